@@ -100,7 +100,7 @@ class HeadraceStreams:
     def _offset_app(self, name: str) -> str:
         """Return the app transaction that records a stream's source offset in the log of its target."""
         definition = self.bench.context.catalog.jobs.get(DATABASE, name).definition
-        return offset_app(definition.id, definition.source_id)
+        return offset_app(definition.id, definition.source_ids[0])
 
     @contextmanager
     def running(self) -> Iterator[None]:

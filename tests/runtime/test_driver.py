@@ -140,7 +140,7 @@ def test_a_stream_that_cannot_be_parsed_is_stopped_and_the_others_run(meters: Me
     good = meters.create_stream("TRIGGER AT_ONCE")
     definition = meters.context.catalog.jobs.by_id(good).definition
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
-    meters.context.catalog.jobs.create(bad, progress=JobProgress(Position(0, {bad.source_id: 0})))
+    meters.context.catalog.jobs.create(bad, progress=JobProgress(Position(0, {bad.source_ids[0]: 0})))
     driver.reconcile()
     while driver._pollers.poll():
         pass
@@ -204,7 +204,7 @@ def create(meters: Meters, name: str) -> str:
         created=0,
     )
     meters.context.catalog.jobs.create(definition)
-    meters.context.catalog.jobs.set_progress(name, JobProgress(Position(1, {definition.source_id: 1})))
+    meters.context.catalog.jobs.set_progress(name, JobProgress(Position(1, {definition.source_ids[0]: 1})))
     return name
 
 

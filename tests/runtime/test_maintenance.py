@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.errors import HistoryGoneError
 from headrace.model.jobs import JobProgress
 from headrace.model.positions import Position, source_id
+from headrace.model.statements import CreateStream
+from headrace.model.tables import ColumnReference, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.runtime.table_maintenance import maintain
+from headrace.sql import parse
 from headrace.storage.delta import maintenance
+from headrace.streams import lifecycle
+from headrace.streams.definition.define import define
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
 
 
@@ -56,6 +63,29 @@ def test_what_was_replaced_before_the_oldest_offset_goes_though_a_stream_is_behi
     assert done.removed == compacted
     assert changes(meters, offset, written) == unread
     assert tables.scan(METERS, DATABASE, version=offset).num_rows == 30
+
+
+def test_each_origin_of_a_virtual_table_keeps_what_a_stream_has_yet_to_read(meters: Meters) -> None:
+    context, tables = meters.context, meters.context.tables
+    pump = Table("db", "pump", METERS.columns, kind=TableKind.PLAIN)
+    tables.create(pump, DATABASE)
+    context.catalog.tables.create(pump)
+    virtual = replace(pump, name="virtual", columns=(*pump.columns, replace(pump.columns[1], name="flow")), is_virtual=True)
+    references = [ColumnReference("virtual", "v", METERS.id, "m1", "v"), ColumnReference("virtual", "flow", pump.id, "pump", "v")]
+    context.catalog.virtual_tables.create(virtual, references)
+    statement = parse("CREATE STREAM s INTO out AS SELECT _wstart, sum(v), sum(flow) FROM virtual INTERVAL(1m)")
+    assert isinstance(statement, CreateStream)
+    plan = define(statement, context.catalog, "db")
+    lifecycle.create(context, plan, plan.definition(created=0))
+    offsets = {source_id("db", "meters"): tables.version(METERS), source_id("db", "pump"): 0}
+    assert context.catalog.jobs.by_id(plan.id).offsets == offsets
+    meters.write(readings(5, seed=9, start=START + 900_000))
+    kept = {each.table: each.kept for each in maintain(context, retention_hours=0)}
+    assert kept == {
+        "db.meters": f"files since version {offsets['db.meters']} are kept for stream db.s",
+        "db.out": "",
+        "db.pump": "",
+    }
 
 
 def changes(meters: Meters, offset: int, last: int) -> list[object]:

@@ -44,6 +44,11 @@ STATEMENTS = {
     "show create stable readings": "describe table d.readings",
     "show create stream s": "describe stream d.s",
     "describe dev1": "describe table d.dev1",
+    "create vtable w (ts timestamp, a int from dev1.a)": "create table d.w, read table d.dev1",
+    "create vtable v2 (a from dev1.a) using virtual tags (1)": "write table d.virtual, read table d.dev1",
+    "alter vtable v add column b int from plain.a": "alter table d.v, read table d.plain",
+    "alter vtable v1 alter column a set plain.a": "alter table d.v1, read table d.plain",
+    "drop vtable v1": "drop table d.v1",
     "select * from information_schema.ins_tables": "describe catalog",
     "explain drop stable readings": "describe table d.readings",
     STREAM: "create stream d.other, read table d.readings, create table d.out2, write table d.out2, describe stream d.other",
@@ -125,6 +130,9 @@ class DenyAll:
 @pytest.fixture
 def prepared(readings: headrace.Connection) -> headrace.Connection:
     readings.execute("create table plain (ts timestamp, a int)")
+    readings.execute("create vtable v (ts timestamp, a int from plain.a)")
+    readings.execute("create stable virtual (ts timestamp, a int) tags (x int) virtual 1")
+    readings.execute("create vtable v1 (a from plain.a) using virtual tags (1)")
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
     readings.session.context.catalog.members.create(2, "default")
     return readings
@@ -165,8 +173,9 @@ def file(tmp_path: Path) -> Path:
 def observable_state(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
     """Return everything that statements could have changed."""
     queries = ("show databases", "show stables", "show tables", "show streams", "show tags from dev1", "describe readings")
-    return [connection.execute(query).fetchall() for query in queries] + [
-        [(connection.session.context.tables.version(table),)] for table in connection.session.context.catalog.tables.all("d")
+    stored = [table for table in connection.session.context.catalog.tables.all("d") if not table.is_virtual]
+    return [connection.execute(query).fetchall() for query in (*queries, "show vtables", "describe v", "describe v1")] + [
+        [(connection.session.context.tables.version(table),)] for table in stored
     ]
 
 

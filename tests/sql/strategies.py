@@ -209,6 +209,17 @@ def _tables(draw: st.DrawFn) -> model.CreateTable:
     return model.CreateTable(draw(table_names), (first, *keyed), draw(_tuples(columns, 0)), draw(st.booleans()), draw(_maybe(text)))
 
 
+origins = st.builds(model.Origin, table_names, names)
+virtual_columns = columns.map(lambda column: Column(column.name, column.type))
+
+
+@st.composite
+def _virtual_tables(draw: st.DrawFn) -> model.CreateVirtualTable:
+    declared = draw(_tuples(st.tuples(virtual_columns, _maybe(origins))))
+    names_of_columns, origins_of_columns = zip(*declared, strict=True)
+    return model.CreateVirtualTable(draw(table_names), names_of_columns, origins_of_columns, draw(st.booleans()))
+
+
 @st.composite
 def _blocks(draw: st.DrawFn) -> model.InsertBlock:
     table = draw(table_names)
@@ -277,9 +288,14 @@ streams = st.builds(
 databases = names.map(lambda name: Name(None, name))
 shows = st.one_of(
     st.builds(
-        model.Show, st.sampled_from(["databases", "stables", "tables", "streams"]), database=_maybe(names), like=_maybe(text)
+        model.Show,
+        st.sampled_from(["databases", "stables", "tables", "vtables", "child vtables", "streams"]),
+        database=_maybe(names),
+        like=_maybe(text),
     ),
-    st.builds(model.Show, st.sampled_from(["tags", "create table", "create stable", "create stream"]), table_names),
+    st.builds(
+        model.Show, st.sampled_from(["tags", "create table", "create stable", "create vtable", "create stream"]), table_names
+    ),
 )
 plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(
@@ -293,6 +309,11 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.UseDatabase, databases),
     _tables(),
     st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans()))),
+    _virtual_tables(),
+    st.builds(model.CreateVirtualSubtable, _subtables(st.booleans()), _tuples(st.tuples(_maybe(names), origins))),
+    st.builds(model.AlterVirtualTable, st.builds(model.AddColumn, table_names, virtual_columns), _maybe(origins)),
+    st.builds(model.AlterVirtualTable, st.builds(model.RenameColumn, table_names, names, names)),
+    st.builds(model.SetOrigin, table_names, names, _maybe(origins)),
     st.builds(model.Delete, table_names, _maybe(expressions)),
     st.builds(model.DropTable, _tuples(table_names), st.booleans(), st.booleans()),
     st.builds(model.AddColumn, table_names, columns, st.booleans(), st.booleans()),

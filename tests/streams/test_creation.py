@@ -94,7 +94,7 @@ def test_a_kill_at_any_point_leaves_a_complete_stream_or_none(tmp_path: Path, po
             record = context.catalog.jobs.get("db", "s")
             progress = record.progress
             version = context.tables.version(READINGS)
-            offsets = {plan_recorded_stream(record.definition, context.catalog).source_id: version}
+            offsets = {plan_recorded_stream(record.definition, context.catalog).source_ids[0]: version}
             assert (progress.boundary, progress.position and progress.position.offsets) == (
                 (offsets, None) if options else (None, offsets)
             )

@@ -30,7 +30,6 @@ def batch(rows: list[tuple[str, int, int]], kind: RowKind = RowKind.INSERT) -> C
         kind=np.full(len(rows), kind, np.int8),
         version=np.array([row[1] for row in rows], np.int64),
         ts=np.array([row[2] for row in rows], np.int64),
-        last=9,
     )
 
 

@@ -64,7 +64,7 @@ def test_a_stream_continues_from_a_backfill_as_if_it_had_been_live(env: StreamEn
         oracle.insert(write)
     plan = env.create(options.sql("s"))
     boundary = env.tables.version(plan.source)
-    activate(env.context, plan, {plan.source_id: boundary})
+    activate(env.context, plan, {plan.source_ids[0]: boundary})
     written = set(oracle.emitted)
     for write in ([("d0", 16_000, 5, None)], [("d1", 12_000, 5, None)], [("d0", 40_000, 1, None), ("d2", 1000, 7, None)]):
         env.insert(write)

@@ -263,7 +263,7 @@ def test_skipping_while_nothing_runs_waits_for_the_next_driver(ticking_env: Stre
     ticking_env.settle()
     assert count(ticking_env, plan) == [1]
     newest = ticking_env.tables.version(READINGS)
-    assert ticking_env.record(plan).progress.position == Position(3, {plan.source_id: newest})
+    assert ticking_env.record(plan).progress.position == Position(3, {plan.source_ids[0]: newest})
 
 
 def test_skipping_lets_a_stream_continue_after_its_changes_were_vacuumed(ticking_env: StreamEnvironment) -> None:
@@ -312,19 +312,19 @@ def test_a_stream_without_position_has_no_lag(ticking_env: StreamEnvironment) ->
 
 def test_pending_rows_are_counted_while_others_read(ticking_env: StreamEnvironment) -> None:
     reader = ChangeReader(ticking_env.context, READINGS, ticking_env.database)
-    before = reader.latest_version()
+    before = reader.latest()
     ticking_env.insert([("d0", 0, 1, None), ("d1", 0, 1, None)])
     ticking_env.insert([("d0", 1, 1, None)])
     with ThreadPoolExecutor(1) as pool, reader._mutex:
         rows, since = pool.submit(reader.pending, before).result(60)
     assert rows == 3
-    assert since == ticking_env.tables.committed_at(READINGS, before + 1)
+    assert since == ticking_env.tables.committed_at(READINGS, before[reader.id] + 1)
 
 
 def test_a_long_backlog_is_counted_in_bounded_steps(ticking_env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_sizes, "MAX_LOG_READS", 2)
     reader = ChangeReader(ticking_env.context, READINGS, ticking_env.database)
-    before = reader.latest_version()
+    before = reader.latest()
     for place in range(5):
         ticking_env.insert([("d0", place, 1, None)])
     assert [reader.pending(before)[0] for _ in range(4)] == [2, 4, 5, 5]

@@ -111,8 +111,8 @@ def test_a_driver_that_dies_between_micro_batches_of_one_source_version_is_follo
     offline_env.settle()
     assert ticks(offline_env) == [(10_000, 1), (20_000, 1)]
     position = offline_env.record(plan).progress.position
-    assert position == Position(3, {plan.source_id: offline_env.tables.version(plan.source)})
-    assert offline_env.tables.committed_position(plan.target, plan.id, [plan.source_id]) == position
+    assert position == Position(3, {plan.source_ids[0]: offline_env.tables.version(plan.source)})
+    assert offline_env.tables.committed_position(plan.target, plan.id, plan.source_ids) == position
 
 
 def test_a_driver_restarts_where_the_target_says_though_the_catalog_is_behind(
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_only_the_target_records_is_recomputed(
         case "damaged":
             max_event_time.write_bytes(max_event_time.read_bytes()[:-3])
         case _:
-            store.write(StreamState(Position(store.batches()[-1], {plan.source_id: 0})), 0)
+            store.write(StreamState(Position(store.batches()[-1], {plan.source_ids[0]: 0})), 0)
     offline_env.restart()
     clock.advance(10_000)
     offline_env.settle()

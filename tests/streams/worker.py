@@ -42,7 +42,7 @@ def outbox_factory(port: int, max_backlog: int = MAX_BACKLOG_MESSAGES) -> Runner
     """Return a factory of runners for tickers that send their ticks to a receiver."""
 
     def sink(context: Context, plan: StreamPlan) -> OutboxSink:
-        return OutboxSink(context, plan.id, [plan.source_id], encode, sender(port), max_backlog=max_backlog)
+        return OutboxSink(context, plan.id, plan.source_ids, encode, sender(port), max_backlog=max_backlog)
 
     return ticker_factory(sink=sink)
 

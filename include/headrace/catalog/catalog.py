@@ -25,6 +25,7 @@ from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
 from headrace.catalog.trees import Trees
+from headrace.catalog.virtual_tables import VirtualTables
 
 
 class Catalog:
@@ -39,6 +40,7 @@ class Catalog:
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)
+        self.virtual_tables = VirtualTables(store)
         self.trees = Trees(store)
         self.templates = Templates(store)
         self.functions = Functions(store)

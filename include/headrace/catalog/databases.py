@@ -6,7 +6,7 @@ from sqlalchemy import delete, select
 
 from headrace.catalog.rows.databases import DATABASES, from_row, to_row
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs
+from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs, refuse_references
 from headrace.catalog.store import Store, insert
 from headrace.model.tables import Database
 
@@ -32,7 +32,7 @@ class Databases:
 
         Raises:
             NotFoundError: It does not exist and `if_exists` is False.
-            IntegrityError: A stream connects it with another database.
+            IntegrityError: A stream connects it with another database, or a virtual table of another refers to it.
         """
         with self._store.write() as connection:
             locked_row = select(DATABASES.c.name).where(DATABASES.c.name == name).with_for_update()
@@ -41,6 +41,7 @@ class Databases:
                     return False
                 raise missing_database(connection, name)
             refuse_crossing_jobs(connection, name)
+            refuse_references(connection, name)
             connection.execute(delete(JOBS).where(JOBS.c.database == name))
             connection.execute(delete(DATABASES).where(DATABASES.c.name == name))
         return True

@@ -205,13 +205,15 @@ def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
 
 
 def require_columns(connection: Connection, definition: JobDefinition) -> None:
-    """Raise `NotFoundError` unless the source has the columns that a job reads: one may have been dropped since it was planned."""
+    """Raise `NotFoundError` unless there are the columns that a job reads: one may have been dropped since it was planned."""
     if definition.schema is None:
         return
-    source = find_table(connection, definition.source.database, definition.source.name)
-    for name in definition.schema.reads:
-        if source.column(name) is None:
-            raise NotFoundError(f"{source.database}.{source.name} has no column {name} any more", hint="see DESCRIBE")
+    needed = [(definition.source, name) for name in definition.schema.reads]
+    needed += [(reference.origin, reference.origin_column) for reference in definition.schema.references]
+    tables = {id: find_table(connection, id.database, id.name) for id, _ in needed}
+    for id, name in needed:
+        if tables[id].column(name) is None:
+            raise NotFoundError(f"{id} has no column {name} any more", hint="see DESCRIBE")
 
 
 def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> bool:

@@ -7,19 +7,22 @@ or removes one first locks the row of its database (`hold_databases`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, and_, select
 
-from headrace.catalog.rows import DATABASES, JOBS, SUBTABLES, TABLES
+from headrace.catalog.rows import COLUMN_REFERENCES, DATABASES, JOBS, SUBTABLES, TABLES
+from headrace.catalog.rows.column_references import from_row as reference_from_row
 from headrace.catalog.rows.jobs import definition_from_row
+from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import TableId
 
 # Names searched for the nearest one; more would make the error slow with millions of subtables.
 NEAR_NAMES: Final = 2_000
+MAX_DEPENDENTS: Final = 5
 
 
 def not_found(kind: str, name: str, existing: Iterable[str]) -> NotFoundError:
@@ -88,7 +91,7 @@ def refuse_crossing_jobs(connection: Connection, database: str) -> None:
 
 def refuse_jobs_on(connection: Connection, table: TableId) -> None:
     """Raise `IntegrityError` if a job reads or writes a table."""
-    users = (job for job in _definitions(connection) if table in job.sources or table == job.target)
+    users = (job for job in _definitions(connection) if table in job.tables)
     _refuse(f"table {table}", users, "reads or fills it")
 
 
@@ -108,13 +111,57 @@ def used_columns(definition: JobDefinition, table: TableId, names: set[str]) -> 
     """Return the columns and tags of a table that a job reads or writes; any of `names` if it does not say."""
     schema = definition.schema
     if schema is None:
-        return names if table in definition.sources or table == definition.target else set()
-    used: set[str] = set()
-    if table in definition.sources:
+        return names if table in definition.tables else set()
+    used = {reference.origin_column for reference in schema.references if reference.origin == table}
+    if table == definition.source:
         used.update(schema.reads)
     if table == definition.target:
         used.update(schema.fills)
     return used
+
+
+def refuse_jobs_on_series(connection: Connection, database: str, names: Collection[str]) -> None:
+    """Raise `IntegrityError` if a job over a virtual table reads one of these subtables, of a stored or of the virtual table."""
+    for job in _definitions(connection):
+        read: set[tuple[str, str]] = set()
+        for reference in job.schema.references if job.schema is not None and job.virtual is not None else ():
+            read |= {(job.source.database, reference.series), (reference.origin.database, reference.origin_series)}
+        for name in names:
+            if (database, name) in read:
+                _refuse(f"table {database}.{name}", [job], "reads it")
+
+
+def refuse_references(
+    connection: Connection,
+    database: str,
+    *,
+    table: str | None = None,
+    series: Collection[str] | None = None,
+    columns: Collection[str] | None = None,
+) -> None:
+    """Raise `IntegrityError` if a virtual table has columns from a database, or from a table, subtables or columns of it.
+
+    If all of a database goes, its own virtual tables go with it.
+    """
+    query = select(COLUMN_REFERENCES).where(COLUMN_REFERENCES.c.origin_database == database)
+    if table is None and series is None:
+        query = query.where(COLUMN_REFERENCES.c.database != database)
+    if table is not None:
+        query = query.where(COLUMN_REFERENCES.c.origin_table == table)
+    if series is not None:
+        query = query.where(is_among(connection, COLUMN_REFERENCES.c.origin_series, list(series)))
+    if columns is not None:
+        query = query.where(is_among(connection, COLUMN_REFERENCES.c.origin_column, list(columns)))
+    order = (COLUMN_REFERENCES.c.database, COLUMN_REFERENCES.c.series, COLUMN_REFERENCES.c.column)
+    rows = connection.execute(query.order_by(*order).limit(MAX_DEPENDENTS + 1)).mappings().all()
+    if not rows:
+        return
+    names = list(dict.fromkeys(f"{row['database']}.{row['series']}.{row['column']}" for row in rows))
+    listed = ", ".join(names[:MAX_DEPENDENTS]) + (", …" if len(rows) > MAX_DEPENDENTS else "")
+    raise IntegrityError(
+        f"{reference_from_row(rows[0])} cannot be dropped: columns of virtual tables refer to it: {listed}",
+        hint="ALTER VTABLE … ALTER COLUMN … SET NULL, or DROP VTABLE first",
+    )
 
 
 def refuse_rival(connection: Connection, definition: JobDefinition) -> None:

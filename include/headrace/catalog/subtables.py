@@ -9,7 +9,15 @@ from sqlalchemy import Connection, delete, literal, select, true
 
 from headrace.catalog.rows.subtables import SUBTABLES, from_row, from_values, uids_of
 from headrace.catalog.rows.tables import TABLES
-from headrace.catalog.rules import exists, hold_databases, missing_table, require_database, require_table
+from headrace.catalog.rules import (
+    exists,
+    hold_databases,
+    missing_table,
+    refuse_jobs_on_series,
+    refuse_references,
+    require_database,
+    require_table,
+)
 from headrace.catalog.store import Store, insert, is_among, pairs
 from headrace.errors import InternalError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
@@ -74,8 +82,20 @@ class Subtables:
                 query = query.where(SUBTABLES.c.table == table)
             return [from_row(row) for row in connection.execute(query).mappings()]
 
+    def check_unused(self, database: str, names: Sequence[str]) -> None:
+        """Raise `IntegrityError` if a virtual table refers to one of the names, or a stream over a virtual table reads it."""
+        with self._store.read() as connection:
+            refuse_references(connection, database, series=names)
+            refuse_jobs_on_series(connection, database, names)
+
     def drop(self, database: str, names: Sequence[str]) -> None:
-        """Drop all of the names or none; raise `NotFoundError` if one is missing, `ProgrammingError` if one is a plain table."""
+        """Drop all of the names or none.
+
+        Raises:
+            NotFoundError: One is missing.
+            ProgrammingError: One is a plain table.
+            IntegrityError: A virtual table refers to one, or a stream over a virtual table reads it.
+        """
         with self._store.write() as connection:
             hold_databases(connection, database)
             subtables = find_subtables(connection, database, names)
@@ -83,6 +103,8 @@ class Subtables:
                 if name not in subtables:
                     raise missing_table(connection, database, name)
             _refuse_plain(subtables.values())
+            refuse_references(connection, database, series=names)
+            refuse_jobs_on_series(connection, database, names)
             is_dropped = is_among(connection, SUBTABLES.c.name, names)
             connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, is_dropped))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from headrace.catalog.alterations import with_columns
+from headrace.catalog.rows import COLUMN_REFERENCES, SUBTABLES
 from headrace.catalog.rows.tables import TABLES, from_row, to_row
 from headrace.catalog.rules import (
     exists,
@@ -15,6 +16,7 @@ from headrace.catalog.rules import (
     missing_table,
     refuse_jobs_on,
     refuse_jobs_using,
+    refuse_references,
     require_database,
 )
 from headrace.catalog.store import Store
@@ -54,13 +56,16 @@ class Tables:
             removed: Columns and tags that the change removes.
 
         Raises:
-            IntegrityError: A stream uses one of `removed`.
+            IntegrityError: A stream or a virtual table uses one of `removed`.
             NotFoundError: The table does not exist.
         """
         with self._store.write() as connection:
             hold_databases(connection, database)
             current = find_table(connection, database, name)
             refuse_jobs_using(connection, TableId(database, name), removed)
+            if removed:
+                refuse_references(connection, database, table=name, columns=removed)
+                remove_references(connection, database, name, removed)
             changed = change(current)
             if changed != current:
                 values = {key: to_row(changed)[key] for key in ("columns", "tags")}
@@ -68,9 +73,10 @@ class Tables:
         return changed
 
     def check_unused(self, database: str, name: str, columns: Collection[str]) -> None:
-        """Raise `IntegrityError` if a stream reads or fills one of these columns or tags."""
+        """Raise `IntegrityError` if a stream reads or fills one of these columns or tags, or a virtual table refers to one."""
         with self._store.read() as connection:
             refuse_jobs_using(connection, TableId(database, name), columns)
+            refuse_references(connection, database, table=name, columns=columns)
 
     def add_columns(self, database: str, name: str, columns: Sequence[Column]) -> Table:
         """Append the columns that a table lacks, and return the changed table. Idempotent and safe to race.
@@ -81,12 +87,18 @@ class Tables:
         return self.alter(database, name, lambda table: with_columns(table, columns))
 
     def drop(self, database: str, name: str) -> None:
-        """Drop a table with its subtables; raise `NotFoundError`, or `IntegrityError` while a job reads or writes it."""
+        """Drop a table with its subtables.
+
+        Raises:
+            NotFoundError: It does not exist.
+            IntegrityError: A job reads or writes it, or a virtual table refers to it.
+        """
         with self._store.write() as connection:
             hold_databases(connection, database)
             if not has_table(connection, database, name):
                 raise missing_table(connection, database, name)
             refuse_jobs_on(connection, TableId(database, name))
+            refuse_references(connection, database, table=name)
             connection.execute(delete(TABLES).where(TABLES.c.database == database, TABLES.c.name == name))
 
     def get(self, database: str, name: str) -> Table:
@@ -100,6 +112,14 @@ class Tables:
             require_database(connection, database)
             query = select(TABLES).where(TABLES.c.database == database).order_by(TABLES.c.name)
             return [from_row(row) for row in connection.execute(query).mappings()]
+
+
+def remove_references(connection: Connection, database: str, table: str, columns: Collection[str]) -> None:
+    """Remove where columns of a table come from, if it is virtual."""
+    series = select(SUBTABLES.c.name).where(SUBTABLES.c.database == database, SUBTABLES.c.table == table)
+    rows = COLUMN_REFERENCES.c
+    is_removed = (rows.database == database) & rows.series.in_(series) & rows.column.in_(columns)
+    connection.execute(delete(COLUMN_REFERENCES).where(is_removed))
 
 
 def find_table(connection: Connection, database: str, name: str) -> Table:

@@ -14,6 +14,7 @@ from headrace.compute.window_plans import (
     StateWindow,
     WindowPlan,
 )
+from headrace.model.tables import TableId
 
 
 def explain(plan: AnyPlan) -> list[str]:
@@ -44,6 +45,14 @@ def indent(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
+def describe_references(scan: Scan) -> list[str]:
+    """Describe the stored tables from which the rows of a virtual table come."""
+    columns: dict[TableId, dict[str, None]] = {}
+    for reference in scan.references_read:
+        columns.setdefault(reference.origin, {})[reference.origin_column] = None
+    return [f"scan {origin}: {', '.join(names)}" for origin, names in columns.items()]
+
+
 def describe_source(source: PlanSource) -> list[str]:
     """Describe a source."""
     match source:
@@ -51,7 +60,10 @@ def describe_source(source: PlanSource) -> list[str]:
             restriction = (
                 f", subtable {source.subtable}" if source.subtable else f", series {source.condition}" if source.condition else ""
             )
-            return [f"scan {source.table.database}.{source.table.name}{restriction}: {', '.join(source.columns)}"]
+            head = f"{source.table.database}.{source.table.name}{restriction}: {', '.join(source.columns)}"
+            if source.table.is_virtual:
+                return [f"align by time {head}", *indent(describe_references(source))]
+            return [f"scan {head}"]
         case ScanUnion(scans=scans):
             return [f"union of {len(scans)} tables", *indent([line for scan in scans for line in describe_source(scan)])]
         case JoinSource():

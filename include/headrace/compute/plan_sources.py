@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.model.tables import Database, Table
+from headrace.model.tables import ColumnReference, Database, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Scan:
         columns: The physical columns, tags and the series key that the plan uses, in table order.
         condition: Restricts the rows to the requested series, as Spark SQL. The `filter` of a plan over the scan includes it, and a
             join or a union of scans applies it, so a reader of the scan may ignore it.
+        references: Where the columns of a virtual table come from.
     """
 
     table: Table
@@ -24,6 +25,18 @@ class Scan:
     alias: str | None
     columns: tuple[str, ...]
     condition: str | None = None
+    references: tuple[ColumnReference, ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns besides the timestamp, tags and series key."""
+        return tuple(name for name in self.columns[1:] if name != self.table.series_key and not self.table.is_tag(name))
+
+    @property
+    def references_read(self) -> tuple[ColumnReference, ...]:
+        """The references of a virtual table that provide its rows: of the columns read, of all if only instants and tags are."""
+        values = self.values
+        return tuple(reference for reference in self.references if not values or reference.column in values)
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -20,13 +20,14 @@ from headrace.history.backfill_writer import BackfillWriter
 from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
+from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration, Precision
-from headrace.storage.delta.extents import extents
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import count_rows, source_extents
 
 HISTORY: Final = "history"
 """The run in the ledger that backfills a stream's history; other runs are recomputations that a user started."""
@@ -77,8 +78,8 @@ def plan_chunks(
         return planned
     plan = plan_of(context, record)
     check_run(record, plan, run, start, end)
-    version = version_to_read(record, run)
-    file_extents = [Extent(*extent) for extent in extents(context.tables, plan.source, plan.source_database, version)]
+    offsets = offsets_to_read(record, run)
+    file_extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
     max_rows = context.settings.chunk_rows if rows is None else rows
     if plan.fills_gaps and run != HISTORY:
         max_rows = min(max_rows, context.settings.driver_rows)
@@ -106,12 +107,12 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
         )
 
 
-def version_to_read(record: JobRecord, run: str) -> int:
-    """Return the source version at which a run is planned."""
-    if run == HISTORY and record.boundary_version is not None:
-        return record.boundary_version
-    if record.source_version is not None:
-        return record.source_version
+def offsets_to_read(record: JobRecord, run: str) -> Offsets:
+    """Return the offsets at which a run is planned."""
+    if run == HISTORY and record.progress.boundary is not None:
+        return record.progress.boundary
+    if record.offsets is not None:
+        return record.offsets
     raise InvalidStreamError(
         f"the stream {record.definition.name} has no boundary yet",
         hint="wait until its CREATE STREAM has ended, or drop the stream and create it again",
@@ -209,15 +210,23 @@ def activate(context: Context, job_id: str) -> None:
         return  # the stream was paused, stopped or activated meanwhile, and the next reconciliation handles that
     rows = sum(chunk.rows for chunk in chunks)
     context.catalog.events.record(
-        "job", job_id, "ACTIVATED", f"history of about {rows} rows up to source version {record.boundary_version}"
+        "job",
+        job_id,
+        "ACTIVATED",
+        f"history of about {rows} rows up to source version {describe_offsets(record.progress.boundary or {})}",
     )
+
+
+def describe_offsets(offsets: Offsets) -> str:
+    """Return the version of the only source, or the version of each by name."""
+    if len(offsets) == 1:
+        return str(next(iter(offsets.values())))
+    return ", ".join(f"{version} of {source}" for source, version in offsets.items())
 
 
 def has_small_source(context: Context, record: JobRecord) -> bool:
     """Return whether the source of a stream is so small that its snode fills the history itself."""
-    source = record.definition.source
-    table = context.catalog.tables.get(source.database, source.name)
-    return context.tables.rows(table) <= context.settings.resident_history_rows
+    return count_rows(context, record.definition.sources) <= context.settings.resident_history_rows
 
 
 def is_filled(context: Context, job_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 These rules make it safe to repeat, at any time and from any process:
 
-- Rows are read at a fixed version of the source: the boundary for a backfill, the live stream's position for a recomputation.
+- Rows are read at fixed offsets of the sources: the boundary for a backfill, the live stream's position for a recomputation.
 - A chunk owns the windows that start in it, reads the rows up to the end of the last of them, and writes no others.
 - The commit that completes a chunk records a Delta transaction of (stream, run, chunk) in the target; if that is recorded, nothing
   is computed. Anything that a failed attempt has written are upserts of the same rows. The commit needs no epoch: a process that
@@ -27,7 +27,7 @@ from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
-from headrace.model.positions import latest
+from headrace.model.positions import Offsets, furthest, latest
 from headrace.model.progress import Progress
 from headrace.model.time import Precision
 from headrace.storage import Bounds, Commit, ExpectedTransaction
@@ -98,48 +98,47 @@ class BackfillWriter:
 
     def _compute(self, chunk: Chunk) -> None:
         for _ in range(MAX_RECOMPUTATIONS):
-            version = self._version()
             try:
-                return self._write(chunk, version)
+                return self._write(chunk, self._offsets())
             except SourceChangedError:
                 logger.info("recomputing chunk %d of %s: its source has changed", chunk.number, self._plan.name)
         raise OperationalError(
             f"the source of {self._plan.name} keeps changing in chunk {chunk.number}", hint="try again when fewer late rows arrive"
         )
 
-    def _version(self) -> int:
-        """Return the source version at which to evaluate."""
+    def _offsets(self) -> Offsets:
+        """Return the offsets at which to evaluate."""
         if self._history:
-            boundary = self._record.boundary_version
+            boundary = self._record.progress.boundary
             if boundary is None:
                 raise OperationalError(f"the stream {self._plan.name} has no boundary", hint="plan its backfill first")
             return boundary
-        return self._live_version()[1]
+        return self._live_offsets()[1]
 
-    def _live_version(self) -> tuple[int | None, int]:
-        """Return the live stream's last micro-batch in the target, and the source version it has reached by now."""
-        committed = self._context.tables.committed_position(self._plan.target, self._plan.id, [self._plan.source_id])
+    def _live_offsets(self) -> tuple[int | None, Offsets]:
+        """Return the live stream's last micro-batch in the target, and the offsets it has reached by now."""
+        committed = self._context.tables.committed_position(self._plan.target, self._plan.id, self._plan.source_ids)
         position = latest(committed, self._context.catalog.jobs.by_id(self._plan.id).progress.position)
         if position is None:
             raise OperationalError(f"the stream {self._plan.name} is not live", hint="wait until it is RUNNING")
-        return None if committed is None else committed.batch, position.offsets[self._plan.source_id]
+        return None if committed is None else committed.batch, position.offsets
 
-    def _write(self, chunk: Chunk, version: int) -> None:
-        """Write the chunk's windows as of a source version."""
+    def _write(self, chunk: Chunk, offsets: Offsets) -> None:
+        """Write the chunk's windows as of offsets."""
         watermark = self._watermark(chunk)
         failpoint("history.evaluate")
-        with self._evaluation(version).result(self._target, chunk, watermark) as result:
+        with self._evaluation(offsets).result(self._target, chunk, watermark) as result:
             if not self._history:
-                self._retract_vanished(result, chunk, version, watermark)
+                self._retract_vanished(result, chunk, offsets, watermark)
             else:
-                self._retract_replaced(result, chunk, version)
+                self._retract_replaced(result, chunk, offsets)
                 notify_chunk(self._context, self._target, chunk, result.windows())
             failpoint("history.commit")
-            self._commit(result, chunk, version)
+            self._commit(result, chunk, offsets)
         failpoint("history.committed")
 
-    def _evaluation(self, version: int) -> ChunkEvaluation:
-        return ChunkEvaluation(self._context, self._plan, version, self._grid)
+    def _evaluation(self, offsets: Offsets) -> ChunkEvaluation:
+        return ChunkEvaluation(self._context, self._plan, offsets, self._grid)
 
     def _watermark(self, chunk: Chunk) -> int | None:
         """Return the watermark that written windows must end before; None to write all, as a backfill does."""
@@ -148,20 +147,20 @@ class BackfillWriter:
         watermark = self._context.catalog.jobs.by_id(self._plan.id).progress.watermark
         return chunk.start if watermark is None else watermark
 
-    def _commit(self, result: ChunkResult, chunk: Chunk, version: int) -> None:
+    def _commit(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
         """Commit the result, retrying whenever the live stream commits in between.
 
         Raises:
             SourceChangedError: A commit in between has changed the chunk's range.
         """
-        checked = version
+        checked = offsets
         for _ in range(MAX_COMMIT_ATTEMPTS):
             # A job that was replaced is recorded with a micro-batch, which ends its backfill.
             expected: ExpectedTransaction | None = ExpectedTransaction(stream_app(self._plan.id), None)
             if not self._history:
-                recorded, reached = self._live_version()
-                self._check_untouched(chunk, checked + 1, reached)
-                checked, expected = max(checked, reached), ExpectedTransaction(stream_app(self._plan.id), recorded)
+                recorded, reached = self._live_offsets()
+                self._check_untouched(chunk, checked, reached)
+                checked, expected = furthest(checked, reached), ExpectedTransaction(stream_app(self._plan.id), recorded)
             try:
                 result.write(Commit(self._app(chunk), 1, expected))
                 return
@@ -174,14 +173,12 @@ class BackfillWriter:
     def _app(self, chunk: Chunk) -> str:
         return chunk_app(chunk.job_id, chunk.run, chunk.number)
 
-    def _check_untouched(self, chunk: Chunk, first: int, last: int) -> None:
-        """Raise `SourceChangedError` if source versions `first` to `last` changed rows that the chunk reads."""
-        if first > last or self._context.tables.change_rows(self._plan.source, first, last) == 0:
-            return
-        if self._evaluation(last).has_changed(chunk.start, chunk.end, first, last):
+    def _check_untouched(self, chunk: Chunk, checked: Offsets, reached: Offsets) -> None:
+        """Raise `SourceChangedError` if what was committed after offsets, up to others, changed rows that the chunk reads."""
+        if self._evaluation(reached).has_changed(chunk.start, chunk.end, checked):
             raise SourceChangedError
 
-    def _retract_vanished(self, result: ChunkResult, chunk: Chunk, version: int, watermark: int | None) -> None:
+    def _retract_vanished(self, result: ChunkResult, chunk: Chunk, offsets: Offsets, watermark: int | None) -> None:
         """Retract closed windows of the chunk that the stream no longer has.
 
         If windows have no bound on their length, their keys do not show which are open, so none are retracted.
@@ -190,13 +187,13 @@ class BackfillWriter:
             return
         end = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if end > chunk.start:
-            result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(version).groups)
+            result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(offsets).groups)
 
-    def _retract_replaced(self, result: ChunkResult, chunk: Chunk, version: int) -> None:
+    def _retract_replaced(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
         """Retract the rows of the job that this one replaces."""
         replaced = self._record.definition.replaces
         if replaced is not None:
-            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(version).groups)
+            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(offsets).groups)
 
     def _replaced_bounds(self, chunk: Chunk) -> Bounds:
         """Return the times whose rows a chunk replaces: up to the next chunk, and unbounded at the ends of the history."""

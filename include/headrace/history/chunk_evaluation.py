@@ -1,4 +1,4 @@
-"""Evaluating a stream's plan over the stored rows of its source at one version, as DataFrames that skip files by time."""
+"""Evaluating a stream's plan over the stored rows of its source as of offsets, as DataFrames that skip files by time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from headrace.compute.windows.fill import fill_stored
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult
 from headrace.history.chunks import Grid
 from headrace.model.ledger import Chunk
-from headrace.model.tables import TableKind
+from headrace.model.positions import Offsets
+from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
+from headrace.streams.sources.stored import source_frame, source_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +38,12 @@ MAX_WINDOWS: Final = 2**63 - 1
 
 
 class ChunkEvaluation:
-    """Evaluates one stream at one source version. `grid` is where its windows may start, None if their length has no bound."""
+    """Evaluates one stream at given offsets. `grid` is where its windows may start, None if their length has no bound."""
 
-    def __init__(self, context: Context, plan: StreamPlan, version: int, grid: Grid | None) -> None:
+    def __init__(self, context: Context, plan: StreamPlan, offsets: Offsets, grid: Grid | None) -> None:
         self._context = context
         self._plan = plan
-        self._version = version
+        self._offsets = offsets
         self._grid = grid
 
     @contextmanager
@@ -121,7 +123,8 @@ class ChunkEvaluation:
         """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""
         query = self._plan.query
         self._context.spark()  # started here, since kernels ask for the active session
-        by_kernels = aggregate_by_kernels(query, TableShares(self._context, use, self._version, first, last))
+        version = self._offsets[self._plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
+        by_kernels = aggregate_by_kernels(query, TableShares(self._context, use, version, first, last))
         return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
     def groups(self) -> pa.Table:
@@ -131,14 +134,25 @@ class ChunkEvaluation:
             return pa.table({"_": [0]})
         return prepare(self._plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
 
-    def has_changed(self, start: int, end: int, first: int, last: int) -> bool:
-        """Return True if source versions `first` to `last` changed rows of windows that start in `[start, end)`."""
-        tables, source = self._context.tables, self._plan.source
-        if tables.change_rows(source, first, last) <= self._context.settings.driver_rows:
+    def has_changed(self, start: int, end: int, since: Offsets) -> bool:
+        """Return True if rows of windows that start in `[start, end)` have changed since other offsets."""
+        return any(
+            self._has_source_changed(table, since[source] + 1, self._offsets[source], start, end)
+            for source, table in source_tables(self._context, self._plan.sources).items()
+        )
+
+    def _has_source_changed(self, source: Table, first: int, last: int, start: int, end: int) -> bool:
+        """Return True if versions `first` to `last` of a source changed rows of windows that start in `[start, end)`."""
+        tables = self._context.tables
+        count = tables.change_rows(source, first, last) if first <= last else 0
+        if count == 0:
+            return False
+        if count <= self._context.settings.driver_rows:
             rows = self._context.spark().createDataFrame(tables.changes(source, first, last))
         else:
             rows = tables.changes_frame(self._context.spark(), source, first, last)
-        return rows.where(self._range_condition(start, self._last_instant(end))).limit(1).count() > 0
+        name = source.timestamp.name
+        return rows.where(self._range_condition(start, self._last_instant(end), name)).limit(1).count() > 0
 
     @property
     def _time_column(self) -> str:
@@ -171,8 +185,8 @@ class ChunkEvaluation:
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
         """Return the rows of the source from `first` to `last`, both inclusive, with tags joined."""
-        rows = self._context.tables.frame(self._context.spark(), self._plan.source, version=self._version)
-        rows = rows.where(self._range_condition(first, last))
+        rows = source_frame(self._context, self._plan, self._offsets)
+        rows = rows.where(self._range_condition(first, last, self._plan.source.timestamp.name))
         scan = self._plan.query.scans[0]
         return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
 
@@ -182,9 +196,9 @@ class ChunkEvaluation:
         tags = self._context.tables.read_tags(source).select([source.series_key, *self._plan.query.scans[0].tags])
         return self._context.spark().createDataFrame(tags)
 
-    def _range_condition(self, first: int | None, last: int | None) -> str:
+    def _range_condition(self, first: int | None, last: int | None, timestamp: str) -> str:
         """Return the condition that a row lies between two instants, in a form that lets Spark skip files."""
-        name = quote(self._plan.source.timestamp.name)
+        name = quote(timestamp)
         bounds = ((">=", first, 0), ("<=", last, self._unit - 1))
         conditions = [
             f"{name} {operator} {self._literal(ts * self._unit + offset)}" for operator, ts, offset in bounds if ts is not None

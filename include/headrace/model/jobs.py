@@ -92,21 +92,30 @@ class JobDefinition:
 
     @property
     def source(self) -> TableId:
-        """The first source."""
-        return self.sources[0]
+        """The table that the query names: the first source, or the virtual table over the sources."""
+        return self.virtual or self.sources[0]
 
     @property
-    def source_id(self) -> SourceId:
-        """The first source, as offsets name it."""
-        return source_id(self.source.database, self.source.name)
+    def virtual(self) -> TableId | None:
+        """The virtual table that the job reads; None if it reads stored tables."""
+        return None if self.schema is None else self.schema.virtual
+
+    @property
+    def tables(self) -> frozenset[TableId]:
+        """The tables that the job reads or writes, virtual and stored."""
+        return frozenset({*self.sources, *filter(None, (self.virtual, self.target))})
+
+    @property
+    def source_ids(self) -> tuple[SourceId, ...]:
+        """The sources, as offsets name them."""
+        return tuple(source_id(source.database, source.name) for source in self.sources)
 
     @property
     def databases(self) -> frozenset[str]:
         """The databases that the job belongs to, reads and writes; none of a continuous query, which outlives its databases."""
         if self.kind is JobKind.CONTINUOUS_QUERY:
             return frozenset()
-        tables = (*self.sources, *((self.target,) if self.target is not None else ()))
-        return frozenset({self.database, *(table.database for table in tables)})
+        return frozenset({self.database, *(table.database for table in self.tables)})
 
     @property
     def schedule(self) -> Schedule:
@@ -219,14 +228,20 @@ class JobRecord:
         return JobState.RUNNING if is_live else JobState.FILLING
 
     @property
+    def offsets(self) -> Offsets | None:
+        """The last version of each source that the job has handled; None before it is live."""
+        return None if self.progress.position is None else self.progress.position.offsets
+
+    @property
     def source_version(self) -> int | None:
         """The last version of the job's first source that it has handled; None before it is live."""
-        position = self.progress.position
-        if position is None or not self.definition.sources:
-            return None
-        return position.offsets.get(self.definition.source_id)
+        return self._first_offset(self.offsets)
 
     @property
     def boundary_version(self) -> int | None:
         """The version of the job's first source that ends its history; None if it has none."""
-        return None if self.progress.boundary is None else self.progress.boundary.get(self.definition.source_id)
+        return self._first_offset(self.progress.boundary)
+
+    def _first_offset(self, offsets: Offsets | None) -> int | None:
+        ids = self.definition.source_ids
+        return offsets.get(ids[0]) if offsets is not None and ids else None

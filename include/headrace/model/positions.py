@@ -13,6 +13,16 @@ Offsets = Mapping[SourceId, int]
 """For each source the last Delta version that has been read."""
 
 
+def is_behind(offsets: Offsets, others: Offsets) -> bool:
+    """Return True if a source has not been read up to one of the other offsets."""
+    return any(offsets.get(source, -1) < offset for source, offset in others.items())
+
+
+def furthest(one: Offsets, other: Offsets) -> Offsets:
+    """Return the larger offset of each source."""
+    return {source: max(one.get(source, -1), other.get(source, -1)) for source in {**one, **other}}
+
+
 def source_id(database: str, table: str) -> SourceId:
     """Return the id of a source table: `database.table`, with dots inside names escaped."""
     return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in (database, table))
@@ -34,7 +44,7 @@ class Position:
 
     def is_behind(self, offsets: Offsets) -> bool:
         """Return True if a source has not been read up to one of these offsets."""
-        return any(self.offsets.get(source, -1) < offset for source, offset in offsets.items())
+        return is_behind(self.offsets, offsets)
 
     def to_json(self) -> dict[str, Any]:
         """Return the position as a JSON object."""

@@ -45,13 +45,14 @@ class UseDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`CREATE STABLE`, or `CREATE TABLE` with columns; without tags it is a plain table."""
+    """`CREATE STABLE`, or `CREATE TABLE` with columns; without tags it is a plain table. `is_virtual` is `VIRTUAL 1`."""
 
     name: Name
     columns: tuple[Column, ...]
     tags: tuple[Column, ...] = ()
     if_not_exists: bool = False
     comment: str | None = None
+    is_virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,36 @@ class CreateSubtables:
     """`CREATE TABLE … USING … TAGS (…)`, for one or more subtables."""
 
     subtables: tuple[SubtableSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`[database.]table.column`: the stored column that fills a column of a virtual table."""
+
+    table: Name
+    column: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVirtualTable:
+    """`CREATE VTABLE name (ts TIMESTAMP, column type [FROM origin], …)`; one origin for each column, None without FROM."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    origins: tuple[Origin | None, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVirtualSubtable:
+    """`CREATE VTABLE name ([column FROM] origin, …) USING supertable TAGS (…)`.
+
+    `origins` are pairs of a column and its origin; without names, columns are in the order of the supertable.
+    """
+
+    spec: SubtableSpec
+    origins: tuple[tuple[str | None, Origin], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +172,12 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """`DROP TABLE a, b` (plain tables and subtables) or, with `supertable`, `DROP STABLE a`."""
+    """`DROP TABLE a, b` (plain tables and subtables), with `supertable` `DROP STABLE a`, with `is_virtual` `DROP VTABLE a`."""
 
     names: tuple[Name, ...]
     if_exists: bool = False
     supertable: bool = False
+    is_virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +227,30 @@ AlterTable = AddColumn | DropColumn | ModifyColumn | RenameColumn
 
 
 @dataclass(frozen=True, slots=True)
+class AlterVirtualTable:
+    """`ALTER VTABLE table ADD|DROP|MODIFY|RENAME COLUMN …`; `origin` is that of an added column."""
+
+    change: AlterTable
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOrigin:
+    """`ALTER VTABLE table ALTER COLUMN column SET origin|NULL`."""
+
+    table: Name
+    column: str
+    origin: Origin | None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SetTags:
-    """`ALTER TABLE subtable SET TAG name = value [, …]`."""
+    """`ALTER TABLE|VTABLE subtable SET TAG name = value [, …]`."""
 
     table: Name
     values: tuple[tuple[str, TagValue], ...]
+    is_virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +264,8 @@ class Describe:
 class Show:
     """`SHOW what [FROM …] [LIKE …]`.
 
-    `what` is one of databases, stables, tables, tags, streams, functions, snodes, create table, create stable, create stream.
+    `what` is one of databases, stables, tables, vtables, normal vtables, child vtables, tags, streams, functions, snodes, create
+    table, create stable, create vtable, create stream.
     """
 
     what: str
@@ -352,6 +404,8 @@ Statement = (
     | UseDatabase
     | CreateTable
     | CreateSubtables
+    | CreateVirtualTable
+    | CreateVirtualSubtable
     | Insert
     | InsertFiles
     | InsertSelect
@@ -359,6 +413,8 @@ Statement = (
     | DropTable
     | SetTags
     | AlterTable
+    | AlterVirtualTable
+    | SetOrigin
     | Describe
     | Show
     | Select

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headrace.model.tables import Column
+from headrace.model.tables import Column, ColumnReference, TableId
 from headrace.model.time import Duration
 
 
@@ -52,9 +52,13 @@ class StreamSchema:
         columns, tags: All columns and tags of the source, as `*` means them.
         reads: The columns and tags that the query uses.
         fills: The columns and tags of the target.
+        virtual: The virtual table that the query names; None if it names a stored table.
+        references: Where the columns of the virtual table came from when the stream was defined, of those that the query needs.
     """
 
     columns: tuple[Column, ...]
     tags: tuple[Column, ...]
     reads: tuple[str, ...]
     fills: tuple[str, ...]
+    virtual: TableId | None = None
+    references: tuple[ColumnReference, ...] = ()

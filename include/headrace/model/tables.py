@@ -77,12 +77,36 @@ class TableKind(StrEnum):
         return DEVICE if self is TableKind.TREE else TBNAME
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ColumnReference:
+    """The stored column that fills a column of a virtual table, within one of its series.
+
+    Attributes:
+        series: The series of the virtual table: a virtual subtable, or the table itself.
+        column: The column of the virtual table.
+        origin: The stored table.
+        origin_series: The series of the stored table that provides the values: a subtable, or the table itself.
+        origin_column: The stored column.
+    """
+
+    series: str
+    column: str
+    origin: TableId
+    origin_series: str
+    origin_column: str
+
+    def __str__(self) -> str:
+        """Return the origin as statements write it."""
+        return f"{self.origin.database}.{self.origin_series}.{self.origin_column}"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """One Delta table: a supertable; a plain table, which has no tags and one subtable of its own name; or a tree of devices.
 
     The first column is the timestamp; a second column with `is_key` completes the primary key (series key, ts, key). The series
-    key is stored after the columns and is not one of them.
+    key is stored after the columns and is not one of them. A virtual table stores no rows, only the tags of its subtables: its
+    columns are those of other tables (`ColumnReference`), aligned by time.
     """
 
     database: str
@@ -90,6 +114,7 @@ class Table:
     columns: tuple[Column, ...]
     tags: tuple[Column, ...] = ()
     kind: TableKind = TableKind.SUPER
+    is_virtual: bool = False
 
     @property
     def id(self) -> TableId:

@@ -19,6 +19,7 @@ from headrace.queries.local_reads import LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.streams.context import Context
 from headrace.streams.sources.shares import TableShares, is_unsupported
+from headrace.streams.sources.virtual_frames import virtual_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +35,7 @@ def read_scan(scan: Scan, context: Context) -> DataFrame:
     """Read a scan's table with the tags it needs, NULL for a series without tags. The plan filters rows by series."""
     from pyspark.sql import functions as F
 
-    rows = context.tables.frame(context.spark(), scan.table)
+    rows = virtual_frame(context, scan) if scan.table.is_virtual else context.tables.frame(context.spark(), scan.table)
     if not scan.tags:
         return rows
     tags = context.spark().createDataFrame(context.tables.read_tags(scan.table).select([scan.table.series_key, *scan.tags]))
@@ -55,8 +56,8 @@ class Statistics:
     def size(self, scan: Scan) -> TableStatistics | None:
         """Return the statistics of a large table; None for any other."""
         table, tables = scan.table, self.context.tables
-        # Only the rows of a tree tell its series.
-        if not self.large or table.kind is TableKind.TREE or tables.rows(table) < MIN_LARGE_TABLE_ROWS:
+        # Only the rows of a tree tell its series, and a virtual table stores none.
+        if not self.large or table.kind is TableKind.TREE or table.is_virtual or tables.rows(table) < MIN_LARGE_TABLE_ROWS:
             return None
         names = self.subtables(scan)
         if names.num_rows > MAX_ENCODED_SUBTABLES:

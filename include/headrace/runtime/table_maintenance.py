@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobRecord
+from headrace.model.positions import SourceId, source_id
 from headrace.model.tables import Table
 from headrace.runtime.adoption import adopt_subtables
 from headrace.runtime.context import Context
@@ -34,7 +35,7 @@ def maintain(
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped."""
     names = [database] if database is not None else [entry.name for entry in context.catalog.databases.all()]
     results = []
-    for table in (table for name in names for table in context.catalog.tables.all(name)):
+    for table in (table for name in names for table in context.catalog.tables.all(name) if not table.is_virtual):
         try:
             results.append(maintain_table(context, table, retention_hours))
         except Error as error:
@@ -62,12 +63,13 @@ def offsets_by_stream(context: Context, table: Table) -> dict[str, int]:
     offset_by_stream = {}
     for record in context.catalog.jobs.all():
         if table.id in record.definition.sources and record.desired is not DesiredState.DROPPED:
-            offset = needed_offset(record)
+            offset = needed_offset(record, source_id(table.database, table.name))
             if offset is not None:
                 offset_by_stream[f"{record.definition.database}.{record.definition.name}"] = offset
     return offset_by_stream
 
 
-def needed_offset(record: JobRecord) -> int | None:
-    """Return the oldest version that a stream may still read; None before it has started."""
-    return record.boundary_version if record.source_version is None else record.source_version
+def needed_offset(record: JobRecord, source: SourceId) -> int | None:
+    """Return the oldest version of a source that a stream may still read; None before it has started."""
+    offsets = record.progress.boundary if record.offsets is None else record.offsets
+    return None if offsets is None else offsets.get(source)

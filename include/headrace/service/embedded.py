@@ -13,6 +13,7 @@ from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
@@ -20,6 +21,7 @@ from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.stored import latest_offsets
 
 # How long `settle` waits for a live snode that makes no progress.
 MAX_STALL_SECONDS: Final = 120
@@ -169,7 +171,9 @@ class EmbeddedRunner:
     def _watch_progress(self, records: list[JobRecord]) -> Iterator[None]:
         """Yield until streams have processed what had been written at the start; raise if they make no progress."""
         required = {
-            record.definition.id: self._source_version(record) for record in records if record.definition.kind is JobKind.STREAM
+            record.definition.id: latest_offsets(self._context, record.definition.sources)
+            for record in records
+            if record.definition.kind is JobKind.STREAM
         }
         last_change, previous = time.monotonic(), None
         while behind := self._lagging_streams(required):
@@ -183,18 +187,13 @@ class EmbeddedRunner:
             time.sleep(0.05)
             yield
 
-    def _lagging_streams(self, required: dict[str, int]) -> dict[str, int | None]:
-        """Return the source versions of the running streams that have not reached the required ones, by stream."""
+    def _lagging_streams(self, required: dict[str, Offsets]) -> dict[str, Offsets]:
+        """Return the offsets of the running streams that have not reached the required ones, by stream."""
         return {
-            record.definition.id: record.source_version
+            record.definition.id: record.offsets or {}
             for record in self._context.catalog.jobs.all(kind=JobKind.STREAM)
             if record.definition.id in required
             and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and (record.source_version or 0) < required[record.definition.id]
+            and is_behind(record.offsets or {}, required[record.definition.id])
         }
-
-    def _source_version(self, record: JobRecord) -> int:
-        definition = record.definition
-        table = self._context.catalog.tables.get(definition.source.database, definition.source.name)
-        return self._context.tables.version(table)

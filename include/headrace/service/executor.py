@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, InternalError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
-from headrace.service import stages, tree_stages, work_stages
+from headrace.service import stages, tree_stages, virtual_stages, work_stages
 from headrace.service.results import Result, rows_result
 
 if TYPE_CHECKING:
@@ -122,9 +122,40 @@ def _(stage: stages.MakeSubtables, session: SessionState) -> Result:
 @apply.register(stages.RemoveSubtables)
 def _(stage: stages.RemoveSubtables, session: SessionState) -> Result:
     names = tuple(subtable.name for subtable in stage.subtables)
+    session.context.catalog.subtables.check_unused(stage.table.database, names)
     session.context.tables.delete(stage.table, stage.database, tbnames=names)
     session.context.tables.drop_tags(stage.table, names)
     session.context.catalog.subtables.drop(stage.table.database, names)
+    return DONE
+
+
+@apply.register(virtual_stages.MakeVirtualTable)
+def _(stage: virtual_stages.MakeVirtualTable, session: SessionState) -> Result:
+    from headrace.service.virtual_tables import make_table
+
+    make_table(stage, session.context)
+    return DONE
+
+
+@apply.register(virtual_stages.MakeVirtualSubtable)
+def _(stage: virtual_stages.MakeVirtualSubtable, session: SessionState) -> Result:
+    from headrace.service.virtual_tables import make_subtable
+
+    make_subtable(stage, session.context)
+    return DONE
+
+
+@apply.register(virtual_stages.ChangeVirtualTable)
+def _(stage: virtual_stages.ChangeVirtualTable, session: SessionState) -> Result:
+    from headrace.service.virtual_tables import change_table
+
+    change_table(stage, session.context)
+    return DONE
+
+
+@apply.register(virtual_stages.ChangeOrigin)
+def _(stage: virtual_stages.ChangeOrigin, session: SessionState) -> Result:
+    session.context.catalog.virtual_tables.set_origin(stage.table.database, stage.series, stage.column, stage.reference)
     return DONE
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
 from headrace.model.jobs import JobKind, job_name
+from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
+from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import stages, work_stages
+from headrace.service import stages, virtual_stages, work_stages
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS, describe_query
+from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -107,6 +110,35 @@ def _(stage: stages.RemoveSubtables) -> list[str]:
 
 
 @describe.register
+def _(stage: virtual_stages.MakeVirtualTable) -> list[str]:
+    table = stage.table
+    head = f"create virtual table {table.database}.{table.name}: {len(table.columns)} columns"
+    return [head, *indent(explain_references(stage.references))]
+
+
+@describe.register
+def _(stage: virtual_stages.MakeVirtualSubtable) -> list[str]:
+    head = f"create virtual subtable {stage.name} of {stage.table.database}.{stage.table.name}"
+    return [head, *indent(explain_references(stage.references))]
+
+
+@describe.register
+def _(stage: virtual_stages.ChangeVirtualTable) -> list[str]:
+    return [to_sql(AlterVirtualTable(stage.change)), *indent(explain_references([stage.added] if stage.added else []))]
+
+
+@describe.register
+def _(stage: virtual_stages.ChangeOrigin) -> list[str]:
+    origin = "NULL" if stage.reference is None else str(stage.reference)
+    return [f"column {stage.column} of virtual table {stage.table.database}.{stage.series} comes from {origin}"]
+
+
+def explain_references(references: Iterable[ColumnReference]) -> list[str]:
+    """Describe where the columns of a virtual table come from."""
+    return [f"{reference.column} from {reference}" for reference in references]
+
+
+@describe.register
 def _(stage: stages.WriteTags) -> list[str]:
     return [f"set tags of {stage.tags.num_rows} subtables of {stage.table.name}"]
 
@@ -163,9 +195,9 @@ def _(stage: stages.RecordStream) -> list[str]:
         f"results {describe_emission(plan)}",
         f"watermark {options.watermark}",
         f"expired rows {'ignored and counted' if options.ignore_expired else recalculation}",
-        f"updates {'count as new rows' if options.ignore_update else recalculation}",
+        f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
     ]
-    head = f"maintain stream {plan.database}.{plan.name} on changes of {plan.source.database}.{plan.source.name}"
+    head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
     return [explain_target(plan), head, *indent(statistics), *explain_plan(plan.query)]
 
 

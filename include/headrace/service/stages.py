@@ -21,6 +21,7 @@ from headrace.service.rights import (
     table_securable,
 )
 from headrace.service.tree_stages import TreeStage
+from headrace.service.virtual_stages import VirtualStage
 from headrace.service.work_stages import (
     Backfill,
     BackfillQuery,
@@ -484,4 +485,5 @@ Stage = (
     | VerifyContinuousQuery
     | VerifyStream
     | TreeStage
+    | VirtualStage
 )

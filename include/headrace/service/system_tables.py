@@ -41,6 +41,7 @@ def tables(context: Context) -> CatalogRows:
     rows: list[Row] = []
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
+        kind = f"VIRTUAL_{kind}" if table.is_virtual else kind
         for subtable in context.catalog.subtables.all(table.database, table.name):
             rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind))
     return build_rows(

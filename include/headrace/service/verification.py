@@ -9,13 +9,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute import AnyPlan, Relation, Scan
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord
+from headrace.model.positions import Offsets, source_id
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, TriggerMode
-from headrace.model.tables import Database, Name, Table, TableKind
+from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
@@ -27,6 +29,7 @@ from headrace.streams.definition.define import StreamPlan, find_relation, plan_r
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
+from headrace.verify.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
@@ -41,7 +44,7 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
     timezone = current_timezone(session)
 
     def compare(versions: dict[str, int]) -> VerificationResult:
-        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, versions), timezone)
+        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, stage.plan, versions), timezone)
 
     return repeat_if_disturbed(session, compare)
 
@@ -76,16 +79,53 @@ def version_of(session: SessionState, text: str) -> int:
     return session.context.tables.version(find_relation(session.context.catalog, database_of(name, session), name.name).table)
 
 
-def stored_tables(session: SessionState, versions: dict[str, int]) -> Lookup:
+def stored_tables(session: SessionState, plan: AnyPlan, versions: dict[str, int]) -> Lookup:
     """Return a lookup of tables by the names in a query, which records in `versions` each table's version before it is read."""
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
         source = find_relation(context.catalog, database_of(name, session), name.name)
+        if source.table.is_virtual:
+            scan = find_scan(plan, source)
+            for reference in scan.references_read:
+                origin = reference.origin
+                table = context.catalog.tables.get(origin.database, origin.name)
+                versions.setdefault(str(origin), context.tables.version(table))
+            return virtual_table(context, scan)
         versions.setdefault(str(name), context.tables.version(source.table))
         return stored_table(context, source.table, source.database, source.subtable)
 
     return lookup
+
+
+def find_scan(plan: AnyPlan, source: Relation) -> Scan:
+    """Return the read of a virtual table in a query.
+
+    Raises:
+        NotSupportedError: The query reads it several times, with different columns, which makes other rows.
+    """
+    scans = [scan for scan in plan.scans if scan.table.id == source.table.id and scan.subtable == source.subtable]
+    if len({scan.values for scan in scans}) > 1:
+        raise NotSupportedError(
+            f"verify does not support a query that reads the virtual table {source.table.name} with different columns",
+            hint="verify its parts one by one",
+        )
+    return scans[0]
+
+
+def virtual_table(context: Context, scan: Scan, offsets: Offsets | None = None) -> StoredTable:
+    """Return a virtual table as a query reads it, now or as of offsets of its origins."""
+    table, database = scan.table, scan.database
+
+    def read_origin(origin: TableId) -> tuple[Table, pa.Table]:
+        stored = context.catalog.tables.get(origin.database, origin.name)
+        version = None if offsets is None else offsets[source_id(origin.database, origin.name)]
+        return stored, context.tables.scan(stored, context.catalog.databases.get(origin.database), version=version)
+
+    def rows() -> pa.Table:
+        return virtual_rows(table, context.tables.schema(table, database), scan.references_read, read_origin)
+
+    return StoredTable(table, database, scan.subtable, rows, lambda: read_tags(context, table))
 
 
 def stored_table(
@@ -119,7 +159,7 @@ def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     for _ in range(MAX_ATTEMPTS):
         record = context.catalog.jobs.by_id(stage.definition.id)
         verification = compare_stream(context, record)
-        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).source_version == record.source_version:
+        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).offsets == record.offsets:
             return verification
     assert verification is not None
     return verification
@@ -130,7 +170,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     definition, progress = record.definition, record.progress
     statement = parse(definition.sql, definition.dialect)
     assert isinstance(statement, CreateStream)
-    if record.source_version is None:
+    if record.offsets is None:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_recorded_stream(definition, context.catalog)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
@@ -148,7 +188,11 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     # Results older than the target's KEEP are discarded, so such windows may be missing.
     partial = not statement.options.fill_history or plan.target_database.keep_ms is not None
     maintained = MaintainedTable(watermark, partial=partial)
-    source = stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.source_version)
+    source = (
+        virtual_table(context, plan.scan, record.offsets)
+        if plan.source.is_virtual
+        else stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
+    )
     verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
     return (
         verification if verification.equal else replace(verification, remark=describe_option_differences(record, statement.options))
@@ -160,7 +204,7 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> st
     differences = []
     if options.ignore_expired and record.progress.counters.rows_expired:
         differences.append(f"the stream dropped {record.progress.counters.rows_expired} expired rows, which the query includes")
-    if options.ignore_update:
+    if options.ignore_update and record.definition.virtual is None:
         differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
     if options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
         differences.append("windows that late changes have marked are recalculated later")

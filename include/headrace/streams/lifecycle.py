@@ -13,6 +13,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, marked_table
 from headrace.streams.runner import state_store
+from headrace.streams.sources import stored
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.rebuild import rebuild
 
@@ -108,15 +109,13 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
     """Return the present offsets of a stream's sources."""
-    return {plan.source_id: context.tables.version(plan.source)}
+    return stored.latest_offsets(context, plan.sources)
 
 
 def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
-    """Return an upper bound of the source's event times, in ticks; None if the source is empty."""
-    bounds = context.tables.bounds(plan.source)
-    if bounds is None:
-        return None
-    return bounds.high // 1000 if plan.query.precision is Precision.MILLISECOND else bounds.high
+    """Return an upper bound of the source's event times, in ticks; None if it is empty."""
+    high = stored.max_stored_time(context, plan)
+    return high // 1000 if high is not None and plan.query.precision is Precision.MILLISECOND else high
 
 
 def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgress:

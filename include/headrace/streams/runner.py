@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
-from headrace.model.positions import Position, latest
+from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
@@ -37,16 +37,27 @@ RECORD_PAUSE_S: Final = 1.0
 
 
 class Reader(Protocol):
-    """The source of a stream's changes."""
+    """Reads the changes of a stream's sources, of one or of several."""
 
-    def read_after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
-        """Return the next batch after a version, with these tags, up to version `last` if given; None if there is none."""
+    def latest(self) -> Offsets:
+        """Return the newest version of each source."""
 
-    def empty_batch(self, version: int, tags: tuple[str, ...]) -> Changes:
-        """Return a batch without rows that leaves the offset at a version."""
+    def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
+        """Return the next batch after offsets, with these tags; None if there is none.
 
-    def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None without any)."""
+        It has changes of any of the sources. What it has depends only on the offsets before and after it. With `last` it ends there
+        at the latest; a reader of several sources, whose batches are one write each, ends there exactly, so that the batch that
+        ended there is repeated as it was.
+        """
+
+    def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
+        """Return a batch without rows that leaves the offsets as they are."""
+
+    def pending(self, offsets: Offsets) -> tuple[int, int | None]:
+        """Return the number of rows written after offsets, and when the oldest was committed (epoch ms; None without any)."""
+
+    def committed_at(self, source: SourceId, version: int) -> int | None:
+        """Return when a version of a source was committed, in epoch ms; None if unknown."""
 
 
 class Advance(Enum):
@@ -107,9 +118,9 @@ class Runner:
         return self.state.position
 
     @property
-    def offset(self) -> int:
-        """The last source version that is handled."""
-        return self.position.offsets[self.plan.source_id]
+    def offsets(self) -> Offsets:
+        """The last version of each source that is handled."""
+        return self.position.offsets
 
     @property
     def wake_at(self) -> int | None:
@@ -200,16 +211,14 @@ class Runner:
         The clock is stopped during the replay, so that no results fall due that would be lost. They are written once the stream
         runs.
         """
-        source = self.plan.source_id
-        last = position.offsets[source]
-        offset = state.position.offsets[source]
-        while offset < last:
-            changes = self.reader.read_after(offset, self.tags, last)
+        offsets, last = state.position.offsets, position.offsets
+        while is_behind(offsets, last):
+            changes = self.reader.read_after(offsets, self.tags, last)
             if changes is None:
-                raise InternalError(f"the position of {self.plan.name} is version {last} of its source, which does not exist")
+                raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
-            offset = changes.last
+            offsets = changes.offsets
         return replace(state, position=position, computed_before=None)
 
     def advance(self) -> Advance:
@@ -236,9 +245,9 @@ class Runner:
 
     def _next_changes(self) -> Changes | None:
         """Return the changes of the next micro-batch, without rows if only the clock made it due; None if there is none."""
-        changes = self.reader.read_after(self.offset, self.tags)
+        changes = self.reader.read_after(self.offsets, self.tags)
         if changes is None and self.is_due():
-            return self.reader.empty_batch(self.offset, self.tags)
+            return self.reader.empty_batch(self.offsets, self.tags)
         return changes
 
     def _skip(self, record: JobRecord | None, state: StreamState) -> bool:
@@ -266,7 +275,7 @@ class Runner:
         """Compute one micro-batch and make it durable."""
         state, now = self.state, self.context.clock.now()
         result = self.processor.process_batch(state, replace(changes, now=now))
-        position = state.position.next({self.plan.source_id: changes.last})
+        position = state.position.next(changes.offsets)
         result = self.sink.prepare(result, position)
         moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
@@ -291,7 +300,7 @@ class Runner:
     def record(self) -> None:
         """Record the stream's progress in the catalog, later if the catalog cannot be reached: a restart does not need it."""
         state, now = self.state, self.context.clock.now()
-        pending, pending_since = self.reader.pending(self.offset)
+        pending, pending_since = self.reader.pending(self.offsets)
         progress = JobProgress(
             position=state.position,
             boundary=self.progress.boundary,
@@ -313,5 +322,5 @@ def restart_position(plan: StreamPlan, committed: Position | None, progress: Job
     """Return the last durable position: the later of the sink's and the catalog's, else the end of the backfill."""
     position = latest(committed, progress.position)
     if position is None:
-        return Position(0, progress.boundary or {plan.source_id: 0})
+        return Position(0, progress.boundary or dict.fromkeys(plan.source_ids, 0))
     return position

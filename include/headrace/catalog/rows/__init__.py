@@ -1,6 +1,7 @@
 """The tables of the catalog database, one file each, with conversions between rows and the model."""
 
 from headrace.catalog.rows.chunks import CHUNKS
+from headrace.catalog.rows.column_references import COLUMN_REFERENCES
 from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.events import EVENTS
 from headrace.catalog.rows.executions import EXECUTIONS
@@ -15,6 +16,7 @@ from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICE
 
 __all__ = [
     "CHUNKS",
+    "COLUMN_REFERENCES",
     "DATABASES",
     "DEVICES",
     "DEVICE_SCHEMAS",

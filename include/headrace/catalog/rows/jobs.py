@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -35,7 +35,7 @@ from headrace.model.jobs import (
 )
 from headrace.model.positions import Offsets, Position
 from headrace.model.streams import StreamSchema
-from headrace.model.tables import TableId
+from headrace.model.tables import ColumnReference, TableId
 from headrace.model.tree_statements import TimeoutPolicy
 
 
@@ -190,6 +190,8 @@ def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:
         "tags": [column_to_json(tag) for tag in schema.tags],
         "reads": list(schema.reads),
         "fills": list(schema.fills),
+        "virtual": None if schema.virtual is None else [schema.virtual.database, schema.virtual.name],
+        "references": [reference_to_json(reference) for reference in schema.references],
     }
 
 
@@ -198,4 +200,18 @@ def schema_from_json(value: dict[str, Any] | None) -> StreamSchema | None:
     if value is None:
         return None
     columns, tags = (tuple(column_from_json(column) for column in value[part]) for part in ("columns", "tags"))
-    return StreamSchema(columns, tags, tuple(value["reads"]), tuple(value["fills"]))
+    virtual = None if value["virtual"] is None else TableId(*value["virtual"])
+    references = tuple(map(reference_from_json, value["references"]))
+    return StreamSchema(columns, tags, tuple(value["reads"]), tuple(value["fills"]), virtual, references)
+
+
+def reference_to_json(reference: ColumnReference) -> list[str]:
+    """Return a reference of a virtual table as a JSON array."""
+    origin = reference.origin
+    return [reference.series, reference.column, origin.database, origin.name, reference.origin_series, reference.origin_column]
+
+
+def reference_from_json(value: Sequence[str]) -> ColumnReference:
+    """Read a reference from the JSON array of `reference_to_json`."""
+    series, column, database, table, origin_series, origin_column = value
+    return ColumnReference(series, column, TableId(database, table), origin_series, origin_column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Named, RowMapping, Table, TypedColumns
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKeyConstraint, Named, RowMapping, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import tables as model
@@ -20,6 +20,7 @@ class TableColumns(TypedColumns):
     kind: Named[str]
     columns: Named[list[dict[str, Any]]] = Column(JSON)
     tags: Named[list[dict[str, Any]]] = Column(JSON)
+    virtual: Named[bool] = Column(Boolean)
     created: Named[int] = Column(BigInteger)
 
 
@@ -34,6 +35,7 @@ def to_row(table: model.Table) -> dict[str, Any]:
         "kind": table.kind.value,
         "columns": [column_to_json(column) for column in table.columns],
         "tags": [column_to_json(tag) for tag in table.tags],
+        "virtual": table.is_virtual,
     }
 
 
@@ -41,7 +43,7 @@ def from_row(row: RowMapping) -> model.Table:
     """Convert a catalog row to a table."""
     columns = tuple(column_from_json(column) for column in row["columns"])
     tags = tuple(column_from_json(tag) for tag in row["tags"])
-    return model.Table(row["database"], row["name"], columns, tags, model.TableKind(row["kind"]))
+    return model.Table(row["database"], row["name"], columns, tags, model.TableKind(row["kind"]), row["virtual"])
 
 
 def column_to_json(column: model.Column) -> dict[str, Any]:

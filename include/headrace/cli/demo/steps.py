@@ -21,8 +21,10 @@ from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
 from headrace.errors import InternalError, OperationalError
 from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.model.positions import is_behind
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connection import Connection, connect
+from headrace.streams.sources.stored import latest_offsets
 
 DATABASE: Final = "demo"
 # Time limits of the steps, generous enough for a busy machine.
@@ -163,8 +165,7 @@ class Demonstration:
     def are_streams_caught_up(self) -> bool:
         """Return True if every stream has processed the latest version of its source."""
         for record in self.records():
-            source = self.catalog.tables.get(record.definition.source.database, record.definition.source.name)
-            if (record.source_version or 0) < self.session.context.tables.version(source):
+            if is_behind(record.offsets or {}, latest_offsets(self.session.context, record.definition.sources)):
                 return False
         return True
 

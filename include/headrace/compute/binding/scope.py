@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.compute.language import Language
 from headrace.compute.terms import string_sql
 from headrace.errors import NotSupportedError
-from headrace.model.tables import Database, Name, Table
+from headrace.model.tables import ColumnReference, Database, Name, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,16 @@ SeriesPredicate = SeriesNames | SeriesPattern
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, and a predicate that selects its series. None selects all of them."""
+    """A table, and a predicate that selects its series. None selects all of them.
+
+    Attributes:
+        references: Where the columns of these series of a virtual table come from.
+    """
 
     table: Table
     database: Database
     series: SeriesPredicate | None = None
+    references: tuple[ColumnReference, ...] = ()
 
     @property
     def subtable(self) -> str | None:

@@ -113,7 +113,7 @@ def make_scan(relation: Relation, alias: str | None) -> Scan:
     table, series = relation.table, relation.series
     columns = tuple(column.name for column in (*table.columns, *table.tags))
     condition = None if series is None else series.sql(table.series_key)
-    return Scan(table, relation.database, relation.subtable, alias, (*columns, table.series_key), condition)
+    return Scan(table, relation.database, relation.subtable, alias, (*columns, table.series_key), condition, relation.references)
 
 
 def join_environment(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:

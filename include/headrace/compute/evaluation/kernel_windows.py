@@ -42,7 +42,7 @@ def aggregate_by_kernels(plan: Plan, provider: ShareProvider | None) -> KernelWi
     Raises:
         NotSupportedError: Kernels are to be used always, but cannot compute the windows.
     """
-    if provider is None or provider.use is KernelUse.NEVER or plan.window is None:
+    if provider is None or provider.use is KernelUse.NEVER or plan.window is None or is_virtual(plan):
         return None
     is_forced = provider.use is KernelUse.ALWAYS
     try:
@@ -54,6 +54,11 @@ def aggregate_by_kernels(plan: Plan, provider: ShareProvider | None) -> KernelWi
         return None
 
 
+def is_virtual(plan: Plan) -> bool:
+    """Return whether a plan reads a virtual table, which has no files."""
+    return isinstance(plan.source, Scan) and plan.source.table.is_virtual
+
+
 def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
     """Return the scan and the kernel of a plan with a window, without the keys that are derived from the series key.
 
@@ -63,6 +68,8 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
     scan = plan.source
     if not isinstance(scan, Scan):
         raise UnsupportedError("a source that is not one table")
+    if scan.table.is_virtual:
+        raise UnsupportedError("a virtual table")
     if not is_within_series(plan, scan) and not is_mergeable(plan):
         raise UnsupportedError("windows across series that depend on single rows")
     base = replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived))

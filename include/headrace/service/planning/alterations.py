@@ -13,7 +13,7 @@ from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropCo
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.service import stages
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_writable_table
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
 from headrace.service.planning.tables import check_columns
 from headrace.service.stages import Stage
 
@@ -80,7 +80,9 @@ def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Tabl
             span=name.span,
         )
     with with_span(name.span):
-        table, database = find_writable_table(name, session)
+        table, database = find_table(name, session)
+        if not (table.is_virtual and statement.supertable):
+            find_writable_table(name, session)
     if table.kind is not TableKind.SUPER and (statement.supertable or statement.is_tag):
         hint = "a plain table has no tags" if statement.is_tag else f"ALTER TABLE {table.name} …"
         raise ProgrammingError(f"{table.name} is a plain table", hint=hint, span=name.span)

@@ -29,6 +29,10 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.RenameColumn: ("alterations", "rename_column"),
     statements.CreateSubtables: ("rows", "create_subtables"),
     statements.SetTags: ("rows", "set_tags"),
+    statements.CreateVirtualTable: ("virtual_tables", "create_table"),
+    statements.CreateVirtualSubtable: ("virtual_tables", "create_subtable"),
+    statements.AlterVirtualTable: ("virtual_tables", "alter_table"),
+    statements.SetOrigin: ("virtual_tables", "set_origin"),
     statements.Insert: ("rows", "insert"),
     statements.InsertFiles: ("inserts", "insert_files"),
     statements.InsertSelect: ("inserts", "insert_select"),
@@ -136,9 +140,25 @@ def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
     return catalog.tables.get(database.name, name.name), database
 
 
+def refuse_virtual(table: Table, name: Name) -> None:
+    """Raise `ProgrammingError` if a table is virtual: it stores no rows."""
+    if table.is_virtual:
+        raise ProgrammingError(
+            f"{name.name} is a virtual table, whose rows are those of other tables",
+            hint="write to the tables that its columns come from; SHOW CREATE VTABLE names them",
+            span=name.span,
+        )
+
+
 def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
-    """Return the supertable or plain table of a name, with its database; refuse a tree, whose series only its language changes."""
+    """Return the supertable or plain table of a name, with its database.
+
+    Raises:
+        ProgrammingError: It is virtual.
+        NotSupportedError: It is a tree, whose series only its language changes.
+    """
     table, database = find_table(name, session)
+    refuse_virtual(table, name)
     if table.kind is TableKind.TREE:
         raise NotSupportedError(
             f"{table.name} is the table of the tree {database.name}, which this dialect only reads",

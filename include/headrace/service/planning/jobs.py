@@ -14,7 +14,7 @@ from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.planning.continuous_queries import find
-from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name
+from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name, refuse_virtual
 from headrace.service.planning.queries import bind_query, reads_system_tables
 from headrace.service.planning.tree_loads import find_tree_target
 from headrace.service.planning.tree_queries import plan_tree_verification
@@ -51,6 +51,7 @@ def plan_load(
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
+    refuse_virtual(table, name)
     rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
     return [LoadFiles(table, database, tuple(files), rows_subtable, size, file_format, progress)]
 

@@ -15,6 +15,7 @@ from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
+from headrace.streams.sources.stored import count_rows
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
 
@@ -115,7 +116,7 @@ def rebuild(
             f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
             hint="DROP STREAM, and create it with another target",
         )
-    rows = session.context.tables.rows(plan.source)
+    rows = count_rows(session.context, plan.sources)
     chunks = max(1, -(-rows // session.context.settings.chunk_rows))
     return [RebuildStream(record, plan, clears, rows, chunks, differences), notify(record)]
 

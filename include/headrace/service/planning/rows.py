@@ -13,7 +13,7 @@ from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
+from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
@@ -64,6 +64,12 @@ def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: Planning
     table, database = find_table(using, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
+    if table.is_virtual:
+        raise ProgrammingError(
+            f"{table.name} is a virtual supertable",
+            hint=f"CREATE VTABLE … (column FROM table.column, …) USING {table.name} TAGS (…)",
+            span=using.span,
+        )
     for spec in specs:
         check_name(spec.name)
         if database_of(spec.name, session) != table.database:
@@ -224,6 +230,7 @@ def delete(statement: Delete, session: PlanningContext) -> list[Stage]:
     subtable = find_subtables([statement.table], session).get(qualify_name(statement.table, session))
     owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
     table, database = find_table(owner, session)
+    refuse_virtual(table, statement.table)
     times, groups = split_conditions(statement.where, table)
     ranges = TimeRangeCompiler(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
@@ -252,6 +259,9 @@ def set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
     database_name, name = qualify_name(statement.table, session)
     subtable = catalog.subtables.get(database_name, name)
     table, database = catalog.tables.get(database_name, subtable.table), catalog.databases.get(database_name)
+    if table.is_virtual is not statement.is_virtual:
+        word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")
+        raise ProgrammingError(f"{name} is {kind} table", hint=f"ALTER {word} {name} SET TAG …", span=statement.table.span)
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
     values = {find_tag(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, values, now=session.context.clock.now())

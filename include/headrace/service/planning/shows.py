@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from headrace.errors import NotSupportedError, ProgrammingError
-from headrace.model.statements import CreateTable, Describe, Show
-from headrace.model.tables import Name, Table
+from headrace.model.expressions import Scalar
+from headrace.model.statements import (
+    CreateTable,
+    CreateVirtualSubtable,
+    CreateVirtualTable,
+    Describe,
+    Origin,
+    Show,
+    SubtableSpec,
+    TagValue,
+)
+from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.results import BIGINT, BOOL, INT, STRING, Result, rows_result
+from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.sql import to_sql
@@ -52,7 +63,7 @@ def named_securable(kind: ObjectKind, name: Name, session: PlanningContext) -> S
 
 
 def describe_table(name: Name, session: PlanningContext) -> Result:
-    """List a table's columns and tags."""
+    """List a table's columns and tags, of a virtual table with the origin of each column."""
     table = find_owner_table(name, session)
     notes = {column.name: "COMPOSITE KEY" if column.is_key else "" for column in table.columns} | {
         tag.name: "TAG" for tag in table.tags
@@ -61,7 +72,10 @@ def describe_table(name: Name, session: PlanningContext) -> Result:
         (column.name, column.type.kind.value, type_length(str(column.type)), notes[column.name])
         for column in (*table.columns, *table.tags)
     ]
-    return rows_result(("field", "type", "length", "note"), rows)
+    if not table.is_virtual:
+        return rows_result(("field", "type", "length", "note"), rows)
+    origins = {reference.column: str(reference) for reference in find_references(table, name.name, session)}
+    return rows_result(("field", "type", "length", "note", "ref"), [(*row, origins.get(row[0])) for row in rows])
 
 
 def type_length(type_text: str) -> str | None:
@@ -89,14 +103,19 @@ def list_system_table(
         session: The session whose current database is the default.
         within: The column that names the database, to list one database only; None lists all.
     """
+    return Result(read_system_table(relation, statement, session, within=within).select(columns).like(statement.like))
+
+
+def read_system_table(relation: str, statement: Show, session: PlanningContext, *, within: str | None = "db_name") -> CatalogRows:
+    """Return a system table's rows; with `within`, of the statement's database or else the current one."""
     rows = system_tables.RELATIONS[relation](session.context)
-    if within is not None:
-        database = statement.database or session.database
-        if database is None:
-            raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
-        session.context.catalog.databases.get(database)
-        rows = rows.where(within, database)
-    return Result(rows.select(columns).like(statement.like))
+    if within is None:
+        return rows
+    database = statement.database or session.database
+    if database is None:
+        raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
+    session.context.catalog.databases.get(database)
+    return rows.where(within, database)
 
 
 def show_streams(statement: Show, session: PlanningContext) -> Result:
@@ -145,8 +164,59 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
     """Return the CREATE statement of a table."""
     assert statement.name is not None
     table, _ = find_table(statement.name, session)
-    text = to_sql(CreateTable(Name(table.database, table.name), table.columns, table.tags))
+    if table.is_virtual and table.kind is TableKind.PLAIN:
+        return show_create_vtable(statement, session)
+    text = to_sql(CreateTable(Name(table.database, table.name), table.columns, table.tags, is_virtual=table.is_virtual))
     return rows_result(("table", "create table"), [(table.name, text)])
+
+
+def show_create_vtable(statement: Show, session: PlanningContext) -> Result:
+    """Return the CREATE statement of a virtual table or subtable."""
+    name = statement.name
+    assert name is not None
+    table = find_owner_table(name, session)
+    if not table.is_virtual or (table.kind is TableKind.SUPER and table.name == name.name):
+        keyword = "STABLE" if table.is_virtual else "TABLE"
+        raise ProgrammingError(
+            f"{name.name} is not a virtual table or subtable", hint=f"SHOW CREATE {keyword} {table.name}", span=name.span
+        )
+    references = find_references(table, name.name, session)
+    text = to_sql(creation_of(table, name.name, references, session))
+    return rows_result(("table", "create table"), [(name.name, text)])
+
+
+def creation_of(
+    table: Table, series: str, references: Sequence[ColumnReference], session: PlanningContext
+) -> CreateVirtualTable | CreateVirtualSubtable:
+    """Return the statement that creates a virtual table or subtable."""
+    origins = {
+        reference.column: Origin(Name(reference.origin.database, reference.origin_series), reference.origin_column)
+        for reference in references
+    }
+    name = Name(table.database, series)
+    if table.kind is TableKind.PLAIN:
+        return CreateVirtualTable(name, table.columns, tuple(origins.get(column.name) for column in table.columns))
+    tags = next(row for row in session.context.tables.read_tags(table).to_pylist() if row[table.series_key] == series)
+    values = tuple(TagValue(tag_constant(tags[tag.name])) for tag in table.tags)
+    return CreateVirtualSubtable(SubtableSpec(name, Name(table.database, table.name), values), tuple(origins.items()))
+
+
+def tag_constant(value: Any) -> Scalar:
+    """Return a tag's value as statements write it."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def find_references(table: Table, name: str, session: PlanningContext) -> tuple[ColumnReference, ...]:
+    """Return where the columns of a virtual table or subtable come from; nothing of a virtual supertable."""
+    return session.context.catalog.virtual_tables.references(table.database, table.name, [name])
+
+
+def list_tables(types: Collection[str], statement: Show, session: PlanningContext) -> Result:
+    """List the tables of some types."""
+    rows = read_system_table("ins_tables", statement, session)
+    position = list(rows.columns).index("type")
+    listed = replace(rows, values=[row for row in rows.values if row[position] in types])
+    return Result(listed.select(("table_name", "stable_name")).like(statement.like))
 
 
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
@@ -176,16 +246,20 @@ STREAM_COLUMNS: Final = [
     "rows_discarded",
     "updated",
 ]
-LISTED_BY_DATABASE: Final = frozenset({"stables", "tables"})
+LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
     "databases": partial(list_system_table, "ins_databases", ("name", "precision"), within=None),
     "stables": partial(list_system_table, "ins_stables", ("stable_name",)),
-    "tables": partial(list_system_table, "ins_tables", ("table_name", "stable_name")),
+    "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
+    "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),
+    "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
+    "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
     "streams": show_streams,
     "snodes": show_snodes,
     "create table": show_create_table,
     "create stable": show_create_table,
+    "create vtable": show_create_vtable,
     "create stream": show_create_stream,
 }

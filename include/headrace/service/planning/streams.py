@@ -9,6 +9,7 @@ from headrace.service.planning.dispatch import PlanningContext, database_of, fin
 from headrace.service.planning.replacements import replace_stream
 from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateJob, RecordStream, RemoveJob, Stage, SuspendJob, notify
 from headrace.streams.definition.define import define
+from headrace.streams.sources.stored import count_rows
 
 
 def create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
@@ -29,7 +30,7 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
     stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
     if stream.options.fill_history:
-        rows = context.tables.rows(stream.source)
+        rows = count_rows(context, stream.sources)
         stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
     return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
 

@@ -60,7 +60,12 @@ def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage
     check_name(statement.name)
     check_columns(statement)
     database = session.context.catalog.databases.get(database_of(statement.name, session))
-    table = Table(database.name, statement.name.name, statement.columns, statement.tags, table_kind(statement))
+    kind, is_virtual = table_kind(statement), statement.is_virtual
+    table = Table(database.name, statement.name.name, statement.columns, statement.tags, kind, is_virtual)
+    if is_virtual and table.key is not None:
+        raise ProgrammingError(
+            "a virtual supertable cannot have a composite key", hint="its rows are aligned by time", span=table.key.span
+        )
     existing_kind = find_existing(table, session)
     if existing_kind and statement.if_not_exists:
         return []
@@ -151,22 +156,26 @@ def drop_table(statement: DropTable, session: PlanningContext) -> list[Stage]:
     stages: list[Stage] = []
     for name in statement.names:
         try:
-            stages.append(plan_removal(name, statement.supertable, session))
+            stages.append(plan_removal(name, statement, session))
         except NotFoundError:
             if not statement.if_exists:
                 raise
     return stages
 
 
-def plan_removal(name: Name, supertable: bool, session: PlanningContext) -> Stage:
+def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> Stage:
     """Return the stage that drops one table or subtable."""
-    if supertable:
+    if statement.supertable:
         return plan_supertable_removal(name, session)
     catalog = session.context.catalog
     subtable = catalog.subtables.get(database_of(name, session), name.name)
     table, database = catalog.tables.get(subtable.database, subtable.table), catalog.databases.get(subtable.database)
+    if table.is_virtual is not statement.is_virtual:
+        word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")
+        raise ProgrammingError(f"{name.name} is {kind} table", hint=f"DROP {word} {name.name}", span=name.span)
     if table.kind is TableKind.PLAIN:
         return RemoveTable(table, database)
+    catalog.subtables.check_unused(subtable.database, [subtable.name])
     return RemoveSubtables(table, database, (Subtable(subtable.database, subtable.name, subtable.table, subtable.uid),))
 
 

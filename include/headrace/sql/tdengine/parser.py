@@ -9,12 +9,13 @@ from headrace.model.queries import Query, Union
 from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, Select, Show, Statement
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
+from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
-LISTS: Final = ("DATABASES", "STABLES", "TABLES", "STREAMS", "FUNCTIONS", "SNODES")
-IN_DATABASE: Final = ("STABLES", "TABLES")
+LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "FUNCTIONS", "SNODES")
+IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 
-class Parser(TDengineStreams):
+class Parser(TDengineVirtualTables, TDengineStreams):
     """Parses one statement of any kind except INSERT, for which `InsertScanner` exists."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -37,6 +38,7 @@ class Parser(TDengineStreams):
         "DATABASE": lambda self, _: self._parse_create_database(),
         "STABLE": lambda self, _: self._parse_create_stable(),
         "TABLE": lambda self, _: self._parse_create_table(),
+        "VTABLE": lambda self, _: self._parse_create_vtable(),
         "STREAM": lambda self, start: self._parse_create_stream(start),
         "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
     }
@@ -45,6 +47,7 @@ class Parser(TDengineStreams):
         "DATABASE": lambda self: self._parse_drop_database(),
         "STABLE": lambda self: self._parse_drop_table(supertable=True),
         "TABLE": lambda self: self._parse_drop_table(),
+        "VTABLE": lambda self: self._parse_drop_vtable(),
         "STREAM": lambda self: self._parse_drop_stream(),
         "SNODE": lambda self: self._parse_drop_snode(),
     }
@@ -100,6 +103,8 @@ class Parser(TDengineStreams):
             )
         if self._accept("STREAM"):
             return self._parse_alter_stream()
+        if self._accept("VTABLE"):
+            return self._parse_alter_vtable()
         return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_pause(self) -> Statement:
@@ -137,16 +142,21 @@ class Parser(TDengineStreams):
     def _parse_show(self) -> Show:
         start = self._index - 1
         if self._accept("CREATE"):
-            what = self._expect_one("TABLE", "STABLE", "STREAM")
+            what = self._expect_one("TABLE", "STABLE", "VTABLE", "STREAM")
             return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
         if self._accept("TAGS"):
             return self._parse_show_tags(start)
+        kind = self._parse_vtable_kind()
         database = self._parse_show_prefix()
-        what = self._expect_one(*(IN_DATABASE if database else LISTS))
+        what = self._expect_one(*(("VTABLES",) if kind else IN_DATABASE if database else LISTS))
         if database is None and self._accept_one("FROM", "IN"):
             database = self._parse_identifier("a database")
         like = self._parse_string() if self._accept("LIKE") else None
-        return Show(what.lower(), database=database, like=like, span=self._span(start))
+        return Show(f"{kind}{what}".lower(), database=database, like=like, span=self._span(start))
+
+    def _parse_vtable_kind(self) -> str:
+        """Parse the kind in `SHOW [NORMAL | CHILD] VTABLES`, with a space after it."""
+        return f"{self._accept_one('NORMAL', 'CHILD')} " if self._token.word in ("NORMAL", "CHILD") else ""
 
     def _parse_show_prefix(self) -> str | None:
         """Parse the database of `SHOW database.TABLES`."""

@@ -90,6 +90,7 @@ def _(statement: model.CreateTable) -> str:
         _parenthesize(map(_column_sql, statement.columns)),
         tags,
         _comment_sql(statement.comment),
+        _text_if(statement.is_virtual, "VIRTUAL 1"),
     )
 
 
@@ -120,14 +121,14 @@ def _using_sql(spec: model.SubtableSpec) -> str:
 
 @statement_sql.register
 def _(statement: model.DropTable) -> str:
-    what = "DROP STABLE" if statement.supertable else "DROP TABLE"
+    what = "DROP STABLE" if statement.supertable else "DROP VTABLE" if statement.is_virtual else "DROP TABLE"
     return _join_words(what, _text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
 
 
 @statement_sql.register
 def _(statement: model.SetTags) -> str:
     values = ", ".join(f"{LEXICAL_RULES.name_sql(name)} = {RENDERER.scalar_sql(value.value)}" for name, value in statement.values)
-    return f"ALTER TABLE {name_sql(statement.table)} SET TAG {values}"
+    return f"ALTER {'VTABLE' if statement.is_virtual else 'TABLE'} {name_sql(statement.table)} SET TAG {values}"
 
 
 def _alter_sql(statement: model.AlterTable, action: str, *parts: str) -> str:
@@ -153,6 +154,49 @@ def _(statement: model.ModifyColumn) -> str:
 @statement_sql.register
 def _(statement: model.RenameColumn) -> str:
     return _alter_sql(statement, "RENAME", LEXICAL_RULES.name_sql(statement.name), LEXICAL_RULES.name_sql(statement.new_name))
+
+
+# Virtual tables
+
+
+def _origin_sql(origin: model.Origin) -> str:
+    return f"{name_sql(origin.table)}.{LEXICAL_RULES.name_sql(origin.column)}"
+
+
+def _virtual_column_sql(column: Column, origin: model.Origin | None) -> str:
+    source = "" if origin is None else f"FROM {_origin_sql(origin)}"
+    return _join_words(LEXICAL_RULES.name_sql(column.name), str(column.type), source)
+
+
+def _assigned_origin_sql(column: str | None, origin: model.Origin) -> str:
+    return _origin_sql(origin) if column is None else f"{LEXICAL_RULES.name_sql(column)} FROM {_origin_sql(origin)}"
+
+
+@statement_sql.register
+def _(statement: model.CreateVirtualTable) -> str:
+    exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
+    columns = map(_virtual_column_sql, statement.columns, statement.origins)
+    return _join_words("CREATE VTABLE", exists, name_sql(statement.name), _parenthesize(columns))
+
+
+@statement_sql.register
+def _(statement: model.CreateVirtualSubtable) -> str:
+    spec = statement.spec
+    origins = _parenthesize(_assigned_origin_sql(column, origin) for column, origin in statement.origins)
+    exists = _text_if(spec.if_not_exists, "IF NOT EXISTS")
+    return _join_words("CREATE VTABLE", exists, name_sql(spec.name), origins, _using_sql(spec))
+
+
+@statement_sql.register
+def _(statement: model.AlterVirtualTable) -> str:
+    change = statement_sql(statement.change).replace("ALTER TABLE", "ALTER VTABLE", 1)
+    return _join_words(change, "" if statement.origin is None else f"FROM {_origin_sql(statement.origin)}")
+
+
+@statement_sql.register
+def _(statement: model.SetOrigin) -> str:
+    origin = "NULL" if statement.origin is None else _origin_sql(statement.origin)
+    return f"ALTER VTABLE {name_sql(statement.table)} ALTER COLUMN {LEXICAL_RULES.name_sql(statement.column)} SET {origin}"
 
 
 # Rows

@@ -136,9 +136,10 @@ class TDengineTables(TDengineQueries):
         self._expect(")")
         tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag)) if self._accept("TAGS") else ()
         comment = self._parse_comment()
+        is_virtual = bool(tags) and self._accept("VIRTUAL") and self._parse_switch()
         if self._token.word in TABLE_OPTIONS:
             self._fail_unsupported(f"the table option {self._token.word}", "leave it out")
-        return CreateTable(name, columns, tags, if_not_exists, comment)
+        return CreateTable(name, columns, tags, if_not_exists, comment, is_virtual)
 
     def _parse_column_list(self) -> tuple[Column, ...]:
         columns = [self._parse_column_definition(0)]
@@ -190,6 +191,11 @@ class TDengineTables(TDengineQueries):
 
     def _parse_comment(self) -> str | None:
         return self._parse_string() if self._accept("COMMENT") else None
+
+    def _parse_switch(self) -> bool:
+        token = self._token
+        value = self._parse_integer("0 or 1")
+        return bool(value) if value in (0, 1) else self._fail_invalid(f"{value} is not 0 or 1", token)
 
     # Subtables and tags
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.model.jobs import JobCounters
+from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
@@ -26,6 +27,7 @@ from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_f
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
+from headrace.streams.sources.stored import latest_offsets, max_stored_time, source_tables
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
@@ -66,13 +68,13 @@ class ClockedProcessor:
         assert start is not None
         if self.grid.end(start) > instant:
             return self.waiting(state, changes)
-        version = state.due_version if state.due_version is not None else self.context.tables.version(self.plan.source)
-        if changes.last < version:
-            return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_version=version), changes.now)
+        due = state.due_offsets if state.due_offsets is not None else latest_offsets(self.context, self.plan.sources)
+        if is_behind(changes.offsets, due):
+            return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_offsets=due), changes.now)
         windows = self.limited(self.grid.ended(start, instant, MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS))
         results, state = self.compute(state, windows, changes)
         counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
-        moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_version=None, counters=counters)
+        moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_offsets=None, counters=counters)
         return replace(self.waiting(moved, changes), upserts=results, events=computed_events(self.plan, results))
 
     def compute(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[pa.Table, StreamState]:
@@ -82,10 +84,10 @@ class ClockedProcessor:
             state, rows = self.with_rows_before(state, windows, changes)
             evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
         elif self.has_many_rows(low, high):
-            frame = stored_frame(self.context, self.plan, low, high, changes.last)
+            frame = stored_frame(self.context, self.plan, low, high, changes.offsets)
             evaluated = self.results.evaluate_frame(frame, windows, state.last_results, changes.now)
         else:
-            rows = stored_rows(self.context, self.plan, low, high, changes.last)
+            rows = stored_rows(self.context, self.plan, low, high, changes.offsets)
             evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
         return evaluated.rows, replace(state, last_results=evaluated.last_results)
 
@@ -94,15 +96,15 @@ class ClockedProcessor:
         low, following = int(windows.start[0]), self.grid.next_start(int(windows.start[-1]))
         before = state.rows_before
         if before is None:
-            before = self.rows_before_stream(low, changes.last)
-        rows = self.passing(stored_rows(self.context, self.plan, low, None, changes.last))
+            before = self.rows_before_stream(low, changes.offsets)
+        rows = self.passing(stored_rows(self.context, self.plan, low, None, changes.offsets))
         known = pa.concat_tables([before, rows], promote_options="permissive")
         return replace(state, rows_before=last_rows(self.plan, known, following)), known
 
-    def rows_before_stream(self, low: int, version: int) -> pa.Table:
+    def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
         """Return the last rows of each group before the first window."""
-        before = stored_rows(self.context, self.plan, low, low - 1, version)
-        for piece in stored_pieces(self.context, self.plan, low - 1, version):
+        before = stored_rows(self.context, self.plan, low, low - 1, offsets)
+        for piece in stored_pieces(self.context, self.plan, low - 1, offsets):
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
         return before
 
@@ -115,12 +117,12 @@ class ClockedProcessor:
 
     def has_many_rows(self, low: int, high: int) -> bool:
         """Return whether a range of ticks may have more rows than the driver should read at once."""
-        table, limit = self.plan.source, self.context.settings.driver_rows
-        if self.context.tables.rows(table) <= limit:
+        tables, limit = source_tables(self.context, self.plan.sources).values(), self.context.settings.driver_rows
+        if sum(self.context.tables.rows(table) for table in tables) <= limit:
             return False
         bounds = Bounds.of_ticks(low, high, self.plan.query.precision)
-        count = self.context.tables.count_scanned(table, (), bounds)
-        return count is None or count > limit
+        counts = [self.context.tables.count_scanned(table, (), bounds) for table in tables]
+        return any(count is None for count in counts) or sum(count or 0 for count in counts) > limit
 
     def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
         """Return a result without rows that asks for a wake-up when the next window has ended, if anything can be in it."""
@@ -135,8 +137,8 @@ class ClockedProcessor:
 
     def has_rows_from(self, instant: int) -> bool:
         """Return whether the source may have rows from an instant on."""
-        bounds = self.context.tables.bounds(self.plan.source)
-        return bounds is not None and bounds.high // stored_units_per_tick(self.plan.query.precision) >= instant
+        high = max_stored_time(self.context, self.plan)
+        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= instant
 
     def first_window(self, state: StreamState) -> int:
         """Return the start of the first window to compute: the one that was current when the stream was created.

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from headrace.compute import Plan
 from headrace.compute.terms import bigint_sql, quote
 from headrace.compute.types import to_ticks as ticks_sql
+from headrace.model.positions import Offsets
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import count_rows, scan_source, stored_times
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.rebuild import source_rows
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy, to_ticks
@@ -26,34 +28,34 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int | None, version: int) -> pa.Table:
-    """Return the rows that the source has in a range of ticks, as of a version, with the columns that the query reads."""
+def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int | None, offsets: Offsets) -> pa.Table:
+    """Return the rows that the source has in a range of ticks, as of offsets, with the columns that the query reads."""
     scan = plan.query.scans[0]
-    rows = context.tables.scan(
-        plan.source,
-        plan.source_database,
-        columns=[name for name in scan.columns if not plan.source.is_tag(name)],
-        version=version,
-        tbnames=None if plan.source_subtable is None else [plan.source_subtable],
+    rows = scan_source(
+        context,
+        plan,
+        offsets,
+        [name for name in scan.columns if not plan.source.is_tag(name)],
+        series=None if plan.source_subtable is None else [plan.source_subtable],
         bounds=Bounds.of_ticks(low, high, plan.query.precision),
     )
     return with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
 
 
-def stored_pieces(context: Context, plan: StreamPlan, high: int, version: int) -> Iterator[pa.Table]:
+def stored_pieces(context: Context, plan: StreamPlan, high: int, offsets: Offsets) -> Iterator[pa.Table]:
     """Yield the rows that the source has up to an instant, in ranges of time with about as many as the driver should read."""
-    bounds = context.tables.bounds(plan.source)
+    bounds = stored_times(context, plan)
     first = high + 1 if bounds is None else bounds.low // stored_units_per_tick(plan.query.precision)
-    pieces = context.tables.rows(plan.source) // max(1, context.settings.driver_rows) + 1
+    pieces = count_rows(context, plan.sources) // max(1, context.settings.driver_rows) + 1
     step = max(1, -(-(high + 1 - first) // pieces))
     for low in range(first, high + 1, step):
-        yield stored_rows(context, plan, low, min(low + step - 1, high), version)
+        yield stored_rows(context, plan, low, min(low + step - 1, high), offsets)
 
 
-def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, version: int) -> DataFrame:
+def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, offsets: Offsets) -> DataFrame:
     """Return what `stored_rows` does as a DataFrame, for more rows than the driver should read."""
     time = ticks_sql(quote(plan.source.timestamp.name), plan.query.precision)
-    return source_rows(context, plan, version).where(f"{time} BETWEEN {bigint_sql(low)} AND {bigint_sql(high)}")
+    return source_rows(context, plan, offsets).where(f"{time} BETWEEN {bigint_sql(low)} AND {bigint_sql(high)}")
 
 
 def needs_rows_before(plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
-from headrace.compute import Key, Language, Plan, Relation, Scope, SeriesNames, bind, language
+from headrace.compute import Key, Language, Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow
@@ -23,7 +23,7 @@ from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import FillMode, IntervalClause, Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
-from headrace.model.tables import Database, Name, Table
+from headrace.model.tables import ColumnReference, Database, Name, Table, TableId
 from headrace.model.types import TypeKind
 from headrace.sql import parse
 from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
@@ -56,7 +56,7 @@ class StreamPlan:
         name: The stream's own name.
         query: The bound query. Its partition keys are those of the statement, then hidden ones: the SUBTABLE expression and the
             tags of the target. Its first output column is the window's start (the row's timestamp if there is no window).
-        source: The table whose changes are read.
+        source: The table that the query names; if it is virtual, the changes of its origins are read.
         source_subtable: The one subtable of the source that the query reads; None if it reads all.
         target: The table that takes the results.
         target_exists: Whether the target existed when the statement was checked.
@@ -87,9 +87,33 @@ class StreamPlan:
     conditions: ConditionValues = field(default_factory=ConditionValues)
 
     @property
-    def source_id(self) -> SourceId:
-        """The id of the source table."""
-        return source_id(self.source_database.name, self.source.name)
+    def scan(self) -> Scan:
+        """The read of the source."""
+        return self.query.scans[0]
+
+    @property
+    def references(self) -> tuple[ColumnReference, ...]:
+        """Where the columns of a virtual source come from, of those that the query needs."""
+        return self.scan.references_read
+
+    @property
+    def sources(self) -> tuple[TableId, ...]:
+        """The stored tables whose changes are read."""
+        origins = dict.fromkeys(reference.origin for reference in self.references)
+        return tuple(origins) if self.source.is_virtual else (self.source.id,)
+
+    @property
+    def ignores_updates(self) -> bool:
+        """True if a row that is written again counts as an additional row.
+
+        A row of a virtual table changes whenever one of its origins adds its column, so there an update is never an additional row.
+        """
+        return self.options.ignore_update and not self.source.is_virtual
+
+    @property
+    def source_ids(self) -> tuple[SourceId, ...]:
+        """The sources, as offsets name them."""
+        return tuple(source_id(source.database, source.name) for source in self.sources)
 
     @property
     def fills_gaps(self) -> bool:
@@ -121,7 +145,14 @@ class StreamPlan:
         """The columns of the source and target that the stream uses."""
         used = dict.fromkeys(name for scan in self.query.scans for name in scan.columns if name != scan.table.series_key)
         filled = (*self.target.columns, *self.target.tags)
-        return StreamSchema(self.source.columns, self.source.tags, tuple(used), tuple(column.name for column in filled))
+        return StreamSchema(
+            columns=self.source.columns,
+            tags=self.source.tags,
+            reads=tuple(used),
+            fills=tuple(column.name for column in filled),
+            virtual=self.source.id if self.source.is_virtual else None,
+            references=self.references,
+        )
 
     def definition(
         self, *, created: int, snode: str = "default", dialect: str = "tdengine", replaces: Replacement | None = None
@@ -134,7 +165,7 @@ class StreamPlan:
             name=self.name,
             sql=self.sql,
             dialect=dialect,
-            sources=(self.source.id,),
+            sources=self.sources,
             target=self.target.id,
             created=created,
             snode=snode,
@@ -169,9 +200,13 @@ def find_relation(catalog: Catalog, database: str, name: str) -> Relation:
     """Return the table of a name, or the subtable."""
     owning_database = catalog.databases.get(database)
     subtable = catalog.subtables.find(database, [name]).get(name)
-    if subtable is None or subtable.table == name:
-        return Relation(catalog.tables.get(database, name), owning_database)
-    return Relation(catalog.tables.get(database, subtable.table), owning_database, SeriesNames((name,)))
+    is_table = subtable is None or subtable.table == name
+    table = catalog.tables.get(database, name if subtable is None else subtable.table)
+    series = None if is_table else SeriesNames((name,))
+    if not table.is_virtual:
+        return Relation(table, owning_database, series)
+    names = None if series is None else series.names
+    return Relation(table, owning_database, series, catalog.virtual_tables.references(database, table.name, names))
 
 
 def define(
@@ -224,7 +259,8 @@ def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
         """Replace the source's columns and tags by the recorded ones."""
         if relation.table.id != definition.source:
             return relation
-        return replace(relation, table=replace(relation.table, columns=schema.columns, tags=schema.tags))
+        table = replace(relation.table, columns=schema.columns, tags=schema.tags)
+        return replace(relation, table=table, references=schema.references)
 
     return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
@@ -267,6 +303,7 @@ class Definer:
         bound = self.bind_query(query)
         check_plan(bound, statement, source, self.scope.language)
         prepended = query is not statement.query
+        check_virtual_source(bound, statement)
         target_database, existing = self.resolve_target()
         check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
@@ -315,6 +352,8 @@ class Definer:
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is not a supertable", span=name.span)
         table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
+        if table is not None and table.is_virtual:
+            raise InvalidStreamError(f"{name} is a virtual table, which stores no rows", hint="name another target", span=name.span)
         return target_database, table and restrict_to_filled(table, self.recorded)
 
     def choose_layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:
@@ -382,6 +421,17 @@ def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: 
         raise InvalidStreamError(
             f"the second column of the result is not {key.name}, the key of {source.table.name}",
             hint=f"select {source.table.timestamp.name}, {key.name}, …",
+            span=statement.query.span,
+        )
+
+
+def check_virtual_source(plan: Plan, statement: CreateStream) -> None:
+    """Reject a virtual table of which no column that the query reads comes from a stored table."""
+    scan = plan.scans[0]
+    if scan.table.is_virtual and not scan.references_read:
+        raise InvalidStreamError(
+            f"no column of the virtual table {scan.table.name} that the query reads comes from another table",
+            hint=f"see SHOW CREATE VTABLE, and ALTER VTABLE {scan.subtable or scan.table.name} ALTER COLUMN … SET table.column",
             span=statement.query.span,
         )
 

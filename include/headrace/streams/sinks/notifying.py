@@ -33,7 +33,7 @@ class NotifyingSink:
         self._outbox = OutboxSink(
             context,
             plan.id,
-            [plan.source_id],
+            plan.source_ids,
             lambda result: result.messages,
             WebSocketSender(notification.urls, notification.on_failure),
             report=self._report,

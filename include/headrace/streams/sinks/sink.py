@@ -78,7 +78,7 @@ class DeltaSink:
 
     def position(self) -> Position | None:
         """See `Sink`."""
-        return self.context.tables.committed_position(self.plan.target, self.plan.id, [self.plan.source_id])
+        return self.context.tables.committed_position(self.plan.target, self.plan.id, self.plan.source_ids)
 
     def has_room(self) -> bool:
         """See `Sink`. Always True for a table."""

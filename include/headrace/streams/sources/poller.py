@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
 from headrace.model.failpoints import FailpointError
-from headrace.model.jobs import DesiredState, JobRecord, JobState
-from headrace.model.positions import SourceId
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
+from headrace.model.positions import Offsets, SourceId, is_behind
+from headrace.model.tables import TableId
 from headrace.streams.context import Context
+from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.sources.virtual_reader import VirtualReader
 
 MAX_ATTEMPTS: Final = 5
 """Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
@@ -73,11 +77,15 @@ class Subscription:
     retry: Retry = field(default_factory=Retry)
     is_removed: bool = False
 
-    def has_work(self, latest_version: int) -> bool:
+    def has_work(self, latest: Offsets) -> bool:
         """Return True if the next micro-batch can start: after a failure, for new commits, by the clock, or to record progress."""
         runner = self.runner
         return (
-            runner is None or self.retry.failures > 0 or runner.offset < latest_version or runner.is_due() or runner.is_record_due()
+            runner is None
+            or self.retry.failures > 0
+            or is_behind(runner.offsets, latest)
+            or runner.is_due()
+            or runner.is_record_due()
         )
 
     @property
@@ -111,7 +119,7 @@ class PollRound:
 
     in_flight: list[Future[Advance]] = field(default_factory=list)
     next_attempt: float | None = None
-    version_reads: list[Future[int]] = field(default_factory=list)
+    version_reads: list[Future[Offsets]] = field(default_factory=list)
 
     def wait_until(self, instant: float) -> None:
         """Wait until this instant at the latest."""
@@ -126,23 +134,21 @@ class PollRound:
 
 
 class SourcePoller:
-    """Reads the changes of one source table and hands them to its streams, each at its own position.
+    """Reads the changes of one source and hands them to its streams, each at its own position.
 
-    Streams at the same offset share what was read. A stream that fails is marked STOPPED in the catalog and removed. If the source
-    cannot be read, all of its streams are stopped.
+    The source is a table, or several tables that are read together. Streams at the same offsets share what was read. A stream that
+    fails is marked STOPPED in the catalog and removed. If the source cannot be read, all of its streams are stopped.
     """
 
-    def __init__(
-        self, reader: ChangeReader, context: Context, pool: ThreadPoolExecutor, observe: Observe, runner: RunnerFactory
-    ) -> None:
+    def __init__(self, reader: Reader, context: Context, pool: ThreadPoolExecutor, observe: Observe, runner: RunnerFactory) -> None:
         self.reader = reader
         self.context = context
         self._pool = pool
         self._observe = observe
         self._runner = runner
         self._retry = Retry()
-        self._version_read: Future[int] | None = None
-        self._committed_at: dict[int, int | None] = {}
+        self._version_read: Future[Offsets] | None = None
+        self._committed_at: dict[tuple[SourceId, int], int | None] = {}
         self._subscriptions: dict[str, Subscription] = {}
 
     @property
@@ -171,8 +177,8 @@ class SourcePoller:
         if subscription.in_flight is None:
             self._drop(subscription)
 
-    def start_version_read(self, pool: ThreadPoolExecutor) -> Future[int] | None:
-        """Start to read the source's latest version; None if a read is in progress, or it is too early to retry."""
+    def start_version_read(self, pool: ThreadPoolExecutor) -> Future[Offsets] | None:
+        """Start to read the latest version of the sources; None if a read is in progress, or it is too early to retry."""
         if self._version_read is not None or not self._subscriptions or self._retry.is_waiting():
             return None
         self._version_read = pool.submit(self._read_version)
@@ -181,9 +187,9 @@ class SourcePoller:
     def start(self) -> PollRound:
         """Start the next micro-batch of every idle stream that has one. Does not wait."""
         round_ = PollRound()
-        latest_version = self._take_version()
+        latest = self._take_version()
         for subscription in self._subscriptions.values():
-            self._start(subscription, latest_version, round_)
+            self._start(subscription, latest, round_)
         if self._retry.is_waiting() and self._subscriptions:
             round_.wait_until(self._retry.retry_at)
         if self._version_read is not None:
@@ -215,21 +221,23 @@ class SourcePoller:
         for subscription in list(self._subscriptions.values()):
             self._drop(subscription, CLOSE_GRACE_S)
 
-    def _read_version(self) -> int:
-        """Return the source's latest version, and note when the first unhandled commit of each stream was made."""
-        latest_version = self.reader.latest_version()
-        offsets = {
-            offset for subscription in list(self._subscriptions.values()) if (offset := recorded_offset(subscription)) is not None
+    def _read_version(self) -> Offsets:
+        """Return the latest version of the sources, and note when the first unhandled commits of each stream were made."""
+        latest = self.reader.latest()
+        unhandled = {
+            (source, offset + 1)
+            for subscription in list(self._subscriptions.values())
+            for source, offset in recorded_offsets(subscription).items()
+            if offset < latest.get(source, -1)
         }
-        unhandled = {offset + 1 for offset in offsets if offset < latest_version}
         cached = self._committed_at
         self._committed_at = {
-            version: cached[version] if version in cached else self.reader.committed_at(version) for version in unhandled
+            commit: cached[commit] if commit in cached else self.reader.committed_at(*commit) for commit in unhandled
         }
-        return latest_version
+        return latest
 
-    def _take_version(self) -> int | None:
-        """Return the source's latest version if a read has ended; None otherwise, and if it cannot be read."""
+    def _take_version(self) -> Offsets | None:
+        """Return the latest version of the sources if a read has ended; None otherwise, and if it cannot be read."""
         if self._version_read is None or not self._version_read.done():
             return None
         version_read, self._version_read = self._version_read, None
@@ -250,11 +258,11 @@ class SourcePoller:
             self._stop(subscription, error)
         self._retry.pause()
 
-    def _start(self, subscription: Subscription, latest_version: int | None, round_: PollRound) -> None:
-        if subscription.in_flight is None and latest_version is not None:
+    def _start(self, subscription: Subscription, latest: Offsets | None, round_: PollRound) -> None:
+        if subscription.in_flight is None and latest is not None:
             if subscription.retry.is_waiting():
                 round_.wait_until(subscription.retry.retry_at)
-            elif subscription.has_work(latest_version):
+            elif subscription.has_work(latest):
                 subscription.started_at = time.monotonic()
                 subscription.in_flight = self._pool.submit(self._advance, subscription)
         if subscription.in_flight is not None:
@@ -325,15 +333,16 @@ class SourcePoller:
 
     def _pending_since(self, subscription: Subscription) -> int | None:
         """Return when the oldest commit not yet handled was made, as of the last version read. Reads nothing: a source may hang."""
-        offset = recorded_offset(subscription)
-        return None if offset is None else self._committed_at.get(offset + 1)
+        committed_at = self._committed_at
+        instants = (committed_at.get((source, offset + 1)) for source, offset in recorded_offsets(subscription).items())
+        return min((instant for instant in instants if instant is not None), default=None)
 
 
-def recorded_offset(subscription: Subscription) -> int | None:
-    """Return the last source version that a stream has handled and recorded; None before it is live."""
+def recorded_offsets(subscription: Subscription) -> Offsets:
+    """Return the last version of each source that a stream has handled and recorded; none before it is live."""
     runner, record = subscription.runner, subscription.record
     position = (record.progress if runner is None else runner.progress).position
-    return None if position is None else position.offsets[record.definition.source_id]
+    return {} if position is None else position.offsets
 
 
 class SourcePollers:
@@ -348,7 +357,8 @@ class SourcePollers:
         self._runner = runner
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
-        self._pollers: dict[SourceId, SourcePoller] = {}
+        self._pollers: dict[str, SourcePoller] = {}
+        self._readers: WeakValueDictionary[SourceId, ChangeReader] = WeakValueDictionary()
 
     @property
     def streams(self) -> frozenset[str]:
@@ -442,13 +452,32 @@ class SourcePollers:
         poller.add(record)
 
     def _poller(self, record: JobRecord) -> SourcePoller:
-        source = record.definition.source_id
-        if source not in self._pollers:
-            database = self.context.catalog.databases.get(record.definition.source.database)
-            table = self.context.catalog.tables.get(database.name, record.definition.source.name)
-            reader = ChangeReader(self.context, table, database)
-            self._pollers[source] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
-        return self._pollers[source]
+        definition = record.definition
+        # Virtual tables may differ in their origins from stream to stream.
+        key = definition.source_ids[0] if definition.virtual is None else definition.id
+        if key not in self._pollers:
+            reader = self._reader(definition)
+            self._pollers[key] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
+        return self._pollers[key]
+
+    def _reader(self, definition: JobDefinition) -> Reader:
+        """Return the reader of what a stream reads."""
+        readers = {
+            id: self._change_reader(id, source) for id, source in zip(definition.source_ids, definition.sources, strict=True)
+        }
+        if definition.virtual is None:
+            (reader,) = readers.values()
+            return reader
+        return VirtualReader(self.context, plan_recorded_stream(definition, self.context.catalog).scan, readers)
+
+    def _change_reader(self, id: SourceId, source: TableId) -> ChangeReader:
+        """Return the reader of a stored table, which all pollers share."""
+        reader = self._readers.get(id)
+        if reader is None:
+            database = self.context.catalog.databases.get(source.database)
+            reader = ChangeReader(self.context, self.context.catalog.tables.get(source.database, source.name), database)
+            self._readers[id] = reader
+        return reader
 
     def _set_state(self, record: JobRecord, state: JobState) -> None:
         self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)

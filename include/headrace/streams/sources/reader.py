@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Final
 
+from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Database, Table
 from headrace.storage.delta.changes import changes_schema
 from headrace.streams.context import Context
@@ -30,38 +31,41 @@ class ChangeReader:
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def latest_version(self) -> int:
-        """Return the source's latest version."""
-        return self.context.tables.version(self.source)
+    @property
+    def id(self) -> SourceId:
+        """The source, as offsets name it."""
+        return source_id(self.source.database, self.source.name)
 
-    def read_after(self, version: int, tags: tuple[str, ...], last: int | None = None) -> Changes | None:
-        """Return the next batch after a version, with these tags, up to version `last` if given; None if there is none."""
+    def latest(self) -> Offsets:
+        """See `Reader`."""
+        return {self.id: self.context.tables.version(self.source)}
+
+    def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
+        """See `Reader`."""
+        first, end = offsets[self.id] + 1, None if last is None else last[self.id]
         with self._mutex:
-            changes = self._cache.get(version + 1)
-            if changes is None or (last is not None and changes.last > last):
-                changes = self._read(version + 1, self.latest_version() if last is None else last)
+            changes = self._cache.get(first)
+            if changes is None or (end is not None and changes.offsets[self.id] > end):
+                changes = self._read(first, self.latest()[self.id] if end is None else end)
                 if changes is None:
                     return None
-                self._add_to_cache(changes)
+                self._add_to_cache(first, changes)
         return self._with_tags(changes, tags)
 
-    def empty_batch(self, version: int, tags: tuple[str, ...]) -> Changes:
-        """Return a batch without rows that leaves the offset at a version."""
+    def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
+        """See `Reader`."""
         rows = changes_schema(self.context.tables.schema(self.source, self.database)).empty_table()
-        return self._with_tags(Changes(version + 1, version, rows), tags)
+        return self._with_tags(Changes(offsets, rows, is_one_write=True), tags)
 
-    def pending(self, version: int) -> tuple[int, int | None]:
-        """Return the number of rows written after a version, and when the oldest was committed (epoch ms; None if there is none).
-
-        A long backlog is counted only as far as `CommitSizes.count_written` looks ahead.
-        """
-        latest_version = self.latest_version()
-        if version >= latest_version:
+    def pending(self, offsets: Offsets) -> tuple[int, int | None]:
+        """See `Reader`. A long backlog is counted only as far as `CommitSizes.count_written` looks ahead."""
+        first, latest_version = offsets[self.id] + 1, self.latest()[self.id]
+        if first > latest_version:
             return 0, None
-        return self._sizes.count_written(version + 1, latest_version), self.context.tables.committed_at(self.source, version + 1)
+        return self._sizes.count_written(first, latest_version), self.committed_at(self.id, first)
 
-    def committed_at(self, version: int) -> int | None:
-        """Return when a version was committed, in epoch ms; None if unknown."""
+    def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
+        """See `Reader`."""
         return self.context.tables.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
@@ -72,8 +76,8 @@ class ChangeReader:
             return replace(changes, source=replace(changes.source, add_tags=add_tags))
         return replace(changes, source=with_tags(self.context.tables, self.source, changes.source, tags))
 
-    def _add_to_cache(self, changes: Changes) -> None:
-        self._cache[changes.first] = changes
+    def _add_to_cache(self, first: int, changes: Changes) -> None:
+        self._cache[first] = changes
         while len(self._cache) > MAX_CACHED_BATCHES:
             self._cache.popitem(last=False)
 
@@ -81,11 +85,12 @@ class ChangeReader:
         if first > latest_version:
             return None
         last = self._last_version(first, latest_version)
-        if first == last and self._sizes.count(first) > self.context.settings.driver_rows:
+        offsets, is_one_write = {self.id: last}, first == last
+        if is_one_write and self._sizes.count(first) > self.context.settings.driver_rows:
             inserted = self.context.tables.inserted_rows(self.source, first)
             if inserted is not None:
-                return Changes(first, last, LargeCommit(inserted))
-        return Changes(first, last, self.context.tables.changes(self.source, first, last))
+                return Changes(offsets, LargeCommit(inserted), is_one_write)
+        return Changes(offsets, self.context.tables.changes(self.source, first, last), is_one_write)
 
     def _last_version(self, first: int, latest_version: int) -> int:
         """Return the last version of a batch: as many whole commits as the row limit allows, and at least one."""

@@ -17,7 +17,7 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
-from headrace.model.positions import Position
+from headrace.model.positions import Offsets, Position
 from headrace.storage.object_store import file_system, is_object_store
 
 MAGIC: Final = b"HRSTATE1"
@@ -56,7 +56,7 @@ class StreamState:
         rows_before: The last rows of each group before `computed_before`, for functions that look for the row before a window.
         last_results: The last result of each group before `computed_before`, with instants in ticks, for FILL.
         computed_before: With FORCE_WINDOW_CLOSE, the start of the first window that is not computed yet, in ticks.
-        due_version: The source's version when a window fell due that waits until the stream has handled that version.
+        due_offsets: The newest versions of the sources when a window fell due that waits until the stream has handled them.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
         messages: The micro-batch's messages. A driver that finds them uncommitted commits them.
@@ -72,7 +72,7 @@ class StreamState:
     rows_before: pa.Table | None = None
     last_results: pa.Table | None = None
     computed_before: int | None = None
-    due_version: int | None = None
+    due_offsets: Offsets | None = None
     wake_at: int | None = None
     handled_at: int = 0
     messages: tuple[bytes, ...] = ()
@@ -95,7 +95,7 @@ def encode(state: StreamState) -> bytes:
             "evicted_through": state.evicted_through,
             "counters": asdict(state.counters),
             "computed_before": state.computed_before,
-            "due_version": state.due_version,
+            "due_offsets": None if state.due_offsets is None else dict(state.due_offsets),
             "tables": [len(table) for table in tables],
             "messages": [len(message) for message in state.messages],
         }
@@ -122,7 +122,7 @@ def decode(data: bytes) -> StreamState:
         max_event_time=header["max_event_time"],
         evicted_through=header["evicted_through"],
         computed_before=header["computed_before"],
-        due_version=header["due_version"],
+        due_offsets=header["due_offsets"],
         counters=JobCounters(**header["counters"]),
         wake_at=header["wake_at"],
         handled_at=header["handled_at"],

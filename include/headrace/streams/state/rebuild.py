@@ -15,10 +15,11 @@ from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
-from headrace.model.positions import Position
+from headrace.model.positions import Offsets, Position
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import source_frame
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.emission import EmitState
@@ -46,7 +47,7 @@ def rebuild(
     settled_counters = without_pending(replace(counters or JobCounters(), rows_pending=0))
     if plan.is_closed_by_clock:
         return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
-    rows = source_rows(context, plan, position.offsets[plan.source_id])
+    rows = source_rows(context, plan, position.offsets)
     max_event_time_by_subtable = max_event_times(plan, rows)
     max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
     state = StreamState(
@@ -68,14 +69,13 @@ def without_pending(counters: JobCounters) -> JobCounters:
     return replace(counters, rows_in=counters.rows_handled)
 
 
-def source_rows(context: Context, plan: StreamPlan, version: int) -> DataFrame:
-    """Return all rows of the source as of a version, with the tags that the query reads."""
-    spark = context.spark()
-    rows = context.tables.frame(spark, plan.source, version=version)
+def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
+    """Return all rows of the source as of offsets, with the tags that the query reads."""
+    rows = source_frame(context, plan, offsets)
     tags = plan.query.scans[0].tags
     if not tags:
         return rows
-    tag_rows = spark.createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
+    tag_rows = context.spark().createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
     return rows.join(F.broadcast(tag_rows), plan.source.series_key, "left")
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import SERIES_KEY
 from headrace.compute.window_plans import CountWindow, EventWindow, StateWindow
+from headrace.model.positions import Offsets
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
@@ -62,18 +63,19 @@ KIND_BY_CHANGE_IGNORING_UPDATES: Final = {"delete": RowKind.DELETE, "update_prei
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a source between two versions, both inclusive.
+    """Changes of a stream's sources that follow some offsets.
 
     Attributes:
-        first: The first version.
-        last: The last version.
-        source: The changes: the source's physical columns, tags, `_change_type` and `_commit_version`; or a large commit.
+        offsets: The offsets after the changes, of all sources.
+        source: The changes: the source's physical columns, tags, `_change_type` and `_commit_version`; or a large commit. Versions
+            say which changes were written together, and in which order.
+        is_one_write: Whether all were written together.
         now: When they are handled, in epoch ms of the connection's clock.
     """
 
-    first: int
-    last: int
+    offsets: Offsets
     source: pa.Table | LargeCommit
+    is_one_write: bool
     now: int = 0
 
     @property
@@ -116,7 +118,6 @@ class ChangeBatch:
         kind: The `RowKind` of each row.
         version: The version that wrote each row.
         ts: The event time of each row, in ticks.
-        last: The last source version of the batch.
     """
 
     rows: pa.Table
@@ -124,7 +125,6 @@ class ChangeBatch:
     kind: npt.NDArray[np.int8]
     version: Int64s
     ts: Int64s
-    last: int
 
     @property
     def series(self) -> pa.ChunkedArray:
@@ -152,7 +152,7 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
         rows = rows.filter(pc.equal(rows[plan.source.series_key].cast(pa.string()), plan.source_subtable))
     if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
-    rows = rows if changes.first == changes.last else rows.sort_by(VERSION)
+    rows = rows if changes.is_one_write else rows.sort_by(VERSION)
     change = rows[CHANGE]
     kind = np.full(rows.num_rows, RowKind.INSERT, np.int8)
     for change_type, row_kind in (KIND_BY_CHANGE_IGNORING_UPDATES if ignore_update else KIND_BY_CHANGE).items():
@@ -164,19 +164,17 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
         kind=kind,
         version=to_numpy(rows[VERSION]).astype(np.int64),
         ts=to_ticks(timestamp, plan.query.precision),
-        last=changes.last,
     )
 
 
-def recalculation_batch(plan: StreamPlan, rows: pa.Table, version: int) -> ChangeBatch:
+def recalculation_batch(plan: StreamPlan, rows: pa.Table) -> ChangeBatch:
     """Return rows as a batch that changes nothing but has their windows recalculated."""
     return ChangeBatch(
         rows=rows,
         series_key=plan.source.series_key,
         kind=np.full(rows.num_rows, RowKind.DELETE, np.int8),
-        version=np.full(rows.num_rows, version),
+        version=np.zeros(rows.num_rows, np.int64),
         ts=to_ticks(rows[plan.source.timestamp.name], plan.query.precision),
-        last=version,
     )
 
 
@@ -307,4 +305,4 @@ def filter_batch(batch: ChangeBatch, selected: Bools) -> tuple[ChangeBatch, Int6
     """Return the selected rows of a batch, and their indexes in it."""
     indexes = np.flatnonzero(selected)
     rows = batch.rows.take(pa.array(indexes))
-    return ChangeBatch(rows, batch.series_key, batch.kind[indexes], batch.version[indexes], batch.ts[indexes], batch.last), indexes
+    return ChangeBatch(rows, batch.series_key, batch.kind[indexes], batch.version[indexes], batch.ts[indexes]), indexes

@@ -61,7 +61,7 @@ class LargeCommits:
         affected, others = split_state(self.plan, state, Span(first, last, last))
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
         for piece in commit.pieces():
-            batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.options.ignore_update)
+            batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
             if batch.rows.num_rows == 0:
                 continue
             added = self.kernels.piece_segments(batch.rows)

@@ -74,7 +74,7 @@ class WindowProcessor:
         merged = self.merge_large_commit(state, changes)
         if merged is not None:
             return self.to_result(state, merged.evaluated, merged.others)
-        batch = change_batch(self.plan, changes, ignore_update=self.plan.options.ignore_update)
+        batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
         affected, others = split_state(self.plan, state, Span.of(batch))
@@ -87,9 +87,9 @@ class WindowProcessor:
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
-        batch = recalculation_batch(self.plan, rows, changes.last)
+        batch = recalculation_batch(self.plan, rows)
         affected, others = split_state(self.plan, state, Span.of(batch))
-        no_changes = replace(changes, first=changes.last, source=changes.rows.slice(0, 0))
+        no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
         return self.to_result(state, self.recalculate(batch, state, affected, no_changes), others)
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:

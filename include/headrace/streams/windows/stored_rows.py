@@ -15,6 +15,7 @@ from headrace.model.time import Precision
 from headrace.storage import Bounds
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.windows.change_batch import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
 from headrace.streams.windows.retention import subtable_key
@@ -41,13 +42,13 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
     names = affected_subtables(plan, batch)
     bounds = [Bounds.of_ticks(low, high, plan.query.precision) for low, high in ranges]
     columns = [name for name in plan.query.scans[0].columns if not plan.source.is_tag(name)]
-    rows = context.tables.scan(
-        plan.source,
-        plan.source_database,
-        columns=columns,
+    rows = scan_source(
+        context,
+        plan,
+        changes.offsets,
+        columns,
         filter=in_ranges(plan, bounds) if len(bounds) > 1 else None,
-        version=changes.last,
-        tbnames=names,
+        series=names,
         bounds=Bounds(bounds[0].low, bounds[-1].high),
     )
     changed = changes.rows.filter(in_ranges(plan, bounds))

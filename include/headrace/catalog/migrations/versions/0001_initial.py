@@ -16,6 +16,7 @@ def upgrade() -> None:
     create_databases()
     create_tables()
     create_subtables()
+    create_column_references()
     create_trees()
     create_jobs()
     create_chunks()
@@ -46,6 +47,7 @@ def create_tables() -> None:
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("columns", sa.JSON(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("virtual", sa.Boolean(), nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("database", "name", name="pk_tables"),
         sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_tables_database", ondelete="CASCADE"),
@@ -66,6 +68,29 @@ def create_subtables() -> None:
         sa.ForeignKeyConstraint(["database", "table"], table, name="fk_subtables_database_table", ondelete="CASCADE"),
     )
     op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
+
+
+def create_column_references() -> None:
+    """Create `column_references`: the stored columns that fill the columns of virtual tables."""
+    origin = ["origin_database", "origin_table"]
+    op.create_table(
+        "column_references",
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("series", NAME, nullable=False),
+        sa.Column("column", NAME, nullable=False),
+        sa.Column("origin_database", NAME, nullable=False),
+        sa.Column("origin_table", NAME, nullable=False),
+        sa.Column("origin_series", NAME, nullable=False),
+        sa.Column("origin_column", NAME, nullable=False),
+        sa.PrimaryKeyConstraint("database", "series", "column", name="pk_column_references"),
+        sa.ForeignKeyConstraint(
+            ["database", "series"],
+            ["subtables.database", "subtables.name"],
+            name="fk_column_references_database_series",
+            ondelete="CASCADE",
+        ),
+    )
+    op.create_index("ix_column_references_origin_database_origin_table", "column_references", origin)
 
 
 def create_trees() -> None:

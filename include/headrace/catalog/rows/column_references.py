@@ -1,0 +1,50 @@
+"""The stored columns that fill the columns of virtual tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Column, ForeignKeyConstraint, Index, Named, RowMapping, Table, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model.tables import ColumnReference, TableId
+
+
+class ReferenceColumns(TypedColumns):
+    """Columns of `column_references`."""
+
+    database: Named[str] = Column(NAME, primary_key=True)
+    series: Named[str] = Column(NAME, primary_key=True)
+    column: Named[str] = Column(NAME, primary_key=True)
+    origin_database: Named[str] = Column(NAME)
+    origin_table: Named[str] = Column(NAME)
+    origin_series: Named[str] = Column(NAME)
+    origin_column: Named[str] = Column(NAME)
+
+
+COLUMN_REFERENCES = Table(
+    "column_references",
+    METADATA,
+    ReferenceColumns,
+    Index(None, "origin_database", "origin_table"),
+    ForeignKeyConstraint(["database", "series"], ["subtables.database", "subtables.name"], ondelete="CASCADE"),
+)
+
+
+def to_row(database: str, reference: ColumnReference) -> dict[str, Any]:
+    """Convert a reference of a table in a database to its catalog row."""
+    return {
+        "database": database,
+        "series": reference.series,
+        "column": reference.column,
+        "origin_database": reference.origin.database,
+        "origin_table": reference.origin.name,
+        "origin_series": reference.origin_series,
+        "origin_column": reference.origin_column,
+    }
+
+
+def from_row(row: RowMapping) -> ColumnReference:
+    """Convert a catalog row to a reference."""
+    origin = TableId(row["origin_database"], row["origin_table"])
+    return ColumnReference(row["series"], row["column"], origin, row["origin_series"], row["origin_column"])

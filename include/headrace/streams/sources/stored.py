@@ -1,0 +1,96 @@
+"""The stored rows of a stream's source as of the offsets of a position."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.positions import Offsets, SourceId, source_id
+from headrace.model.tables import Table, TableId
+from headrace.storage import Bounds
+from headrace.storage.delta import extents
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.virtual_frames import virtual_frame
+from headrace.streams.sources.virtual_rows import scan_virtual
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def source_tables(context: Context, sources: Sequence[TableId]) -> Mapping[SourceId, Table]:
+    """Return the stored tables that a job reads, by the ids that offsets have.
+
+    Raises:
+        NotFoundError: One of them is not in the catalog.
+    """
+    tables = (context.catalog.tables.get(source.database, source.name) for source in sources)
+    return {source_id(table.database, table.name): table for table in tables}
+
+
+def latest_offsets(context: Context, sources: Sequence[TableId]) -> Offsets:
+    """Return the newest version of each source."""
+    return {source: context.tables.version(table) for source, table in source_tables(context, sources).items()}
+
+
+def scan_source(
+    context: Context,
+    plan: StreamPlan,
+    offsets: Offsets,
+    columns: Sequence[str],
+    *,
+    filter: pc.Expression | None = None,
+    series: Collection[str] | None = None,
+    bounds: Bounds | None = None,
+) -> pa.Table:
+    """Return stored rows as of offsets; `filter`, `series` and `bounds` restrict them as those of `Tables.scan` do."""
+    if plan.source.is_virtual:
+        rows = scan_virtual(context, plan.scan, offsets, series, bounds).select(columns)
+        return rows if filter is None else rows.filter(filter)
+    return context.tables.scan(
+        plan.source,
+        plan.source_database,
+        columns=columns,
+        filter=filter,
+        version=offsets[plan.source_ids[0]],
+        tbnames=series,
+        bounds=bounds,
+    )
+
+
+def source_frame(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
+    """Return all stored rows as of offsets, without tags."""
+    if plan.source.is_virtual:
+        return virtual_frame(context, plan.scan, offsets)
+    return context.tables.frame(context.spark(), plan.source, version=offsets[plan.source_ids[0]])
+
+
+def source_extents(context: Context, plan: StreamPlan, offsets: Offsets) -> list[extents.Extent]:
+    """Return the extents of the data files of all sources as of offsets."""
+    tables = source_tables(context, plan.sources)
+    return [
+        extent
+        for source, table in tables.items()
+        for extent in extents.extents(context.tables, table, plan.source_database, offsets[source])
+    ]
+
+
+def count_rows(context: Context, sources: Sequence[TableId]) -> int:
+    """Return the number of rows of all sources, from statistics."""
+    return sum(context.tables.rows(table) for table in source_tables(context, sources).values())
+
+
+def stored_times(context: Context, plan: StreamPlan) -> Bounds | None:
+    """Return bounds of the stored timestamps of all sources, in stored units; None if they are empty."""
+    by_source = [context.tables.bounds(table) for table in source_tables(context, plan.sources).values()]
+    bounds = [bound for bound in by_source if bound is not None]
+    return Bounds(min(bound.low for bound in bounds), max(bound.high for bound in bounds)) if bounds else None
+
+
+def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
+    """Return an upper bound of the stored timestamps of all sources, in stored units; None if they are empty."""
+    bounds = stored_times(context, plan)
+    return None if bounds is None else bounds.high
