@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import headrace
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.jobs import JobState
 from headrace.runtime.context import Context, open_context
+from headrace.runtime.driver import Driver
+from headrace.runtime.metrics import Histogram
 from headrace.runtime.sharing import plan_moves
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
@@ -143,6 +146,46 @@ def are_complete(context: Context, meters: Meters) -> bool:
 
 def owners(context: Context) -> Counter[str]:
     return Counter(record.definition.snode for record in context.catalog.jobs.all())
+
+
+def work(driver: Driver) -> None:
+    """Let a driver do all that is due, in this thread."""
+    driver.reconcile()
+    while driver._pollers.poll():
+        driver.reconcile()
+    driver.reconcile()
+
+
+def test_a_stream_that_moves_between_drivers_continues_and_the_old_driver_is_fenced(context: Context) -> None:
+    meters = Meters.create(context)
+    streams = create_streams(context)
+    meters.write(readings(60))
+    drivers = [
+        Driver(replace(context, epoch=epoch), name, fills=True, batches=Histogram(), ended=lambda: None)
+        for epoch, name in ((1, "default"), (2, "snode2"))
+    ]
+    first, second = drivers
+    work(first)
+    assert are_complete(context, meters)
+    first.give(dict.fromkeys(streams[:3], "snode2"))
+    work(first)
+    assert owners(context) == {"default": 3, "snode2": 3}
+    meters.write(readings(60, seed=1, start=START + 1_000_000))
+    for driver in drivers:
+        work(driver)
+    assert are_complete(context, meters)
+
+    for stream in streams[3:]:
+        assert context.catalog.jobs.move(stream, "default", "snode2"), "taken while the first driver still runs it"
+    work(second)
+    meters.write(readings(60, seed=2, start=START + 2_000_000))
+    while first._pollers.poll():
+        pass
+    assert first._pollers.streams == frozenset(), "it drops the streams that it has lost, and lives on"
+    work(second)
+    assert are_complete(context, meters)
+    for driver in drivers:
+        driver._pollers.close()
 
 
 @pytest.mark.spark

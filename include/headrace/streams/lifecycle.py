@@ -57,6 +57,7 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
     target, old = plan.target, replaced.definition
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
         new_target = None if plan.target_exists else create_target(context, plan)
+        add_mark(context, plan)
         progress = JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
         failpoint("streams.replace.prepared")
         context.catalog.jobs.replace(old.id, definition, desired=replaced.desired, target=new_target, progress=progress)
