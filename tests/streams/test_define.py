@@ -342,6 +342,13 @@ def test_functions_of_the_language_that_no_stream_calls_yet(name: str) -> None:
         check(f"create stream s into out as select {name}(n) from old partition by tbname interval(1s)", TDENGINE)
 
 
+def test_the_clock_closes_no_windows_of_virtual_tables() -> None:
+    sql = "create stream s trigger force_window_close into out as select count(*) from old partition by tbname interval(1s)"
+    check(sql, TDENGINE)
+    with pytest.raises(NotSupportedError, match="virtual table old"):
+        check(sql, TDENGINE, replace(OLD, is_virtual=True))
+
+
 def test_the_series_of_a_tree_are_told_apart_by_its_own_series_key() -> None:
     tree = Table("db", "tree", (Column("time", TIMESTAMP), Column("n", INT)), kind=TableKind.TREE)
     language = replace(TDENGINE, pseudo_columns=replace(TDENGINE.pseudo_columns, series=""))

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.compute import Language, Relation
 from headrace.compute.functions.stream_use import StreamUse
-from headrace.errors import InvalidStreamError, LimitError
+from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource
 from headrace.model.statements import CreateStream
@@ -208,6 +208,12 @@ def check_time_weighted(statement: CreateStream, source: Relation, language: Lan
 def check_force_window_close(statement: CreateStream, source: Relation, language: Language) -> None:
     """Check what FORCE_WINDOW_CLOSE and CONTINUOUS_WINDOW_CLOSE require of the query."""
     query, trigger = statement.query, statement.options.trigger
+    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and source.table.is_virtual:
+        raise NotSupportedError(
+            f"FORCE_WINDOW_CLOSE is not supported over the virtual table {source.table.name}",
+            hint="use another trigger, or a table that stores its rows",
+            span=query.span,
+        )
     if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not is_split_by_subtable(query, source, language):
         raise InvalidStreamError(
             f"FORCE_WINDOW_CLOSE over the supertable {source.table.name} mixes its subtables",
