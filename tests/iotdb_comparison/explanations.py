@@ -91,6 +91,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
     explain(
         "the server takes a condition after BETWEEN into the range",
+        "^refused: 701: The output type of the expression in WHERE.*IoTDB answers 0 rows",
+        r"where.*between \S+ and \S+ (and|&&?) ",
+    ),
+    explain(
+        "the server takes a condition after BETWEEN into the range",
         "^(rows|value)",
         r"where.*between \S+ and \S+ (and|&&?) .* is (not )?null",
     ),
@@ -116,6 +121,22 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server does not check the types of conditions beside one of a missing series",
         r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
         "where",
+    ),
+    explain("the server aggregates some series of several types by tags", "needs series of one type", "tags"),
+    explain(
+        "the server does not check what no row reaches",
+        r"^refused: 301: Unsupported dataType.*IoTDB answers 0 rows",
+        "where",
+    ),
+    explain(
+        "the server does not check the types of devices that LIMIT leaves out",
+        r"^refused: 701: ALIGN BY DEVICE: the data types",
+        r"group by .* limit .*align by device",
+    ),
+    explain(
+        "the server orders BOOLEAN in queries with time-series functions",
+        r"^refused: 301: Unsupported Type",
+        r"s5 [<>].*'\w+'='|'\w+'='.*s5 [<>]",
     ),
     explain(
         "the server compares BOOLEAN in conjunctions of comparisons only",
@@ -154,6 +175,12 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"IoTDB's (507|609)|IoTDB refuses 507",
         r"(^|; )insert[^;]*$",
     ),
+    explain(
+        "the server subtracts values that leave a window, and keeps the rounding errors",
+        r"^value: row \d+, (a|b1|x y|value): ",
+        r"(stddev|var)\w*\(.*\) as .*group by .*, \d+\w+, \d+\w+\)",
+    ),
+    explain("the server stores how a binary constant is written in a TEXT", r"^value:.*IoTDB's \"X'", r"(^|; )insert"),
     explain("the server stores bytes that are no text in a TEXT", r"value b'", r"(^|; )insert[^;]*$"),
     explain(
         "the server limits the rows of a device before it sorts them",

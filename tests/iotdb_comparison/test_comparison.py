@@ -78,3 +78,9 @@ def test_a_known_fault_of_the_server_is_a_reason() -> None:
     text = 'status: ours 701: no\n        IoTDB\'s 301: Cannot invoke "X.y()" because "this.x" is null'
     assert explanation("select max_value(s7) from root.d", text) is not None
     assert explanation("select max_value(s7) from root.d", "value: row 0") is None
+
+
+def test_a_reason_may_be_in_an_earlier_statement_of_the_case() -> None:
+    written = "select stddev(s1) into root.c.x(a) from root.d group by ([0, 60), 10s, 5s)"
+    assert explanation(f"{written}; select * from root.c.**", "value: row 2, root.c.x.a: ours 4.1, IoTDB's 4.2") is not None
+    assert explanation("select * from root.c.**", "value: row 2, root.c.x.a: ours 4.1, IoTDB's 4.2") is None

@@ -74,6 +74,7 @@ def test_results_do_not_depend_on_how_writes_are_batched(home: StreamEnvironment
                 assert [record.reason for record in records] == [None, None]
                 assert own.results(other) == own.results(plan), stream.sql("s")
                 counted = [
-                    (one.rows_used, one.rows_expired, one.rows_filtered) for one in (record.progress.counters for record in records)
+                    (one.rows_used, one.rows_updated, one.rows_expired, one.rows_filtered)
+                    for one in (record.progress.counters for record in records)
                 ]
                 assert counted[0] == counted[1], stream.sql("s")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.streams.filling.gaps import NO_ROW, Gaps, Neighborhood, WindowKeys
@@ -55,6 +55,7 @@ def points(gaps: Gaps) -> list[tuple[int, Window]]:
     return [(number, (group, at)) for number, (group, start, end) in enumerate(ranges) for at in range(start + 1, end)]
 
 
+@settings(deadline=None)
 @given(
     old=WINDOWS,
     upserts=WINDOWS,

@@ -384,14 +384,14 @@ def test_windows_of_days_follow_the_calendar(env: StreamEnvironment) -> None:
     assert START + start == 1_698_796_800_000, "2023-11-01"
 
 
-def test_now_is_the_instant_of_the_computation(env: StreamEnvironment) -> None:
+def test_now_is_the_instant_at_which_a_window_falls_due(env: StreamEnvironment) -> None:
     plan = env.create(
         "create stream s trigger force_window_close watermark 30s into out as select _wstart, cast(now() as timestamp) at, "
         "count(*) n from readings partition by tbname interval(10s)"
     )
-    put(env, (0, 1))
-    wait(env, 40_000)
-    assert rows(env, plan) == [(0, 40_000, 1)]
+    put(env, (0, 1), (10_000, 2))
+    wait(env, 60_000)
+    assert rows(env, plan) == [(0, 40_000, 1), (10_000, 50_000, 1)]
 
 
 def test_options_that_the_clock_makes_pointless_are_set_silently(env: StreamEnvironment) -> None:

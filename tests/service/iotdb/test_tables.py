@@ -66,7 +66,7 @@ def test_devices_and_series_are_shown_with_types_and_tags(power: headrace.Connec
         ("root.power.meters.d1002", "root.power.meters", "true", None, "INF"),
     ]
     shown = {row[0]: (row[3], row[6]) for row in fetch(power, "show timeseries root.power.meters.d1001.*")}
-    tags = '{"location":"oslo","grp":"1"}'
+    tags = '{"grp":"1","location":"oslo"}'
     types = {"current": "FLOAT", "voltage": "INT32", "phase": "INT32", "big": "DOUBLE", "note": "STRING", "seen": "TIMESTAMP"}
     assert shown == {f"root.power.meters.d1001.{name}": (type_, tags) for name, type_ in types.items()}
     assert first(power, "count timeseries root.power.**") == [19]

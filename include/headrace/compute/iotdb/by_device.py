@@ -64,15 +64,16 @@ class DeviceQuery:
         if not items_without_end_time(items):
             return None
         aggregated = any(is_aggregated(item.expression, self.scope.language) for item in items)
-        clause = self.clause(resolvers)
-        where, having = self.conditions(resolvers, aggregated=aggregated)
         selected = [{path.name for path in paths(item.expression)} for item in items_without_end_time(items)]
+        complete = [resolver for resolver in resolvers if has_column(resolver, selected)]
+        clause = self.clause(complete)
+        where, having = self.conditions(complete, aggregated=aggregated)
         nodes = [
             *(item.expression for item in items),
             *as_tuple(where),
             *as_tuple(having),
             *control_expressions(clause),
-            *(part for device in resolvers if has_column(device, selected) for part in self.sort_keys(device)),
+            *(part for device in complete for part in self.sort_keys(device)),
         ]
         rows = self.rows(members, nodes, selected)
         if not rows.devices:

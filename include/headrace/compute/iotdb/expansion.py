@@ -58,7 +58,7 @@ def combinations(nodes: Iterable[Expression], alternatives: Alternatives) -> Ite
 
 
 def expand_case(node: Case, alternatives: Alternatives) -> list[Expression]:
-    """Expand all parts of a CASE. Its operand is compared in each branch, where its paths vary by themselves."""
+    """Expand all parts of a CASE. Its operand is compared in each branch, where its paths vary independently."""
     branches = node.branches
     if node.operand is not None:
         branches = tuple((Call("=", (node.operand, value), span=value.span), result) for value, result in branches)

@@ -99,7 +99,7 @@ def by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -
     from headrace.queries.scope import tree_scope
 
     bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
-    return no_series(dict.fromkeys(tags, STRING)) if bound is None else GroupByTags(bound)
+    return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)
 
 
 def no_series(columns: Mapping[str, ResultType]) -> Stage:

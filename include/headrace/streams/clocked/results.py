@@ -69,7 +69,7 @@ class ResultEvaluation:
     def evaluate_frame(self, rows: DataFrame, windows: GridWindows, last_results: pa.Table | None, now: int) -> ClockedResults:
         """Do what `evaluate` does by Spark SQL, from rows that may be many."""
         first, last = int(windows.start[0]), int(windows.start[-1])
-        query = self.plan.query.at(now)
+        query = with_due_instants(self.plan.query.at(now), self.plan.watermark)
         if query.interp is not None:
             return ClockedResults(points(query, query.interp, rows, first, last).toArrow())
         finished = finish_as_ticks(query, aggregate_windows(query, prepare(query, rows)))
@@ -77,6 +77,12 @@ class ResultEvaluation:
         if query.fill is None or not isinstance(query.window, IntervalWindow):
             return ClockedResults(due.selectExpr(*result_columns(query), WEND).toArrow())
         return fill(query, query.fill, query.window, due, last_results, first, last)
+
+
+def with_due_instants(query: Plan, watermark: int) -> Plan:
+    """Return a query in whose select list the present is the instant at which a window falls due, whenever it is computed."""
+    due = f"({POINT} + {watermark}L)" if query.interp is not None else f"({WEND} + {watermark + 1}L)"
+    return replace(query, outputs=tuple(replace(output, sql=output.sql.replace(NOW, due)) for output in query.outputs))
 
 
 def is_mergeable(query: Plan) -> bool:

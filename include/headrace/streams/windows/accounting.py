@@ -38,7 +38,7 @@ def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, wind
 def count_rows(plan: StreamPlan, batch: ChangeBatch, state: StreamState, used: Bools, expired: Bools) -> BatchCount:
     """Count a batch by its used and its expired rows; the other written rows were dropped by WHERE.
 
-    A used row that replaces an earlier one counts as updated. If updates are ignored, it counts like any other.
+    A used row that replaces an earlier one counts as updated. If updates of windows are ignored, it counts like any other.
     """
     written_count, used_count, expired_count = int(batch.is_written.sum()), int(used.sum()), int(expired.sum())
     updated_count = int((used & (batch.kind == RowKind.UPDATE_AFTER)).sum())

@@ -50,7 +50,7 @@ def combinations(node: Expression, resolve: Resolve) -> list[Expression]:
 
 
 def case_combinations(node: Case, resolve: Resolve) -> list[Expression]:
-    """Return a CASE once for each combination; its operand is compared in each branch, where it varies by itself."""
+    """Return a CASE once for each combination; its operand is compared in each branch, where it varies independently."""
     operand = node.operand
     whens = [when if operand is None else Call("=", (operand, when)) for when, _ in node.branches]
     parts = [part for when, (_, then) in zip(whens, node.branches, strict=True) for part in (when, then)]
