@@ -113,7 +113,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain(
         "the server evaluates the branches of CASE that it does not take",
-        r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double) value)",
+        r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
         r"case .*cast\(",
     ),
     explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)] (<|>|<=|>=) (time|s\d+)\b"),
