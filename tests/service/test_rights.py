@@ -12,7 +12,7 @@ import headrace
 from headrace.model.jobs import JobState
 from headrace.service import stages
 from headrace.service.endpoint import HTTP_USER, sql_runner
-from headrace.service.executor import apply
+from headrace.service.executors import apply
 from headrace.service.explain import describe
 from headrace.service.planning import jobs
 from headrace.service.rights import PermissionDeniedError, Right

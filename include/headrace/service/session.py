@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, InternalError
 from headrace.model.progress import no_progress
-from headrace.service.executor import apply
+from headrace.service.executors import apply
 from headrace.service.planning import plan
 from headrace.service.remote import living_snode, query_snode
 from headrace.service.results import Result
