@@ -76,7 +76,7 @@ def test_loads_by_spark_and_small_writes_at_once_lose_nothing(
     handle = tables._handles.reader(METERS)
     with handle.latest() as delta:
         writers = {entry.get("engineInfo", entry.get("clientVersion", "")).partition(".")[0] for entry in delta.history()}
-    assert writers == {"delta-rs"}, writers
+    assert all(writer.startswith("delta-rs") for writer in writers), writers
 
 
 def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket: str, object_store: Server) -> None:

@@ -78,15 +78,15 @@ def test_files_are_loaded_queried_and_maintained_in_a_stream(
         assert fetch(connection, "select _wstart, n, t from out order by _wstart") == fetch(connection, query)
         for number in range(70):
             connection.execute(f"insert into m1 values ({START + number}, {number})")
-        connection.settle()
-        before = len(object_store.objects(settings.tables_uri))
         context = connection.session.context
         assert all(result.compacted for result in maintain(context, None, retention_hours=0) if result.table == "db.m")
-        assert len(object_store.objects(settings.tables_uri)) < before
         assert fetch(connection, "select count(*) from m") == [(len(values) + 69,)]  # the file has one of the instants, too
         connection.execute("drop stream s")
+        before = len(object_store.objects(f"{settings.tables_uri}/db/m/rows"))
+        maintain(context, None, retention_hours=0)
+        assert len(object_store.objects(f"{settings.tables_uri}/db/m/rows")) < before
         connection.execute("drop database db")
-    assert [path for path in object_store.objects(settings.tables_uri) if "/.outbox/" not in path] == []
+    assert object_store.objects(f"{settings.tables_uri}/db") == []
     assert not (settings.home_path / "tables").exists()
 
 
