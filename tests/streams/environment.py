@@ -183,6 +183,12 @@ class StreamEnvironment:
         if epoch is not None:
             self.context = replace(self.context, epoch=epoch)
 
+    def restart_after_failure(self) -> None:
+        """Act as if the driver had died at a failpoint. Threads of its other streams end too, as they do with a process."""
+        if self.pollers is not None:
+            self.pollers.close()
+        self.restart()
+
     def results(self, plan: StreamPlan, *, names: bool = False) -> list[tuple[Any, ...]]:
         """Return the rows of the target with tags, ordered; timestamps as ms after `START`. With `names`, the subtable last."""
         rows = self.tables.scan(plan.target, plan.target_database)

@@ -114,7 +114,7 @@ def settle_after_crash(env: StreamEnvironment, crash: str | None) -> None:
             try:
                 env.settle()
             except FailpointError:
-                env.restart()
+                env.restart_after_failure()
     env.settle()
 
 

@@ -201,17 +201,10 @@ def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
             try:
                 env.settle()
             except FailpointError:
-                close(env)
-    close(env)
+                env.restart_after_failure()
+    env.restart_after_failure()
     env.settle()
     assert [brief(event) for event in server.events()] == EXPECTED
-
-
-def close(env: StreamEnvironment) -> None:
-    """End the driver, with the thread that delivers."""
-    if env.pollers is not None:
-        env.pollers.close()
-    env.restart()
 
 
 def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: StreamEnvironment, server: WebSocketServer) -> None:

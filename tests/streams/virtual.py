@@ -101,7 +101,7 @@ class VirtualTables:
             try:
                 self.env.settle()
             except FailpointError:
-                self.env.restart()
+                self.env.restart_after_failure()
 
     def results(self, plan: StreamPlan) -> list[tuple[Any, ...]]:
         """Return the rows that a stream has written, ordered."""
