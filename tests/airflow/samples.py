@@ -24,7 +24,12 @@ SQL = (
 SOURCE = source_id("power", "meters")
 PENDING_SINCE = 1_790_000_000_000 - 40
 LIVE = JobProgress(
-    Position(5, {SOURCE: 7}), {SOURCE: 3}, 1_700_000_000_000, 1_700_000_000_500, PENDING_SINCE, JobCounters(100, 90, 5, 3, 2, 20)
+    Position(5, {SOURCE: 7}),
+    {SOURCE: 3},
+    1_700_000_000_000,
+    1_700_000_000_500,
+    PENDING_SINCE,
+    JobCounters(rows_in=100, rows_used=88, rows_updated=2, rows_filtered=5, rows_expired=3, rows_pending=2, rows_out=20),
 )
 
 
