@@ -28,7 +28,8 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
-from headrace.streams.sources.stored import source_frame, source_tables
+from headrace.streams.sources.source_tables import source_tables
+from headrace.streams.sources.stored import source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

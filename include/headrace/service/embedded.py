@@ -21,7 +21,7 @@ from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
-from headrace.streams.sources.stored import latest_offsets
+from headrace.streams.sources.source_tables import latest_offsets
 
 # How long `settle` waits for a live snode that makes no progress.
 MAX_STALL_SECONDS: Final = 120

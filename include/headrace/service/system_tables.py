@@ -12,7 +12,6 @@ from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import stream_tables
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
-from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
@@ -128,6 +127,8 @@ def stream_progress(context: Context) -> CatalogRows:
 
 def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
     """Return a stream's row, values in the order of `stream_progress`."""
+    from headrace.streams.sources.lag import measure_counters, measure_lag_ms
+
     definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
     return (
         definition.name,

@@ -14,6 +14,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, marked_table
 from headrace.streams.runner import state_store
 from headrace.streams.sources import stored
+from headrace.streams.sources.source_tables import latest_offsets
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.rebuild import rebuild
 
@@ -110,7 +111,7 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
     """Return the present offsets of a stream's sources."""
-    return stored.latest_offsets(context, plan.sources)
+    return latest_offsets(context, plan.sources)
 
 
 def max_stored_time(context: Context, plan: StreamPlan) -> int | None:

@@ -24,7 +24,7 @@ from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.positions import is_behind
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connection import Connection, connect
-from headrace.streams.sources.stored import latest_offsets
+from headrace.streams.sources.source_tables import latest_offsets
 
 DATABASE: Final = "demo"
 # Time limits of the steps, generous enough for a busy machine.

@@ -27,7 +27,8 @@ from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_f
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
-from headrace.streams.sources.stored import latest_offsets, max_stored_time, source_tables
+from headrace.streams.sources.source_tables import latest_offsets, source_tables
+from headrace.streams.sources.stored import max_stored_time
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy

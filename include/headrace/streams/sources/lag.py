@@ -9,7 +9,7 @@ from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.positions import Offsets
 from headrace.streams.context import Context
 from headrace.streams.sources.commit_sizes import CommitSizes
-from headrace.streams.sources.stored import source_tables
+from headrace.streams.sources.source_tables import source_tables
 
 
 def measure_lag_ms(context: Context, record: JobRecord) -> int | None:

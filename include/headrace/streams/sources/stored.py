@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.positions import Offsets, SourceId, source_id
-from headrace.model.tables import Table, TableId
+from headrace.model.positions import Offsets
+from headrace.model.tables import TableId
 from headrace.storage import Bounds
 from headrace.storage.delta import extents
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.virtual_frames import virtual_frame
 from headrace.streams.sources.virtual_rows import scan_virtual
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def source_tables(context: Context, sources: Sequence[TableId]) -> Mapping[SourceId, Table]:
-    """Return the stored tables that a job reads, by the ids that offsets have.
-
-    Raises:
-        NotFoundError: One of them is not in the catalog.
-    """
-    tables = (context.catalog.tables.get(source.database, source.name) for source in sources)
-    return {source_id(table.database, table.name): table for table in tables}
-
-
-def latest_offsets(context: Context, sources: Sequence[TableId]) -> Offsets:
-    """Return the newest version of each source."""
-    return {source: context.tables.version(table) for source, table in source_tables(context, sources).items()}
 
 
 def scan_source(

@@ -1,0 +1,24 @@
+"""The stored tables that a job reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.model.positions import Offsets, SourceId, source_id
+from headrace.model.tables import Table, TableId
+from headrace.streams.context import Context
+
+
+def source_tables(context: Context, sources: Sequence[TableId]) -> Mapping[SourceId, Table]:
+    """Return the stored tables that a job reads, by the ids that offsets have.
+
+    Raises:
+        NotFoundError: One of them is not in the catalog.
+    """
+    tables = (context.catalog.tables.get(source.database, source.name) for source in sources)
+    return {source_id(table.database, table.name): table for table in tables}
+
+
+def latest_offsets(context: Context, sources: Sequence[TableId]) -> Offsets:
+    """Return the newest version of each source."""
+    return {source: context.tables.version(table) for source, table in source_tables(context, sources).items()}
