@@ -24,6 +24,9 @@ campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEE
 campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_batching.py tests/streams/test_maintained.py
 
+conformance-streams: setup ## Play all recorded cases of streams; the tests play every sixth
+	HEADRACE_STREAM_CASES=all bin/run-tests tests/conformance/test_streams.py
+
 soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
 

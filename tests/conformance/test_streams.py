@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
 DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
-EVERY = 1 if os.environ.get("HEADRACE_STREAM_CASES") == "all" else 4
+EVERY = 1 if os.environ.get("HEADRACE_STREAM_CASES") == "all" else 6
 CASES = [json.loads(line) for line in (HERE / "streams.jsonl").read_text().splitlines()][::EVERY]
 START_MS = 1_700_000_000_000
 

@@ -45,13 +45,18 @@ OPTIONS = st.builds(
 )
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+WAYS = [("kernels", emitted.MAX_CACHED_PER_GROUP), ("pieces", 2), ("spark", 2)]
+"""The profiles, and how many neighbors of a gap are in memory: all of these small examples, or so few that most are read."""
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=PROFILES)
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[StreamEnvironment]:
+) -> Iterator[tuple[StreamEnvironment, int]]:
     """An environment of each profile for all examples; each example gets a new database in it."""
-    with open_profile(request.param, tmp_path_factory.mktemp("filling"), spark) as env:
-        yield env
+    profile, cached = request.param
+    with open_profile(profile, tmp_path_factory.mktemp("filling"), spark) as env:
+        yield env, cached
 
 
 def writes(*actions: Any) -> Scenario:
@@ -71,7 +76,6 @@ GONE = writes(inserted(0, 4000, 9000), ("delete", ("d0", 0, 9000)), inserted(600
 """All windows of a group vanish."""
 
 
-@pytest.mark.parametrize("cached", [emitted.MAX_CACHED_PER_GROUP, 2], ids=["cached", "read"])
 @property_settings(4)
 @given(
     scenario=SCENARIOS,
@@ -87,9 +91,10 @@ GONE = writes(inserted(0, 4000, 9000), ("delete", ("d0", 0, 9000)), inserted(600
 )
 @limit_shrinking
 def test_the_target_is_filled_at_every_moment(
-    home: StreamEnvironment, scenario: Scenario, options: list[FillOptions], crashes: list[str | None], cached: int
+    home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
 ) -> None:
-    with home.new_database(scenario.subtables) as own, pytest.MonkeyPatch.context() as patch:
+    environment, cached = home
+    with environment.new_database(scenario.subtables) as own, pytest.MonkeyPatch.context() as patch:
         patch.setattr(emitted, "MAX_CACHED_PER_GROUP", cached)
         patch.setattr(emitted, "FIRST_SLIDES", 1)
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
