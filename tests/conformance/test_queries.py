@@ -77,8 +77,8 @@ def check(connection: headrace.Connection, case: dict[str, Any]) -> None:
         assert equal, f"{case['query']}\ngot      {actual}\nexpected {expected}"
 
 
-PLAYED_ELSEWHERE = ("rec-", "fn_", "q_")
-"""Ids of recorded streams, and of examples of IoTDB's guide."""
+PLAYED_ELSEWHERE = ("rec-", "td-", "fn_", "q_")
+"""Ids of streams, and of examples of IoTDB's guide."""
 
 
 def test_few_answers_differ() -> None:

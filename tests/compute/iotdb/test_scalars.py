@@ -166,9 +166,9 @@ def test_texts_of_several_series(small: SparkSession) -> None:
         call("strcmp", ".t", ".s"),
     )
     assert columns(frame(small, rows), *items) == [
-        ["IoTDB1test1", "IoTDB22test222222test", None, "IoTDBaaxx", "IoTDBababc"],
-        ["1test1-", "22test222222test-", None, "aaxx-", "ababc-"],
-        ["1test1", "22test22", None, "aa", "ab"],
+        ["IoTDB1test1", "IoTDB22test222222test", "IoTDB", "IoTDBaaxx", "IoTDBababc"],
+        ["1test1-", "22test222222test-", "-", "aaxx-", "ababc-"],
+        ["1test1", "22test22", "", "aa", "ab"],
         [None, 66, None, -23, -1],
     ]
 
