@@ -26,9 +26,9 @@ STREAMS: Final = {
     "from readings partition by tbname name session(ts, 3s)",
     "states": f"trigger at_once {EXACT} into t4 tags (name varchar(64)) as select _wstart, _wend, count(*) n, last_row(b) last "
     "from readings partition by tbname name state_window(a) true_for(1s)",
-    "delayed": f"trigger max_delay 5s {EXACT} into t7 tags (name varchar(64)) as select _wstart, _wend, count(*) n, sum(a) total "
+    "delayed": f"trigger max_delay 5s {EXACT} into t11 tags (name varchar(64)) as select _wstart, _wend, count(*) n, sum(a) total "
     "from readings partition by tbname name session(ts, 3s)",
-    "corrected": f"trigger continuous_window_close recalculate 600s {EXACT} into t8 tags (place varchar(20)) as "
+    "corrected": f"trigger continuous_window_close recalculate 600s {EXACT} into t12 tags (place varchar(20)) as "
     "select _wstart, count(*) n, max(b) most from readings partition by place interval(5s)",
     "events": f"{EXACT} into t5 tags (name varchar(64)) as select _wstart, _wend, count(*) n, sum(b) total "
     "from readings partition by tbname name event_window start with a = 1 end with b > 2",

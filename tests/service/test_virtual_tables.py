@@ -205,7 +205,7 @@ def test_queries_have_the_rows_of_the_columns_that_they_name(devices: headrace.C
         ("v2", None, 2, 300),
     ]
     assert rows(devices, "select x.a, y.a from v1 x, v2 y where x.ts = y.ts and x.v = 100") == [(1, 10)]
-    assert rows(devices, "select count(*) from devices where n = 2 and v is null") == [(1,)]
+    assert rows(devices, "select count(*) from devices where n = 2 and v is null") == [(0,)]
 
 
 @pytest.mark.spark

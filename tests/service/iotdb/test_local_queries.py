@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 from headrace.errors import OperationalError
-from headrace.settings import Settings, load
+from headrace.settings import load
 from headrace.storage.delta import data_files
 from tests.service.iotdb.conftest import START
 
@@ -19,7 +19,7 @@ from tests.service.iotdb.conftest import START
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a query starts Spark."""
 
-    def refuse(_: Settings) -> None:
+    def refuse(*_: object) -> None:
         raise OperationalError("Spark was started")
 
     monkeypatch.setattr("headrace.runtime.context.open_session", refuse)
