@@ -28,6 +28,10 @@ LIVE: list[list[Row]] = [[("d0", 9000, 7, "x")], [("d1", 11_000, 2, "x"), ("d0",
 EXPIRED: list[Row] = [("d0", 6000, 3, "z"), ("d0", 1000, 2, "z"), ("d1", 4000, 1, "x")]
 
 
+FILLS = [*(("driver", mode) for mode in MODES), ("executors", "linear"), ("executors", "next")]
+RECOMPUTATIONS = [("driver", "prev"), ("driver", "linear"), ("executors", "next"), ("executors", "null")]
+
+
 @pytest.fixture(params=["driver", "executors"])
 def home(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
     """An environment whose histories pass through the driver, or stay with Spark's executors."""
@@ -50,7 +54,7 @@ def results(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[object, ...]
     return [row[:6] for row in env.results(plan)]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("home", "mode"), FILLS, indirect=["home"])
 def test_a_history_and_the_stream_after_it_are_filled_as_one(home: StreamEnvironment, mode: str) -> None:
     options = FillOptions(fill=mode, length=1000, partition="tbname")
     oracle = Oracle(options)
@@ -93,7 +97,7 @@ def recomputed_stream(env: StreamEnvironment, mode: str) -> tuple[StreamPlan, Or
     return plan, whole, options
 
 
-@pytest.mark.parametrize("mode", ["prev", "next", "linear", "null"])
+@pytest.mark.parametrize(("home", "mode"), RECOMPUTATIONS, indirect=["home"])
 def test_a_recomputation_in_chunks_fills_the_gaps_between_them(home: StreamEnvironment, mode: str) -> None:
     plan, whole, options = recomputed_stream(home, mode)
     chunks = backfill.recompute(home.context, plan.id, "manual", None, None, rows=2)
