@@ -73,7 +73,7 @@ class SparkCluster:
 
     def status(self) -> dict[str, Any]:
         """Return what the master knows of its workers and applications; empty before it answers."""
-        with suppress(httpx.HTTPError):
+        with suppress(httpx.HTTPError, ValueError):  # the server answers with an HTML page before it has added this one
             return dict(httpx.get(f"http://{HOST}:{self.web_port}/json/", trust_env=False).json())
         return {}
 
