@@ -246,5 +246,5 @@ def test_neighbors_are_found_however_far_they_are(env: StreamEnvironment, monkey
             env.restart()
         env.insert([("d0", at + 1, 5, None)])
         values[at] = 5 + values.get(at, 0)
-        before = {start: max(known for known in values if known <= start) for start in range(0, 904_000, 1000)}
-        assert dict(rows_of(env, plan)) == {start: values[known] for start, known in before.items()}
+        before = {start: max(at for at in values if at <= start) for start in range(0, 904_000, 1000)}
+        assert dict(rows_of(env, plan)) == {start: values[at] for start, at in before.items()}

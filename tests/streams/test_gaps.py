@@ -65,11 +65,11 @@ def points(gaps: Gaps) -> list[tuple[int, Window]]:
 def test_a_target_is_filled_after_any_change(old: Target, upserts: Target, retracted: list[Window], mode: str) -> None:
     value = VALUES[mode]
     new = {window: values for window, values in old.items() if window not in retracted} | upserts
-    known = neighbors(old, {*upserts, *retracted})
-    rows = [*(old[window] for window in known), *upserts.values()]
+    present = neighbors(old, {*upserts, *retracted})
+    rows = [*(old[window] for window in present), *upserts.values()]
     near = Neighborhood.of(
-        keys(known, list(range(len(known)))),
-        keys(list(upserts), list(range(len(known), len(rows)))),
+        keys(present, list(range(len(present)))),
+        keys(list(upserts), list(range(len(present), len(rows)))),
         keys(retracted, [NO_ROW] * len(retracted)),
     )
     differs = np.array(

@@ -39,7 +39,7 @@ MAX_WINDOWS: Final = 2**63 - 1
 
 
 class ChunkEvaluation:
-    """Evaluates one stream at given offsets. `grid` is where its windows may start, None if their length has no bound."""
+    """Evaluates one stream at fixed offsets. `grid` is where its windows may start, None if their length has no bound."""
 
     def __init__(self, context: Context, plan: StreamPlan, offsets: Offsets, grid: Grid | None) -> None:
         self._context = context

@@ -37,7 +37,7 @@ def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed:
         own: The snode.
         alive: The snodes that are alive, including this one.
         owners: The owner of each job.
-        fixed: Jobs that cannot be given away now.
+        fixed: Jobs that cannot move now.
     """
     counts = Counter(dict.fromkeys(alive, 0))
     counts.update(owner for owner in owners.values() if owner in counts)

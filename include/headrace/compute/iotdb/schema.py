@@ -21,7 +21,7 @@ _LOAD_FACTOR: Final = 0.75
 Key = tuple[int, str]
 """A key of a Java map with its hash."""
 Order = Callable[[Sequence[str]], list[str]]
-"""Sorts distinct keys, given in insertion order."""
+"""Sorts distinct keys, in insertion order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _string_hash(text: str) -> int:
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Sort distinct keys, given in insertion order, into the iteration order of a HashMap."""
+    """Sort distinct keys, in insertion order, into the iteration order of a HashMap."""
     return _bucket_order(names, _capacity(len(names)))
 
 
@@ -81,7 +81,7 @@ def _capacity(size: int) -> int:
 
 
 def query_order(names: Sequence[str]) -> list[str]:
-    """Sort distinct keys, given in insertion order, into the order in which queries list the children of a node."""
+    """Sort distinct keys, in insertion order, into the order in which queries list the children of a node."""
     return hash_order(concurrent_order(names)[::-1])
 
 
@@ -92,7 +92,7 @@ def _ordered(order: Order, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def concurrent_order(names: Sequence[str]) -> list[str]:
-    """Sort distinct keys, given in insertion order, into the iteration order of a ConcurrentHashMap."""
+    """Sort distinct keys, in insertion order, into the iteration order of a ConcurrentHashMap."""
     capacity = _INITIAL_CAPACITY
     bins: dict[int, list[Key]] = {}
     for count, key in enumerate(((java_hash(name), name) for name in names), 1):
@@ -114,7 +114,7 @@ def split_bin(number: int, keys: Sequence[Key], capacity: int) -> list[tuple[int
 
 
 def list_hash_order(keys: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
-    """Sort distinct lists, given in insertion order, into the iteration order of a HashMap."""
+    """Sort distinct lists, in insertion order, into the iteration order of a HashMap."""
     capacity = _capacity(len(keys))
     return sorted(keys, key=lambda key: _spread(_list_hash(key)) & (capacity - 1))
 

@@ -99,8 +99,8 @@ class ClockedProcessor:
         if before is None:
             before = self.rows_before_stream(low, changes.offsets)
         rows = self.passing(stored_rows(self.context, self.plan, low, None, changes.offsets))
-        known = pa.concat_tables([before, rows], promote_options="permissive")
-        return replace(state, rows_before=last_rows(self.plan, known, following)), known
+        all_rows = pa.concat_tables([before, rows], promote_options="permissive")
+        return replace(state, rows_before=last_rows(self.plan, all_rows, following)), all_rows
 
     def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
         """Return the last rows of each group before the first window."""

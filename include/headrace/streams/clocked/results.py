@@ -96,10 +96,10 @@ def fill(
     query: Plan, plan: FillPlan, window: IntervalWindow, due: DataFrame, last_results: pa.Table | None, first: int, last: int
 ) -> ClockedResults:
     """Return due windows with those that FILL adds to the groups that have been seen, up to the last due one."""
-    known = due
+    results = due
     if last_results is not None and last_results.num_rows:
-        known = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
-    filled = fill_windows(replace(query, first=None, last=Bound(last)), plan, window, known)
+        results = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
+    filled = fill_windows(replace(query, first=None, last=Bound(last)), plan, window, results)
     ticks = [f"{output.column} AS {TICKS_PREFIX}{output.column}" for output in query.outputs]
     rows = filled.selectExpr(*result_columns(query), WEND, *ticks).toArrow()
     latest = rows.filter(pc.equal(rows[WSTART], last))

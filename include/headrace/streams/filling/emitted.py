@@ -314,7 +314,7 @@ def has_neighbors(requests: Requests, read: WindowKeys, low: Int64s, high: Int64
 
 
 def is_in_last_run(near: Neighborhood, last: Int64s, cached_from: Int64s) -> Bools:
-    """Return a mask of the windows up to the last one of a group of which none is in memory, as far as all are known."""
+    """Return a mask of the windows up to the last one of a group of which none is in memory, as far as none is missing."""
     is_last = near.is_new & (near.start == last[near.group]) & (cached_from[near.group] == NEVER)
     return np.isin(near.run, near.run[is_last])
 

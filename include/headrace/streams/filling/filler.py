@@ -56,7 +56,7 @@ class ChangedWindows:
 
 @dataclass(frozen=True)
 class FilledCommit:
-    """The rows to write and the keys to delete, the version that they follow from, and what is known of the target after it."""
+    """The rows to write and the keys to delete, the version that they follow from, and the windows of the target after it."""
 
     upserts: pa.Table
     deletes: pa.Table

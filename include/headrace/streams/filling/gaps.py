@@ -1,7 +1,7 @@
 """Which gaps between the windows of a target a change opens, closes or moves. Pure arithmetic on arrays.
 
-A gap lies between two windows of a group that follow each other. The windows known here are those that change and their neighbors,
-so two of them follow each other if one of the two changes; what lies between two others is not known, and does not change.
+A gap lies between two windows of a group that follow each other. The windows here are those that change and their neighbors,
+so two of them follow each other if one of the two changes; what lies between two others does not matter, and does not change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Neighborhood:
         old_row: The row that the target has of a window; `NO_ROW` if none.
         new_row: The row to write; `NO_ROW` if none.
         is_retracted: Whether the window is to be retracted.
-        run: Equal for windows between which all are known.
+        run: Equal for windows between which none is missing.
     """
 
     group: Int64s

@@ -54,6 +54,11 @@ class WebSocketSender:
                 self._send(receiver, new)
                 receiver.last = (new[-1].batch, new[-1].number)
 
+    def close(self) -> None:
+        """Close the connections."""
+        for receiver in self._receivers:
+            disconnect(receiver)
+
     def _send(self, receiver: Receiver, messages: Sequence[Message]) -> None:
         if self._policy is FailurePolicy.PAUSE:
             send_all(receiver, messages)
@@ -82,7 +87,7 @@ def send_all(receiver: Receiver, messages: Sequence[Message]) -> None:
             receiver.connection.send(message.payload.decode())
         if not receiver.connection.ping().wait(REPLY_TIMEOUT_S):
             raise TimeoutError(f"{receiver.url} does not answer")
-    except Exception:
+    except Exception:  # raised again: whatever failed, the connection is of no use
         disconnect(receiver)
         raise
 

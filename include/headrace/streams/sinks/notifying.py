@@ -30,12 +30,13 @@ class NotifyingSink:
         self._context = context
         self._plan = plan
         self._table = table_sink_of(context, plan)
+        self._sender = WebSocketSender(notification.urls, notification.on_failure)
         self._outbox = OutboxSink(
             context,
             plan.id,
             plan.source_ids,
             lambda result: result.messages,
-            WebSocketSender(notification.urls, notification.on_failure),
+            self._sender,
             report=self._report,
         )
         self._table_batch: int | None = None
@@ -84,6 +85,7 @@ class NotifyingSink:
     def close(self, grace_s: float) -> None:
         """See `Sink`."""
         self._outbox.close(grace_s)
+        self._sender.close()
 
     def _append(self, messages: tuple[bytes, ...], position: Position) -> bool:
         has_messages = self._outbox.append(messages, position, self._outbox_batch)
