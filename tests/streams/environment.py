@@ -249,11 +249,13 @@ def open_environment(
 
 @contextmanager
 def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
-    """Yield an environment that computes windows in one of the `PROFILES`."""
+    """Yield an environment that computes windows in one of the `PROFILES`, or `wide`: by kernels in tasks of Spark."""
     options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
     with pytest.MonkeyPatch.context() as patch:
-        if profile == "pieces":
+        if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
             options |= {"driver_rows": 0, "batch_rows": 1}
+        if profile == "wide":
+            options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env

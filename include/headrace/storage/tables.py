@@ -382,6 +382,13 @@ class Tables:
         shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
+    def inserted_shares(self, table: Table, inserted: InsertedRows, columns: Sequence[str], tasks: int) -> list[Share]:
+        """Divide the rows of a commit among tasks by series; see `shares`."""
+        tags = self.read_tags(table) if table.tags else None
+        names = tags[table.series_key].to_pylist() if tags is not None else []
+        shares = self._footers.plan_files(table, inserted.schema, inserted.paths, names, tasks)
+        return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
+
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
         with self._handles.reader(table).latest() as delta:

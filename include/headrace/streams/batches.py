@@ -12,6 +12,19 @@ from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
 
 
+@dataclass(frozen=True, slots=True)
+class StagedWindows:
+    """Finished windows in Parquet files, which are deleted once they are committed.
+
+    Attributes:
+        uri: Their folder.
+        files: Their names.
+    """
+
+    uri: str
+    files: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class BatchResult:
     """The result of one micro-batch.
@@ -24,6 +37,7 @@ class BatchResult:
             result replaces the request of the one before: None cancels it.
         events: The events of the stream's notification.
         messages: What has to be sent; set by the sink.
+        staged: Windows to write that executors have staged; then `upserts` has none.
     """
 
     upserts: pa.Table
@@ -32,6 +46,7 @@ class BatchResult:
     wake_at: int | None = None
     events: WindowEvents | None = None
     messages: tuple[bytes, ...] = ()
+    staged: StagedWindows | None = None
 
 
 class Processor(Protocol):

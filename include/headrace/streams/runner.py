@@ -27,6 +27,7 @@ from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
 from headrace.streams.state.rebuild import rebuild
+from headrace.streams.wide.staging import discard_staged
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
 
@@ -217,6 +218,8 @@ class Runner:
             if changes is None:
                 raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
             result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
+            if result.staged is not None:
+                discard_staged(result.staged)
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
         return replace(state, position=position, computed_before=None)

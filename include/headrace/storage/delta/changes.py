@@ -34,6 +34,7 @@ class InsertedRows:
         schema: The stored columns.
         series_key: The column that is read as a dictionary.
         times: The least and greatest timestamp.
+        count: The number of rows.
     """
 
     uri: str
@@ -42,14 +43,20 @@ class InsertedRows:
     schema: pa.Schema
     series_key: str
     times: Bounds
+    count: int
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
+        """Return the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
         batches = read_batches(self.uri, list(self.paths), self.schema, self.schema.names, None, (self.series_key, None))
-        for piece in gather(batches, PIECE_ROWS):
-            change_type = pa.repeat(pa.scalar("insert"), piece.num_rows)
-            version = pa.repeat(pa.scalar(self.version, pa.int64()), piece.num_rows)
-            yield piece.append_column(CHANGE_TYPE, change_type).append_column(COMMIT_VERSION, version)
+        return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
+
+
+def as_inserted(rows: pa.Table, version: int) -> pa.Table:
+    """Return rows that a version has inserted with the columns that changes have."""
+    change_type = pa.repeat(pa.scalar("insert"), rows.num_rows)
+    return rows.append_column(CHANGE_TYPE, change_type).append_column(
+        COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)
+    )
 
 
 def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -74,7 +81,9 @@ def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRo
         return None
     paths = tuple(action["path"] for action in commit.added)
     times = _read_times(handle.uri, commit, table.timestamp.name, schema)
-    return None if times is None else InsertedRows(handle.uri, version, paths, schema, table.series_key, times)
+    if times is None:
+        return None
+    return InsertedRows(handle.uri, version, paths, schema, table.series_key, times, count_changed_rows(handle.uri, commit))
 
 
 def _read_times(uri: str, commit: LoggedCommit, name: str, schema: pa.Schema) -> Bounds | None:

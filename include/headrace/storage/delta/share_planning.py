@@ -21,7 +21,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
-from headrace.storage.delta.shares import FilePart, SeriesRange, Share
+from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
 from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
@@ -113,6 +113,15 @@ class Footers:
         ranges = divide_series(groups, series, names, tasks) if by_series else divide_groups(groups, series, tasks)
         key, time = table.series_key, table.timestamp.name
         return [Share(handle.uri, file_parts(own), schema, key, time, range_, bounds, whole=by_series) for range_, own in ranges]
+
+    def plan_files(self, table: Table, schema: pa.Schema, paths: Sequence[str], names: Collection[str], tasks: int) -> list[Share]:
+        """Divide some data files of a table, all of whose rows are wanted, among tasks by series; see `plan`."""
+        handle = self._handles.reader(table)
+        groups = self._row_groups(handle, table, list(paths))
+        check(groups)
+        key, time = table.series_key, table.timestamp.name
+        ranges = divide_series(groups, ALL_SERIES, names, tasks)
+        return [Share(handle.uri, file_parts(own), schema, key, time, range_) for range_, own in ranges]
 
     def _row_groups(self, handle: Handle, table: Table, paths: list[str]) -> list[RowGroup]:
         if len(paths) > MAX_DATA_FILES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,8 @@ from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.commits import WideCommits, can_be_wide
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import count_inserts
 from headrace.streams.windows.change_batch import (
@@ -32,10 +33,10 @@ from headrace.streams.windows.change_batch import (
     recalculation_batch,
     to_numpy,
 )
-from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
+from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
-from headrace.streams.windows.large_commits import LargeCommits, MergedCommit
+from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -46,11 +47,15 @@ from headrace.streams.windows.lateness import (
     select_segments,
 )
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
-from headrace.streams.windows.retention import Span, empty_state_windows, evict_windows, split_state
+from headrace.streams.windows.results import result_of
+from headrace.streams.windows.retention import Span, empty_state_windows, split_state
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
 from headrace.streams.windows.timers import timer_of
+
+MAX_WINDOWS: Final = 2_000_000
+"""Greatest number of windows of a large commit that are in this process at a time, if executors can compute them instead."""
 
 
 class WindowProcessor:
@@ -62,6 +67,7 @@ class WindowProcessor:
         self.evaluation = window_evaluation(context, plan)
         kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
         self.large_commits = None if kernels is None else LargeCommits(plan, kernels)
+        self.wide_commits = WideCommits(context, plan, kernels) if kernels is not None and can_be_wide(plan) else None
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
@@ -71,18 +77,19 @@ class WindowProcessor:
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what the changes alone make due."""
-        merged = self.merge_large_commit(state, changes)
-        if merged is not None:
-            return self.to_result(state, merged.evaluated, merged.others)
+        if isinstance(changes.source, LargeCommit):
+            result = self.process_large_commit(state, changes, changes.source)
+            if result is not None:
+                return result
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
         affected, others = split_state(self.plan, state, Span.of(batch))
         evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
         if evaluated is not None:
-            return self.to_result(state, evaluated, others)
+            return result_of(self.plan, state, evaluated, others)
         evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
-        result = self.to_result(state, evaluated, others)
+        result = result_of(self.plan, state, evaluated, others)
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
@@ -90,7 +97,7 @@ class WindowProcessor:
         batch = recalculation_batch(self.plan, rows)
         affected, others = split_state(self.plan, state, Span.of(batch))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
-        return self.to_result(state, self.recalculate(batch, state, affected, no_changes), others)
+        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes), others)
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
         """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
@@ -105,14 +112,32 @@ class WindowProcessor:
         is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
         return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
 
-    def merge_large_commit(self, state: StreamState, changes: Changes) -> MergedCommit | None:
-        """Merge a large commit piece by piece; None if the batch is not one, or has to be computed from all rows at once."""
-        if self.large_commits is None or not isinstance(changes.source, LargeCommit):
+    def process_large_commit(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
+        """Compute a large commit piece by piece, or by executors; None if it has to be computed from all rows at once."""
+        is_wide = commit.inserted.count > self.context.settings.wide_commit_rows
+        try:
+            if not is_wide:
+                return self.merge_pieces(state, changes, commit, MAX_WINDOWS if self.wide_commits else None)
+        except TooManyWindowsError:
+            pass
+        result = None if self.wide_commits is None else self.wide_commits.process(state, changes, commit)
+        return self.merge_pieces(state, changes, commit, None) if result is None else result
+
+    def merge_pieces(
+        self, state: StreamState, changes: Changes, commit: LargeCommit, max_windows: int | None
+    ) -> BatchResult | None:
+        """Compute a large commit piece by piece in this process; None if that is not possible.
+
+        Raises:
+            TooManyWindowsError: There are more than `max_windows`.
+        """
+        if self.large_commits is None:
             return None
         try:
-            return self.large_commits.merge(state, changes, changes.source)
+            merged = replace(self.large_commits, max_windows=max_windows).merge(state, changes, commit)
         except UnsupportedError:
             return None
+        return None if merged is None else result_of(self.plan, state, merged.evaluated, merged.others)
 
     def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Return True for an insert-only INTERVAL batch that cannot contain expired rows.
@@ -241,28 +266,3 @@ class WindowProcessor:
         group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
         first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
         return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)
-
-    def to_result(self, state: StreamState, evaluated: EvaluatedBatch, others: pa.Table | None) -> BatchResult:
-        """Decide what to write and retract, and return it with the state after the batch."""
-        count = evaluated.count
-        new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
-        previous_watermark, watermark = state.watermark(self.plan.watermark), new_state.watermark(self.plan.watermark)
-        trigger = self.plan.options.trigger
-        emission = emit(
-            self.plan.query,
-            trigger,
-            evaluated.windows,
-            evaluated.state_windows,
-            evaluated.possibly_emitted,
-            previous_watermark,
-            watermark,
-        )
-        rows_out = emission.upserts.num_rows + emission.retractions.num_rows
-        counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
-        parts = [others, evaluated.unaffected, emission.windows]
-        return BatchResult(
-            emission.upserts,
-            emission.retractions,
-            evict_windows(self.plan, replace(new_state, counters=counters), parts),
-            events=window_events(self.plan, evaluated, emission, others),
-        )

@@ -108,7 +108,9 @@ def subtable_key(plan: StreamPlan) -> str | None:
     return None if series is None else series.column
 
 
-def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table | None]) -> StreamState:
+def evict_windows(
+    plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table | None], max_closed_windows: int = MAX_CLOSED_WINDOWS
+) -> StreamState:
     """Return the state with these windows. Those behind DELETE_MARK, and the oldest if too many are closed, are evicted."""
     state = forget_subtables(plan, state)
     columns = state_columns(plan.query)
@@ -117,7 +119,7 @@ def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table
         return replace(state, windows=None)
     all_windows = pa.concat_tables(windows, promote_options="permissive").combine_chunks()
     closed = flags(is_closed(all_windows, state.watermark(plan.watermark)))
-    max_closed = max(MAX_CLOSED_WINDOWS, 2 * state.max_event_time_by_subtable.num_rows)
+    max_closed = max(max_closed_windows, 2 * state.max_event_time_by_subtable.num_rows)
     start, end = to_numpy(all_windows[WSTART]).astype(np.int64), to_numpy(all_windows[WEND]).astype(np.int64)
     mark = delete_mark_instant(plan, state)
     is_evicted = end < (NEVER if mark is None else mark)
