@@ -32,17 +32,9 @@ from headrace.streams.windows.change_batch import (
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
-from headrace.streams.windows.retention import Span, empty_state_windows, split_state, subtable_key
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.window_sql import ADDED
-
-
-@dataclass(frozen=True)
-class MergedCommit:
-    """The windows after a commit, and the windows in state that it cannot have changed."""
-
-    evaluated: EvaluatedBatch
-    others: pa.Table | None
 
 
 @dataclass(frozen=True)
@@ -52,13 +44,13 @@ class LargeCommits:
     plan: StreamPlan
     kernels: KernelEvaluation
 
-    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> MergedCommit | None:
+    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
         unit, times = stored_units_per_tick(self.plan.query.precision), commit.inserted.times
         first, last = times.low // unit, times.high // unit
-        affected, others = split_state(self.plan, state, Span(first, last, last))
+        affected = affected_windows(self.plan, state, Span(first, last, last))
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
         for piece in commit.pieces():
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
@@ -76,7 +68,7 @@ class LargeCommits:
         finished = self.kernels.finish(windows)
         no_windows = empty_state_windows(self.plan, windows)
         state_windows = no_windows if affected is None else affected
-        return MergedCommit(EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count), others)
+        return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
 
     def _is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""

@@ -35,7 +35,7 @@ from headrace.streams.windows.change_batch import (
 from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
-from headrace.streams.windows.large_commits import LargeCommits, MergedCommit
+from headrace.streams.windows.large_commits import LargeCommits
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -46,7 +46,14 @@ from headrace.streams.windows.lateness import (
     select_segments,
 )
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
-from headrace.streams.windows.retention import Span, empty_state_windows, evict_windows, split_state
+from headrace.streams.windows.retention import (
+    Span,
+    affected_windows,
+    empty_state_windows,
+    evict_windows,
+    replace_windows,
+    subtable_key,
+)
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
@@ -73,24 +80,24 @@ class WindowProcessor:
         """Compute what the changes alone make due."""
         merged = self.merge_large_commit(state, changes)
         if merged is not None:
-            return self.to_result(state, merged.evaluated, merged.others)
+            return self.to_result(state, merged)
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
-        affected, others = split_state(self.plan, state, Span.of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch))
         evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
         if evaluated is not None:
-            return self.to_result(state, evaluated, others)
+            return self.to_result(state, evaluated)
         evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
-        result = self.to_result(state, evaluated, others)
+        result = self.to_result(state, evaluated)
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
         batch = recalculation_batch(self.plan, rows)
-        affected, others = split_state(self.plan, state, Span.of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
-        return self.to_result(state, self.recalculate(batch, state, affected, no_changes), others)
+        return self.to_result(state, self.recalculate(batch, state, affected, no_changes))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
         """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
@@ -105,7 +112,14 @@ class WindowProcessor:
         is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
         return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
 
-    def merge_large_commit(self, state: StreamState, changes: Changes) -> MergedCommit | None:
+    def span_of(self, batch: ChangeBatch) -> Span:
+        """Return what decides which windows in state a batch may change."""
+        keys = key_columns(self.plan.query)
+        if keys == [subtable_key(self.plan)]:
+            return Span.of(batch, pa.table({keys[0]: batch.series}))
+        return Span.of(batch, self.evaluation.groups(batch.rows) if keys else None)
+
+    def merge_large_commit(self, state: StreamState, changes: Changes) -> EvaluatedBatch | None:
         """Merge a large commit piece by piece; None if the batch is not one, or has to be computed from all rows at once."""
         if self.large_commits is None or not isinstance(changes.source, LargeCommit):
             return None
@@ -242,7 +256,7 @@ class WindowProcessor:
         first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
         return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)
 
-    def to_result(self, state: StreamState, evaluated: EvaluatedBatch, others: pa.Table | None) -> BatchResult:
+    def to_result(self, state: StreamState, evaluated: EvaluatedBatch) -> BatchResult:
         """Decide what to write and retract, and return it with the state after the batch."""
         count = evaluated.count
         new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
@@ -259,10 +273,10 @@ class WindowProcessor:
         )
         rows_out = emission.upserts.num_rows + emission.retractions.num_rows
         counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
-        parts = [others, evaluated.unaffected, emission.windows]
+        windows = replace_windows(self.plan, state.windows, evaluated.state_windows, emission.windows)
         return BatchResult(
             emission.upserts,
             emission.retractions,
-            evict_windows(self.plan, replace(new_state, counters=counters), parts),
-            events=window_events(self.plan, evaluated, emission, others),
+            evict_windows(self.plan, replace(new_state, windows=windows, counters=counters)),
+            events=window_events(self.plan, evaluated, emission, state.windows),
         )
