@@ -34,6 +34,7 @@ class Sizes:
         batch_rows: Rows per insert.
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
+        open_windows: Numbers of windows in state with which micro-batches are measured, in ascending order.
         fan_out: Number of streams on one source, where several are measured.
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         processes: Processes per round of the command-line benchmark.
@@ -50,6 +51,7 @@ class Sizes:
     batch_rows: int = 1000
     warm_up: int = 3
     batches: int = 12
+    open_windows: tuple[int, ...] = (1000, 100_000, 1_000_000)
     fan_out: int = 10
     dags: int = 500
     processes: int = 3

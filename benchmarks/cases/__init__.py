@@ -15,6 +15,7 @@ Case = Callable[[Bench], Iterator[Measurement]]
 CASES: Final[dict[str, str]] = {
     "history": "backfill of a stream's history, against a PySpark job",
     "latency": "from an insert to the committed result, against Structured Streaming",
+    "states": "micro-batches with few and with many windows in state, and closing them all",
     "virtual_tables": "a stream over a virtual table of ten tables, against one over a single table",
     "windows": "batch queries over windows, against PySpark and DuckDB",
     "trees": "queries in the IoTDB language, against PySpark, DuckDB and an IoTDB server",

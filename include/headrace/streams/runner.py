@@ -25,8 +25,9 @@ from headrace.streams.keep import KeepProcessor
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
-from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
+from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
+from headrace.streams.state.store import StateStore
 from headrace.streams.wide.staging import discard_staged
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
@@ -190,8 +191,7 @@ class Runner:
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {method}"
             self.context.catalog.events.record("job", self.plan.id, "STATE_RESTORED", message)
-        self.store.write(state, position.batch)
-        return state
+        return self.store.write(state, position.batch)
 
     def replay(self, position: Position) -> StreamState | None:
         """Compute the state of a position from an older checkpoint and the changes since; None if either is gone."""
@@ -258,8 +258,7 @@ class Runner:
         if record is None or record.skip_to is None or not state.position.is_behind(record.skip_to):
             return False
         moved = replace(state, position=state.position.next(record.skip_to))
-        self.store.write(moved, self._durable_batch())
-        self._state = moved
+        self._state = self.store.write(moved, self._durable_batch())
         self.record()
         return True
 
@@ -282,7 +281,7 @@ class Runner:
         result = self.sink.prepare(result, position)
         moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
-        self.store.write(moved, self._durable_batch())
+        moved = self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         self.commit(result, moved.position)
         failpoint("streams.target.committed")

@@ -116,6 +116,6 @@ class WideCommits:
         return BatchResult(
             upserts=total.retractions.slice(0, 0),
             retractions=total.retractions,
-            state=evict_windows(self.plan, moved, [moved.windows]),
+            state=evict_windows(self.plan, moved),
             staged=StagedWindows(task.folder, total.files),
         )

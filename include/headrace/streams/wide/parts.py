@@ -25,7 +25,7 @@ from headrace.storage.object_store import file_system
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
-from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.checkpoints import StreamState, event_times, window_table
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Bools, Changes, to_numpy, to_ticks
 from headrace.streams.windows.large_commits import LargeCommits
@@ -120,8 +120,8 @@ class PartTask:
             return None
         if merged is None:
             return None
-        evaluated = replace(merged.evaluated, count=replace(merged.evaluated.count, max_event_time=self.max_event_time))
-        result = result_of(self.plan, state, evaluated, merged.others, MAX_CLOSED_WINDOWS)
+        evaluated = replace(merged, count=replace(merged.count, max_event_time=self.max_event_time))
+        result = result_of(self.plan, state, evaluated, MAX_CLOSED_WINDOWS)
         kept = kept_result(self.plan, result, self.changes.now)
         return PartResult(kept.state, kept.retractions, self._stage(kept))
 
@@ -158,27 +158,29 @@ def is_in_range(range_: SeriesRange, series: pa.ChunkedArray) -> Bools:
 
 def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[StreamState, StreamState]:
     """Split a state into that of the selected series and that of the others. Neither has counters."""
-    key, times, windows = subtable_key(plan), state.max_event_time_by_subtable, state.windows
+    key, times = subtable_key(plan), state.max_event_time_by_subtable.to_table()
     assert key is not None
-    base = replace(state, counters=JobCounters(), messages=())
-    has_times, has_windows = select(times[SERIES_KEY]), None if windows is None else select(windows[key])
+    windows = None if state.windows is None else state.windows.to_table()
+    has_times, has_window = select(times[SERIES_KEY]), None if windows is None else select(windows[key])
 
-    def part(selected: bool) -> StreamState:
+    def part(*, selected: bool) -> StreamState:
         """Return the state of the series that are selected, or not."""
-        kept_times = times.filter(pa.array(has_times == selected))
-        if windows is None or has_windows is None:
-            return replace(base, max_event_time_by_subtable=kept_times)
-        return replace(base, max_event_time_by_subtable=kept_times, windows=windows.filter(pa.array(has_windows == selected)))
+        own_times = times.filter(pa.array(has_times == selected))
+        own_windows = None if windows is None or has_window is None else windows.filter(pa.array(has_window == selected))
+        return with_tables(replace(state, counters=JobCounters(), messages=(), checkpoint=None), own_times, own_windows)
 
-    return part(True), part(False)
+    return part(selected=True), part(selected=False)
 
 
 def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
     """Return a state with the windows and event times of other series too."""
     states = [state, *others]
-    windows = [part.windows for part in states if part.windows is not None and part.windows.num_rows]
-    return replace(
-        state,
-        windows=pa.concat_tables(windows, promote_options="permissive") if windows else None,
-        max_event_time_by_subtable=pa.concat_tables([part.max_event_time_by_subtable for part in states]),
-    )
+    windows = [part.windows.to_table() for part in states if part.windows is not None and part.windows.num_rows]
+    times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
+    return with_tables(state, times, pa.concat_tables(windows, promote_options="permissive") if windows else None)
+
+
+def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None) -> StreamState:
+    """Return a state with these event times and windows."""
+    own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows)
+    return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)

@@ -19,6 +19,7 @@ from headrace.model.time import Precision
 from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
+from headrace.streams.state.tables import StateTable
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -202,9 +203,14 @@ def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray | pa.
     if pa.types.is_dictionary(series.type):
         encoded = series.unify_dictionaries().combine_chunks()
         return np.asarray(max_subtable_time_in_state(state, encoded.dictionary)[to_numpy(encoded.indices)])
-    row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES_KEY])
-    times = pc.take(state.max_event_time_by_subtable[MAX_EVENT_TIME], row_index)
-    return to_numpy(pc.fill_null(times, NEVER)).astype(np.int64)
+    times = times_of(state.max_event_time_by_subtable, series)
+    in_state = pc.take(times[MAX_EVENT_TIME], pc.index_in(series, times[SERIES_KEY]))
+    return to_numpy(pc.fill_null(in_state, NEVER)).astype(np.int64)
+
+
+def times_of(times: StateTable, series: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """Return the largest event times of some subtables in a state, and maybe of a few others."""
+    return times.take(times.matching(pa.table({SERIES_KEY: series})))
 
 
 def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int64s:

@@ -33,21 +33,13 @@ from headrace.streams.windows.change_batch import (
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
-from headrace.streams.windows.retention import Span, empty_state_windows, split_state, subtable_key
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.window_sql import ADDED
 
 
 class TooManyWindowsError(Exception):
     """A commit has more windows than may be in memory."""
-
-
-@dataclass(frozen=True)
-class MergedCommit:
-    """The windows after a commit, and the windows in state that it cannot have changed."""
-
-    evaluated: EvaluatedBatch
-    others: pa.Table | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class LargeCommits:
     kernels: KernelEvaluation
     max_windows: int | None = None
 
-    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> MergedCommit | None:
+    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
@@ -76,13 +68,13 @@ class LargeCommits:
         first, last = times.low // unit, times.high // unit
         return Span(first, last, last)
 
-    def merge_pieces(self, state: StreamState, changes: Changes, pieces: Iterable[pa.Table], span: Span) -> MergedCommit | None:
+    def merge_pieces(self, state: StreamState, changes: Changes, pieces: Iterable[pa.Table], span: Span) -> EvaluatedBatch | None:
         """Return the windows after pieces of a commit; None if they may need recalculation.
 
         Raises:
             TooManyWindowsError: There are more windows than `max_windows`.
         """
-        affected, others = split_state(self.plan, state, span)
+        affected = affected_windows(self.plan, state, span)
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
         for piece in pieces:
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
@@ -102,7 +94,7 @@ class LargeCommits:
         finished = self.kernels.finish(windows)
         no_windows = empty_state_windows(self.plan, windows)
         state_windows = no_windows if affected is None else affected
-        return MergedCommit(EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count), others)
+        return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
 
     def _is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""

@@ -48,7 +48,7 @@ from headrace.streams.windows.lateness import (
 )
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
 from headrace.streams.windows.results import result_of
-from headrace.streams.windows.retention import Span, empty_state_windows, split_state
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
@@ -84,20 +84,20 @@ class WindowProcessor:
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
-        affected, others = split_state(self.plan, state, Span.of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch))
         evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
         if evaluated is not None:
-            return result_of(self.plan, state, evaluated, others)
+            return result_of(self.plan, state, evaluated)
         evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
-        result = result_of(self.plan, state, evaluated, others)
+        result = result_of(self.plan, state, evaluated)
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
         batch = recalculation_batch(self.plan, rows)
-        affected, others = split_state(self.plan, state, Span.of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
-        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes), others)
+        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
         """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
@@ -111,6 +111,13 @@ class WindowProcessor:
         order = np.lexsort((row_index, window_ids))
         is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
         return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
+
+    def span_of(self, batch: ChangeBatch) -> Span:
+        """Return what decides which windows in state a batch may change."""
+        keys = key_columns(self.plan.query)
+        if keys == [subtable_key(self.plan)]:
+            return Span.of(batch, pa.table({keys[0]: batch.series}))
+        return Span.of(batch, self.evaluation.groups(batch.rows) if keys else None)
 
     def process_large_commit(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         """Compute a large commit piece by piece, or by executors; None if it has to be computed from all rows at once."""
@@ -137,7 +144,7 @@ class WindowProcessor:
             merged = replace(self.large_commits, max_windows=max_windows).merge(state, changes, commit)
         except UnsupportedError:
             return None
-        return None if merged is None else result_of(self.plan, state, merged.evaluated, merged.others)
+        return None if merged is None else result_of(self.plan, state, merged)
 
     def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Return True for an insert-only INTERVAL batch that cannot contain expired rows.

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
-
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.emission import emit
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
-from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows
+from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows, replace_windows
 
 
 def result_of(
     plan: StreamPlan,
     state: StreamState,
     evaluated: EvaluatedBatch,
-    others: pa.Table | None,
     max_closed_windows: int = MAX_CLOSED_WINDOWS,
 ) -> BatchResult:
     """Decide what to write and retract, and return it with the state after the batch.
@@ -28,7 +25,6 @@ def result_of(
         plan: The stream.
         state: The state before the batch.
         evaluated: The windows after it.
-        others: The windows in state that it does not concern.
         max_closed_windows: How many closed windows to retain, at least two for each subtable.
     """
     count = evaluated.count
@@ -44,10 +40,10 @@ def result_of(
     )
     rows_out = emission.upserts.num_rows + emission.retractions.num_rows
     counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
-    parts = [others, evaluated.unaffected, emission.windows]
+    windows = replace_windows(plan, state.windows, evaluated.state_windows, emission.windows)
     return BatchResult(
         emission.upserts,
         emission.retractions,
-        evict_windows(plan, replace(new_state, counters=counters), parts, max_closed_windows),
-        events=window_events(plan, evaluated, emission, others),
+        evict_windows(plan, replace(new_state, windows=windows, counters=counters), max_closed_windows),
+        events=window_events(plan, evaluated, emission, state.windows),
     )
