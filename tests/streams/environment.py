@@ -34,6 +34,7 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
+from headrace.streams.wide import spill
 from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
@@ -256,6 +257,7 @@ def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[Stre
             patch.setattr(changes, "PIECE_ROWS", 3)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
+            patch.setattr(spill, "PART_ROWS", 3)
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env

@@ -1,8 +1,9 @@
-"""Commits whose windows Spark's tasks compute, range of series by range of series."""
+"""Large commits that are computed by ranges of series: by Spark's tasks, or one after the other in the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.failpoints import FailpointError, armed
+from headrace.streams.wide import spill
 from headrace.streams.wide.commits import WideCommits
+from headrace.streams.wide.divided import DividedCommits
+from headrace.streams.windows.change_batch import Changes
 from tests.streams import test_windows
 from tests.streams.environment import START, Row, StreamEnvironment, open_environment, open_profile
 from tests.streams.scenarios import SCENARIOS, Scenario, limit_shrinking, property_settings
@@ -117,7 +121,7 @@ def test_a_window_with_new_rows_replaces_its_result(wide: StreamEnvironment, out
     assert outcomes.wide == 2
 
 
-def test_a_commit_with_late_rows_is_left_to_the_driver(wide: StreamEnvironment, outcomes: Outcomes) -> None:
+def test_a_commit_with_late_rows_is_divided_by_series(wide: StreamEnvironment, outcomes: Outcomes) -> None:
     plan = create(wide, "state_window(b)")
     wide.insert([("d0", 1000, 1, "x"), ("d0", 5000, 1, "y"), ("d1", 1000, 1, "x")])
     wide.settle()
@@ -126,6 +130,37 @@ def test_a_commit_with_late_rows_is_left_to_the_driver(wide: StreamEnvironment, 
     assert (outcomes.wide, outcomes.near) == (1, 1)
     assert sorted((row[0], row[1]) for row in wide.results(plan)) == [(1000, 2), (1000, 2), (5000, 1)]
     assert staged_files(wide) == []
+
+
+def test_updates_and_deletes_are_divided_by_series(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is computed with the state of its series, and none without its changes closes windows too early or too late."""
+    sizes: list[int] = []
+    process = DividedCommits._process_part
+
+    def recorded(commits: DividedCommits, state: Any, changes: Changes, folder: str) -> Any:
+        sizes.append(changes.rows.num_rows)
+        return process(commits, state, changes, folder)
+
+    monkeypatch.setattr(DividedCommits, "_process_part", recorded)
+    monkeypatch.setattr(spill, "PART_ROWS", 20)
+    found: list[Any] = []
+    large: dict[str, Any] = {"driver_rows": 0, "batch_rows": 1}
+    for settings in (large, {}):
+        with open_environment(tmp_path / str(len(found)), lambda: spark, **settings) as env:
+            options = "trigger window_close ignore expired 1 ignore update 0 watermark 3s"
+            plans = [create(env, clause, options) for clause in CLAUSES if not clause.startswith("count")]
+            env.insert(readings(0, 35))
+            env.insert([(name, ts, 9, "z") for name, ts, *_ in readings(4000, 12)] + [("d2", 55_000, 1, "x")])
+            env.delete("d0", 2000, 9000)
+            env.delete("d1", 50_000, 60_000)
+            env.settle()
+            assert [env.record(plan).reason for plan in plans] == [None] * len(plans)
+            found.append([(env.results(plan, names=True), env.record(plan).progress.counters) for plan in plans])
+            assert staged_files(env) == []
+    assert [results for results, _ in found[0]] == [results for results, _ in found[1]]
+    uncounted = [[replace(counters, batches=0, rows_out=0) for _, counters in one] for one in found]
+    assert uncounted[0] == uncounted[1]
+    assert len(sizes) > len(CLAUSES)
 
 
 FAILPOINTS = ("streams.wide.staged", "streams.evaluated", "streams.state.written", "storage.commit", "storage.committed")
@@ -148,7 +183,7 @@ def test_a_crash_neither_loses_nor_repeats_results(wide: StreamEnvironment, fail
 def test_a_stream_with_more_windows_than_the_driver_holds_is_computed_by_tasks(
     tmp_path: Path, spark: SparkSession, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.streams.windows.processor.MAX_WINDOWS", 5)
+    monkeypatch.setattr("headrace.streams.wide.dispatch.MAX_WINDOWS", 5)
     with open_environment(tmp_path / "home", lambda: spark, driver_rows=0) as env:
         plan = create(env, "interval(10s)")
         env.insert(readings(0, 60))

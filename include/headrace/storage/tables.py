@@ -305,6 +305,10 @@ class Tables:
         """
         return changes.read_changes(self._handles.reader(table), first, last)
 
+    def stream_changes(self, table: Table, version: int) -> Iterator[pa.Table]:
+        """Yield the rows of `changes` of a version, about a million at a time."""
+        return changes.stream_changes(self._handles.reader(table), version)
+
     def inserted_rows(self, table: Table, version: int) -> InsertedRows | None:
         """Return the rows of a version for reading in pieces; None unless it has only inserted rows."""
         return changes.find_inserted_rows(self._handles.reader(table), table, version)

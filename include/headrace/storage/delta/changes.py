@@ -34,7 +34,6 @@ class InsertedRows:
         schema: The stored columns.
         series_key: The column that is read as a dictionary.
         times: The least and greatest timestamp.
-        count: The number of rows.
     """
 
     uri: str
@@ -43,7 +42,6 @@ class InsertedRows:
     schema: pa.Schema
     series_key: str
     times: Bounds
-    count: int
 
     def pieces(self) -> Iterator[pa.Table]:
         """Return the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
@@ -81,9 +79,7 @@ def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRo
         return None
     paths = tuple(action["path"] for action in commit.added)
     times = _read_times(handle.uri, commit, table.timestamp.name, schema)
-    if times is None:
-        return None
-    return InsertedRows(handle.uri, version, paths, schema, table.series_key, times, count_changed_rows(handle.uri, commit))
+    return None if times is None else InsertedRows(handle.uri, version, paths, schema, table.series_key, times)
 
 
 def _read_times(uri: str, commit: LoggedCommit, name: str, schema: pa.Schema) -> Bounds | None:
@@ -117,6 +113,19 @@ def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
         raise _explain_failure(handle, first, last, error) from error
     changes = changes.select(schema.names).cast(schema)
     return changes if first == last else changes.sort_by(COMMIT_VERSION)
+
+
+def stream_changes(handle: Handle, version: int) -> Iterator[pa.Table]:
+    """Yield the changes of a version, about `PIECE_ROWS` at a time."""
+    try:
+        with handle.latest() as delta:
+            _check_range(handle, version, version, delta.version())
+            schema = changes_schema(stored_schema(delta))
+            reader = pa.RecordBatchReader.from_stream(delta.load_cdf(version, version))
+        for piece in gather(reader, PIECE_ROWS):
+            yield piece.select(schema.names).cast(schema)
+    except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
+        raise _explain_failure(handle, version, version, error) from error
 
 
 def changes_schema(stored: pa.Schema) -> pa.Schema:

@@ -14,6 +14,7 @@ from headrace.compute.window_plans import StateWindow
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.model.streams import TriggerMode
+from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.delta.spark_writes import map_in_tasks
 from headrace.storage.object_store import file_system
 from headrace.streams.batches import BatchResult, StagedWindows
@@ -23,7 +24,7 @@ from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.parts import CommitPart, PartResult, PartTask, is_in_range, join_series, split_series
 from headrace.streams.wide.staging import discard_staged, staging_folder
 from headrace.streams.windows.accounting import later_of
-from headrace.streams.windows.change_batch import Changes, LargeCommit
+from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.large_commits import LargeCommits
 from headrace.streams.windows.retention import evict_windows, subtable_key
@@ -46,12 +47,12 @@ class WideCommits:
     plan: StreamPlan
     kernels: KernelEvaluation
 
-    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
+    def process(self, state: StreamState, changes: Changes, inserted: InsertedRows) -> BatchResult | None:
         """Return the result of a commit; None if its rows need recalculation, or its files are not ordered by series."""
-        parts = self._parts(state, commit)
+        parts = self._parts(state, inserted)
         if parts is None:
             return None
-        task = self._task(state, changes, commit, parts)
+        task = self._task(state, changes, inserted, parts)
         spark, name = self.context.spark(), self.plan.name
         system, root = file_system(task.folder)
         system.create_dir(root, recursive=True)
@@ -62,12 +63,12 @@ class WideCommits:
             return None
         return self._combine(state, task, results)
 
-    def _parts(self, state: StreamState, commit: LargeCommit) -> list[CommitPart] | None:
+    def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
         """Divide a commit and the state by series."""
         spark, columns = self.context.spark(), self._columns()
         tasks = spark.sparkContext.defaultParallelism
         try:
-            shares = self.context.tables.inserted_shares(self.plan.source, commit.inserted, columns, tasks)
+            shares = self.context.tables.inserted_shares(self.plan.source, inserted, columns, tasks)
         except NotSupportedError:
             return None
         parts = []
@@ -82,14 +83,14 @@ class WideCommits:
         source = self.plan.source
         return tuple(dict.fromkeys([source.series_key, source.timestamp.name, *self.plan.query.scans[0].columns]))
 
-    def _task(self, state: StreamState, changes: Changes, commit: LargeCommit, parts: Sequence[CommitPart]) -> PartTask:
+    def _task(self, state: StreamState, changes: Changes, inserted: InsertedRows, parts: Sequence[CommitPart]) -> PartTask:
         """Return what the tasks have in common."""
         commits = LargeCommits(self.plan, self.kernels)
-        span = commits.span(commit)
+        span = commits.span(inserted)
         task = PartTask(
             commits=commits,
-            changes=replace(changes, source=commit.inserted.schema.empty_table()),
-            version=commit.inserted.version,
+            changes=replace(changes, source=inserted.schema.empty_table()),
+            version=inserted.version,
             columns=self._columns(),
             span=span,
             max_event_time=None,

@@ -5,7 +5,6 @@ A window has rows of one series, so a range of series can be computed without th
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,18 +13,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.compute.kernels import UnsupportedError
 from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import as_inserted
 from headrace.storage.delta.shares import SeriesRange, Share
-from headrace.storage.object_store import file_system
-from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.state.checkpoints import StreamState, event_times, window_table
+from headrace.streams.wide.staging import stage_windows
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Bools, Changes, to_numpy, to_ticks
 from headrace.streams.windows.large_commits import LargeCommits
@@ -123,16 +120,7 @@ class PartTask:
         evaluated = replace(merged, count=replace(merged.count, max_event_time=self.max_event_time))
         result = result_of(self.plan, state, evaluated, MAX_CLOSED_WINDOWS)
         kept = kept_result(self.plan, result, self.changes.now)
-        return PartResult(kept.state, kept.retractions, self._stage(kept))
-
-    def _stage(self, result: BatchResult) -> tuple[str, ...]:
-        """Write the windows of a result to a new file; return its name."""
-        if not result.upserts.num_rows:
-            return ()
-        system, root = file_system(self.folder)
-        name = f"{uuid.uuid4().hex}.parquet"
-        pq.write_table(result.upserts, f"{root}/{name}", filesystem=system, compression="zstd")
-        return (name,)
+        return PartResult(kept.state, kept.retractions, stage_windows(self.folder, kept.upserts))
 
     def max_time(self, part: CommitPart) -> int | None:
         """Return the largest event time of the rows of a part that pass WHERE, in ticks; None if there are none."""

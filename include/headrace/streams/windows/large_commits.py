@@ -17,6 +17,7 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
+from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -58,13 +59,15 @@ class LargeCommits:
 
     def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
+        if commit.inserted is None:
+            return None
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
-        return self.merge_pieces(state, changes, commit.pieces(), self.span(commit))
+        return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
 
-    def span(self, commit: LargeCommit) -> Span:
+    def span(self, inserted: InsertedRows) -> Span:
         """Return the span of a commit's rows."""
-        unit, times = stored_units_per_tick(self.plan.query.precision), commit.inserted.times
+        unit, times = stored_units_per_tick(self.plan.query.precision), inserted.times
         first, last = times.low // unit, times.high // unit
         return Span(first, last, last)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import UnsupportedError
 from headrace.compute.plan import FIRST_ROW, WSTART
 from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
@@ -18,9 +16,9 @@ from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.commits import WideCommits, can_be_wide
+from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import count_inserts
+from headrace.streams.windows.accounting import count_inserts, later_of
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
@@ -36,7 +34,6 @@ from headrace.streams.windows.change_batch import (
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
-from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -54,9 +51,6 @@ from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
 from headrace.streams.windows.timers import timer_of
 
-MAX_WINDOWS: Final = 2_000_000
-"""Greatest number of windows of a large commit that are in this process at a time, if executors can compute them instead."""
-
 
 class WindowProcessor:
     """Computes the micro-batches of a query with a window."""
@@ -66,8 +60,7 @@ class WindowProcessor:
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
         kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
-        self.large_commits = None if kernels is None else LargeCommits(plan, kernels)
-        self.wide_commits = WideCommits(context, plan, kernels) if kernels is not None and can_be_wide(plan) else None
+        self.large_commits = large_commit_processor(context, plan, kernels, self.process_rows)
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
@@ -78,14 +71,18 @@ class WindowProcessor:
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what the changes alone make due."""
         if isinstance(changes.source, LargeCommit):
-            result = self.process_large_commit(state, changes, changes.source)
+            result = self.large_commits.process(state, changes, changes.source)
             if result is not None:
                 return result
+        return self.process_rows(state, changes)
+
+    def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute what changes make due from all of them at once."""
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
-        affected = affected_windows(self.plan, state, self.span_of(batch))
-        evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
+        affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
+        evaluated = self.merge_inserts(batch, state, affected, changes) if self.can_use_fast_path(batch, state) else None
         if evaluated is not None:
             return result_of(self.plan, state, evaluated)
         evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
@@ -95,7 +92,7 @@ class WindowProcessor:
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
         batch = recalculation_batch(self.plan, rows)
-        affected = affected_windows(self.plan, state, self.span_of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
         return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
 
@@ -112,39 +109,15 @@ class WindowProcessor:
         is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
         return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
 
-    def span_of(self, batch: ChangeBatch) -> Span:
+    def span_of(self, batch: ChangeBatch, state: StreamState, changes: Changes) -> Span:
         """Return what decides which windows in state a batch may change."""
         keys = key_columns(self.plan.query)
         if keys == [subtable_key(self.plan)]:
-            return Span.of(batch, pa.table({keys[0]: batch.series}))
-        return Span.of(batch, self.evaluation.groups(batch.rows) if keys else None)
-
-    def process_large_commit(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
-        """Compute a large commit piece by piece, or by executors; None if it has to be computed from all rows at once."""
-        is_wide = commit.inserted.count > self.context.settings.wide_commit_rows
-        try:
-            if not is_wide:
-                return self.merge_pieces(state, changes, commit, MAX_WINDOWS if self.wide_commits else None)
-        except TooManyWindowsError:
-            pass
-        result = None if self.wide_commits is None else self.wide_commits.process(state, changes, commit)
-        return self.merge_pieces(state, changes, commit, None) if result is None else result
-
-    def merge_pieces(
-        self, state: StreamState, changes: Changes, commit: LargeCommit, max_windows: int | None
-    ) -> BatchResult | None:
-        """Compute a large commit piece by piece in this process; None if that is not possible.
-
-        Raises:
-            TooManyWindowsError: There are more than `max_windows`.
-        """
-        if self.large_commits is None:
-            return None
-        try:
-            merged = replace(self.large_commits, max_windows=max_windows).merge(state, changes, commit)
-        except UnsupportedError:
-            return None
-        return None if merged is None else result_of(self.plan, state, merged)
+            span = Span.of(batch, pa.table({keys[0]: batch.series}))
+        else:
+            span = Span.of(batch, self.evaluation.groups(batch.rows) if keys else None)
+        moves_watermark = changes.max_event_time is not None and changes.max_event_time != state.max_event_time
+        return replace(span, written=later_of(span.written, changes.max_event_time)) if moves_watermark else span
 
     def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Return True for an insert-only INTERVAL batch that cannot contain expired rows.
@@ -157,7 +130,9 @@ class WindowProcessor:
             return True
         return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 
-    def merge_inserts(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None) -> EvaluatedBatch | None:
+    def merge_inserts(
+        self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes
+    ) -> EvaluatedBatch | None:
         """Merge new rows in one step; None if a window turns out to have stored rows that are not in state."""
         windows = self.evaluation.merge_inserts(batch.rows, affected)
         in_state = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if affected is None else affected
@@ -169,7 +144,8 @@ class WindowProcessor:
                 return None
         state_windows = empty_state_windows(self.plan, windows) if affected is None else affected
         no_windows = state_windows.slice(0, 0)
-        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count_inserts(self.plan, batch, state, windows))
+        count = count_inserts(self.plan, batch, state, windows).reaching(changes.max_event_time)
+        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
 
     def recalculate(
         self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes, *, defers: bool = False
@@ -178,7 +154,7 @@ class WindowProcessor:
         row_segments = self.evaluation.assign_windows(batch.rows)
         own_segments = batch_segments(self.plan, batch, state, row_segments, affected, defers=defers)
         segments = mark_rewritten(self.plan.query, own_segments)
-        count = count_batch(self.plan, batch, state, segments)
+        count = count_batch(self.plan, batch, state, segments).reaching(changes.max_event_time)
         no_windows = empty_state_windows(self.plan, row_segments)
         if len(segments.start) == 0:
             windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
