@@ -16,7 +16,7 @@ def test_every_picture_shows_what_its_example_does() -> None:
 
     assert {file.stem for file in drawn} == OPTIONS
     stale = [str(file.relative_to(ROOT)) for file, text in drawn.items() if not file.exists() or file.read_text() != text]
-    assert stale == [], "run `python -m tests.docs.timelines`"
+    assert stale == [], "run `make docs`"
     assert set(PAGE.parent.glob("triggers/*.svg")) == set(drawn)
 
 
