@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -156,17 +157,19 @@ class StreamEnvironment:
         self.pollers.reconcile(self.records(only))
         while self.pollers.poll():
             self.pollers.reconcile(self.records(only))
-        self.check_accounts()
+        self.check_accounts(only)
 
-    def check_accounts(self) -> None:
+    def check_accounts(self, only: Collection[str] | None = None) -> None:
         """Check that every row is accounted for: as recorded, and as system tables show it, from the rows of the source."""
-        for record in self.catalog.jobs.all():
+        written_rows = functools.cache(self.written_rows)
+        for record in self.records(only):
             assert_accounted(record.progress.counters)
-            assert_accounted(measure_counters(self.context, record))
+            measured = measure_counters(self.context, record)
+            assert_accounted(measured)
             first = self.created.get(record.definition.id)
             if first is not None and not record.skip_to:
                 with contextlib.suppress(HistoryGoneError):
-                    assert measure_counters(self.context, record).rows_in == self.written_rows(first + 1), record.definition.sql
+                    assert measured.rows_in == written_rows(first + 1), record.definition.sql
 
     def written_rows(self, first: int) -> int:
         """Return the number of rows that were inserted or updated from a version of `readings` on."""
