@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
-from headrace.errors import HistoryGoneError
+from headrace.errors import HistoryGoneError, NotFoundError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.statements import CreateStream, Select
@@ -178,7 +178,14 @@ class StreamEnvironment:
         return sum(type_ in ("insert", "update_postimage") for type_ in types)
 
     def records(self, only: Collection[str] | None) -> list[JobRecord]:
-        return [record for record in self.catalog.jobs.all() if only is None or record.definition.id in only]
+        """Return the records of all streams, or of those with these ids."""
+        if only is None:
+            return self.catalog.jobs.all()
+        records = []
+        for job_id in sorted(only):
+            with contextlib.suppress(NotFoundError):
+                records.append(self.catalog.jobs.by_id(job_id))
+        return records
 
     def restart(self, epoch: int | None = None) -> None:
         """Act as if the driver had died: forget what is in memory."""

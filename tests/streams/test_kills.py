@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 KILLS: Final = int(os.environ.get("HEADRACE_KILLS", "0"))
 """Kills of a campaign; 0 for the one round of an ordinary run."""
 SEED: Final = int(os.environ.get("HEADRACE_KILL_SEED", "0")) or time.time_ns() % 1_000_000
-STEPS: Final = 8 if KILLS else 4
-"""Writes in a round, with about 15 kills each."""
+STEPS: Final = 12 if KILLS else 6
+"""Writes in a round, with about ten kills each."""
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,8 +58,8 @@ def play(home: StreamEnvironment, campaign: Campaign) -> None:
         for step in campaign.steps(STEPS):
             for env in both:
                 step.apply(env)
-            for pause in (0, step.pause_ms) if step.pause_ms else (0,):
-                home.clock.advance(pause)
+                home.clock.advance(step.pause_ms)
+                both[1].settle({run.plan.id for run in runs[1]})
                 for name, disturbed, undisturbed in zip(names, *runs, strict=True):
                     campaign.play(disturbed, undisturbed, name)
         for name, disturbed, undisturbed in zip(names, *runs, strict=True):
