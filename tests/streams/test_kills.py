@@ -58,9 +58,9 @@ def play(home: StreamEnvironment, campaign: Campaign) -> None:
         for step in campaign.steps(STEPS):
             for env in both:
                 step.apply(env)
-                home.clock.advance(step.pause_ms)
-                both[1].settle({run.plan.id for run in runs[1]})
-                for name, disturbed, undisturbed in zip(names, *runs, strict=True):
-                    campaign.play(disturbed, undisturbed, name)
+            home.clock.advance(step.pause_ms)
+            both[1].settle({run.plan.id for run in runs[1]})
+            for name, disturbed, undisturbed in zip(names, *runs, strict=True):
+                campaign.play(disturbed, undisturbed, name)
         for name, disturbed, undisturbed in zip(names, *runs, strict=True):
             assert disturbed.events() == undisturbed.events(), (name, campaign.seed)
