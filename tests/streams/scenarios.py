@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from tests.streams import counting
 from tests.streams.environment import Row, StreamEnvironment
 
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
@@ -36,12 +37,13 @@ LANES = st.lists(st.one_of(INSERTS, INSERTS, INSERTS, DELETES), min_size=1, max_
 class Scenario:
     """The writes of all lanes. In each step each lane performs its next action. After steps in `polls` the streams catch up.
 
-    After steps in `ticks`, every step if there are none, the clock passes all delays.
+    After steps in `ticks`, every step if there are none, the clock passes all delays. Drivers restart in the steps of `restarts`.
     """
 
     lanes: Sequence[Sequence[Action]]
     polls: Sequence[bool] = ()
     ticks: Sequence[bool] = ()
+    restarts: Collection[int] = ()
 
     @property
     def subtables(self) -> dict[str, tuple[int, int]]:
@@ -67,7 +69,8 @@ class Scenario:
 
 
 STEPS = st.lists(st.booleans(), min_size=10, max_size=10)
-SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), STEPS, STEPS)
+RESTARTS = st.just(frozenset[int]()) | st.frozensets(st.integers(0, 11), min_size=1, max_size=2)
+SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), STEPS, STEPS, RESTARTS)
 
 
 def holds(steps: Sequence[bool], number: int) -> bool:
@@ -93,6 +96,18 @@ def apply_action(env: StreamEnvironment, action: Action) -> None:
 def last_by_key(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[int | None, str | None]]:
     """Return the rows that one write leaves: for each key the last."""
     return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
+def count_examples(scenario: Scenario, partitions: Iterable[str]) -> None:
+    """Count what a scenario has tried: streams with all of its writes, and with the history of each lane.
+
+    Args:
+        scenario: The writes.
+        partitions: How each stream groups rows. Without groups, the windows of all lanes are one history.
+    """
+    for partition in partitions:
+        counting.add("streams with a sequence of writes")
+        counting.add("histories of a stream (independent groups of subtables)", len(scenario.lanes) if partition else 1)
 
 
 def property_settings(examples: int) -> settings:
