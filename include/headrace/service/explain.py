@@ -308,6 +308,11 @@ def _(stage: stages.ReactivateJob) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.ReplayQuarantine) -> list[str]:
+    return [f"process {stage.rows} rows in quarantine of stream {stage.record.definition} again"]
+
+
+@describe.register
 def _(stage: work_stages.LoadFiles) -> list[str]:
     table, count = stage.table, len(stage.files)
     size = f"{count} file{'' if count == 1 else 's'} of {stage.bytes:,} bytes"

@@ -442,6 +442,19 @@ class ReactivateJob:
         return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayQuarantine:
+    """Have a stream process its rows in quarantine again. `rows` is their number when it was planned."""
+
+    record: JobRecord
+    rows: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
+        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
+
+
 def plan_securable(plan: StreamPlan) -> Securable:
     """Return the securable of a planned stream."""
     return Securable(ObjectKind.STREAM, plan.database, plan.name)
@@ -475,6 +488,7 @@ Stage = (
     | RemoveJob
     | SuspendJob
     | ReactivateJob
+    | ReplayQuarantine
     | DescribeStages
     | LoadFiles
     | InsertFiles

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.model.quarantine import QuarantineChange
 from headrace.streams.notifications.events import WindowEvents
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
@@ -24,6 +25,7 @@ class BatchResult:
             result replaces the request of the one before: None cancels it.
         events: The events of the stream's notification.
         messages: What has to be sent; set by the sink.
+        quarantine: What changes in quarantine.
     """
 
     upserts: pa.Table
@@ -32,6 +34,7 @@ class BatchResult:
     wake_at: int | None = None
     events: WindowEvents | None = None
     messages: tuple[bytes, ...] = ()
+    quarantine: QuarantineChange | None = None
 
 
 class Processor(Protocol):

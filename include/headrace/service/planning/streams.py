@@ -1,13 +1,23 @@
-"""Plan CREATE, DROP, PAUSE and RESUME STREAM."""
+"""Plan CREATE, DROP, PAUSE, RESUME and REPLAY STREAM."""
 
 from __future__ import annotations
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import JobKind
-from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
+from headrace.model.statements import CreateStream, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
-from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateJob, RecordStream, RemoveJob, Stage, SuspendJob, notify
+from headrace.service.stages import (
+    FillHistory,
+    NotifyAirflow,
+    ReactivateJob,
+    RecordStream,
+    RemoveJob,
+    ReplayQuarantine,
+    Stage,
+    SuspendJob,
+    notify,
+)
 from headrace.streams.definition.define import define
 from headrace.streams.sources.stored import count_rows
 
@@ -51,3 +61,12 @@ def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Sta
     """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
+
+
+def replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
+    """Plan REPLAY STREAM: have the rows in quarantine processed again, by a stream that does not run when it is resumed."""
+    record = find_stream(statement.name, session, statement.if_exists)
+    if record is None:
+        return []
+    rows = session.context.catalog.quarantine.counts().get(record.definition.id, 0)
+    return [ReplayQuarantine(record, rows)] if rows else []
