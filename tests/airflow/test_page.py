@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 from headrace.catalog import Catalog
-from headrace.model.clock import ManualClock
+from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import DesiredState
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
@@ -185,8 +185,8 @@ def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalo
 
 
 def test_the_measurements_of_a_stream_are_drawn(home: Settings, catalog: Catalog) -> None:
-    stream = add_stream(catalog)
-    samples = [sample(stream, NOW - 600_000 + 30_000 * number, batches=number) for number in range(20)]
+    stream, now = add_stream(catalog), SystemClock().now()
+    samples = [sample(stream, now - 600_000 + 30_000 * number, batches=number) for number in range(20)]
     for number, one in enumerate(samples):
         catalog.stream_metrics.add([replace(one, lag_ms=number * 100)], keep_ms=86_400_000)
     with served(create_app(Rights(), home)) as address, browser() as page:

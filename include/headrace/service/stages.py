@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobKind, JobRecord
     from headrace.model.tables import Column, Database, Subtable, Table
+    from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
 
@@ -277,6 +278,7 @@ class RecordStream:
 
     plan: StreamPlan
     if_not_exists: bool
+    settings: ExecutionSettings
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -287,7 +289,7 @@ class RecordStream:
 
 @dataclass(frozen=True, slots=True)
 class FillHistory:
-    """Announce a stream's history: estimated numbers of stored rows and of chunks.
+    """Announce a stream's history: the estimated numbers of stored rows and of chunks, and what they take.
 
     A driver or Airflow backfills it, up to the version in the stream's record.
     """
@@ -295,6 +297,7 @@ class FillHistory:
     plan: StreamPlan
     rows: int
     chunks: int
+    estimate: HistoryEstimate
 
     @property
     def required(self) -> tuple[Right, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.errors import ExistsError
 from headrace.model.jobs import JobKind
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ReplayStream, ResumeStream
+from headrace.service.estimates import ExecutionSettings, estimate_history
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
 from headrace.service.stages import (
@@ -38,10 +39,11 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
         )
     settings = context.settings
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
-    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
+    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, ExecutionSettings(settings.kernels, settings.driver_rows))]
     if stream.options.fill_history:
         rows = count_rows(context, stream.sources)
-        stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
+        chunks = max(1, -(-rows // settings.chunk_rows))
+        stages.append(FillHistory(stream, rows, chunks, estimate_history(context, stream, rows)))
     return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
 
 
