@@ -227,7 +227,8 @@ class StreamEnvironment:
 
 def assert_accounted(counters: JobCounters) -> None:
     """Assert that each row has one outcome."""
-    parts = (counters.rows_used, counters.rows_updated, counters.rows_filtered, counters.rows_expired, counters.rows_pending)
+    outcomes = ("used", "updated", "filtered", "expired", "quarantined", "pending")
+    parts = [getattr(counters, f"rows_{outcome}") for outcome in outcomes]
     assert min(parts) >= 0
     assert counters.rows_in == sum(parts)
 

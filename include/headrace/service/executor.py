@@ -303,6 +303,14 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(stages.ReplayQuarantine)
+def _(stage: stages.ReplayQuarantine, session: SessionState) -> Result:
+    """Ask the stream's driver, which replays the rows as a micro-batch of its own; `affected` is the number of rows."""
+    context = session.context
+    context.catalog.quarantine.request_replay(stage.record.definition.id, context.clock.now())
+    return Result(affected=stage.rows)
+
+
 @apply.register(work_stages.LoadFiles)
 def _(stage: work_stages.LoadFiles, session: SessionState) -> Result:
     from headrace.service.jobs import load_files

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobKind, JobRecord
     from headrace.model.tables import Column, Database, Subtable, Table
+    from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
 
@@ -277,6 +278,7 @@ class RecordStream:
 
     plan: StreamPlan
     if_not_exists: bool
+    settings: ExecutionSettings
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -287,7 +289,7 @@ class RecordStream:
 
 @dataclass(frozen=True, slots=True)
 class FillHistory:
-    """Announce a stream's history: estimated numbers of stored rows and of chunks.
+    """Announce a stream's history: the estimated numbers of stored rows and of chunks, and what they take.
 
     A driver or Airflow backfills it, up to the version in the stream's record.
     """
@@ -295,6 +297,7 @@ class FillHistory:
     plan: StreamPlan
     rows: int
     chunks: int
+    estimate: HistoryEstimate
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -442,6 +445,19 @@ class ReactivateJob:
         return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayQuarantine:
+    """Have a stream process its rows in quarantine again. `rows` is their number when it was planned."""
+
+    record: JobRecord
+    rows: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
+        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
+
+
 def plan_securable(plan: StreamPlan) -> Securable:
     """Return the securable of a planned stream."""
     return Securable(ObjectKind.STREAM, plan.database, plan.name)
@@ -475,6 +491,7 @@ Stage = (
     | RemoveJob
     | SuspendJob
     | ReactivateJob
+    | ReplayQuarantine
     | DescribeStages
     | LoadFiles
     | InsertFiles

@@ -295,6 +295,10 @@ class Tables:
         """Return the number of rows, from statistics."""
         return scans.count_rows(self._handles.reader(table))
 
+    def size(self, table: Table) -> int:
+        """Return the size of the data files in bytes, from the log."""
+        return scans.count_bytes(self._handles.reader(table))
+
     def changes(self, table: Table, first: int, last: int) -> pa.Table:
         """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.model.quarantine import QuarantineChange
 from headrace.streams.notifications.events import WindowEvents
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
@@ -38,6 +39,7 @@ class BatchResult:
         events: The events of the stream's notification.
         messages: What has to be sent; set by the sink.
         staged: Windows to write that executors have staged; then `upserts` has none.
+        quarantine: What changes in quarantine.
     """
 
     upserts: pa.Table
@@ -47,6 +49,7 @@ class BatchResult:
     events: WindowEvents | None = None
     messages: tuple[bytes, ...] = ()
     staged: StagedWindows | None = None
+    quarantine: QuarantineChange | None = None
 
 
 class Processor(Protocol):

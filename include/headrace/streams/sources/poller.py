@@ -17,6 +17,7 @@ from headrace.model.tables import TableId
 from headrace.streams.context import Context
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
+from headrace.streams.metering import RunnerSample
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.virtual_reader import VirtualReader
@@ -86,6 +87,7 @@ class Subscription:
             or is_behind(runner.offsets, latest)
             or runner.is_due()
             or runner.is_record_due()
+            or runner.is_replay_due()
         )
 
     @property
@@ -168,6 +170,12 @@ class SourcePoller:
         """Add a stream at its recorded position. An error is recorded as its stop reason, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
 
+    def refresh(self, runnable: Mapping[str, JobRecord]) -> None:
+        """Pass on what users have asked its streams for."""
+        for job_id, subscription in self._subscriptions.items():
+            if subscription.runner is not None and job_id in runnable:
+                subscription.runner.request_replay(runnable[job_id].replay_requested)
+
     def remove(self, job_id: str) -> None:
         """Remove a stream, now or once its micro-batch in flight has ended."""
         subscription = self._subscriptions.get(job_id)
@@ -214,6 +222,12 @@ class SourcePoller:
             )
             for subscription in list(self._subscriptions.values())
         }
+
+    def samples(self) -> dict[str, RunnerSample]:
+        """Return the measurements of each stream that has a state. Thread-safe."""
+        runners = {id: subscription.runner for id, subscription in list(self._subscriptions.items())}
+        samples = {id: runner.sample() for id, runner in runners.items() if runner is not None}
+        return {id: sample for id, sample in samples.items() if sample is not None}
 
     def close(self) -> None:
         """Wait for micro-batches in flight and remove all streams."""
@@ -370,6 +384,10 @@ class SourcePollers:
         pollers = list(self._pollers.values())
         return {stream: activity for poller in pollers for stream, activity in poller.activity().items()}
 
+    def samples(self) -> dict[str, RunnerSample]:
+        """Return the measurements of each stream that has a state. Thread-safe."""
+        return {id: sample for poller in list(self._pollers.values()) for id, sample in poller.samples().items()}
+
     def reconcile(self, records: Sequence[JobRecord]) -> None:
         """Run those of `records` that should run, and no others.
 
@@ -381,6 +399,7 @@ class SourcePollers:
         for poller in self._pollers.values():
             for job_id in poller.outdated(runnable):
                 poller.remove(job_id)
+            poller.refresh(runnable)
         running = self.streams
         for record in records:
             if record.definition.id not in running:
