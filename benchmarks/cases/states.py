@@ -43,7 +43,7 @@ class OpenWindows:
 
     def _create(self) -> Table:
         """Create the source and the stream."""
-        self.bench.execute(f"CREATE STABLE {self.name} (ts TIMESTAMP, v DOUBLE) TAGS (g INT)")
+        self.bench.execute(f"CREATE STABLE {self.name} (ts TIMESTAMP, v INT) TAGS (g INT)")
         self.bench.context.catalog.subtables.add(self.bench.database.name, self.name, self.names.to_pylist())
         self.bench.execute(CREATE.format(name=self.name))
         return self.bench.table(self.name)
@@ -51,7 +51,7 @@ class OpenWindows:
     def write(self, subtables: np.ndarray[tuple[int], np.dtype[np.int64]], ms: int) -> None:
         """Commit a row for each of some subtables, at this many milliseconds after the first, and wait for the stream."""
         instants = pa.array(np.full(len(subtables), (self.first + ms) * 1000), pa.timestamp("us", "UTC"))
-        values = pa.array(subtables.astype(np.float64))
+        values = pa.array((subtables % 1000).astype(np.int32))
         rows = pa.table({"ts": instants, "v": values, TBNAME: self.names.take(pa.array(subtables))})
         self.bench.context.tables.write(self.table, self.bench.database, rows)
         self.bench.connection.settle()

@@ -278,14 +278,15 @@ class Tables:
 
     def transaction(self, table: Table, app: str) -> int | None:
         """Return the version recorded for an app transaction, or None."""
-        with self._handles.reader(table).latest() as delta:
-            version: int | None = delta.transaction_version(app)
-            return version
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            return handle.transaction_version(delta, app)
 
     def committed_position(self, table: Table, job_id: str, sources: Collection[SourceId]) -> Position | None:
         """Return the position that a table has recorded of a job that writes to it; None if it has no results of it."""
-        with self._handles.reader(table).latest() as delta:
-            return committed_position(delta, job_id, sources)
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            return committed_position(handle, delta, job_id, sources)
 
     def bounds(self, table: Table) -> Bounds | None:
         """Return the least and greatest stored timestamp, from statistics; possibly wider than the rows. None if empty."""
