@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.streams import counting
 from tests.streams.environment import Row, StreamEnvironment
 
+ORDINARY_EXAMPLES: Final = 2000
+"""About how many examples an ordinary run tries: independent histories of writes, times the streams over each."""
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
-"""Examples of each property in a long run; 0 for the few of an ordinary run."""
+"""About how many a campaign tries; 0 in an ordinary run."""
 SHRINK_S: Final = 120
 """How long to shrink a failing example."""
 MAX_LANES: Final = 8
@@ -110,10 +112,15 @@ def count_examples(scenario: Scenario, partitions: Iterable[str]) -> None:
         counting.add("histories of a stream (independent groups of subtables)", len(scenario.lanes) if partition else 1)
 
 
+def scale(scenarios: int) -> int:
+    """Return how many scenarios this run plays instead of those of an ordinary run."""
+    return max(scenarios, scenarios * EXAMPLES // ORDINARY_EXAMPLES)
+
+
 def property_settings(examples: int) -> settings:
-    """Return the settings of a property with so many examples, or as many as `HEADRACE_STREAM_EXAMPLES` says."""
+    """Return the settings of a property with so many scenarios, and in proportion more in a campaign."""
     return settings(
-        max_examples=EXAMPLES or examples,
+        max_examples=scale(examples),
         deadline=None,
         derandomize=False,
         report_multiple_bugs=False,

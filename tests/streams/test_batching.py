@@ -26,7 +26,7 @@ from tests.streams.test_windows import SHAPES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 30 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 30 * EXAMPLES))]
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,14 @@ def settle(runs: Sequence[StreamRun]) -> None:
         run.settle()
 
 
+def take_over(runs: Sequence[StreamRun], epoch: int) -> None:
+    """Let newer drivers continue, in this process."""
+    for run in runs:
+        run.env.restart_after_failure()
+        run.env.restart(epoch)
+    settle(runs)
+
+
 def assert_equal(disturbed: Sequence[StreamRun], undisturbed: Sequence[StreamRun]) -> None:
     for one, other in zip(disturbed, undisturbed, strict=True):
         assert one.rows() == other.rows(), (one.plan.name, SEED)
@@ -77,15 +85,17 @@ def assert_equal(disturbed: Sequence[StreamRun], undisturbed: Sequence[StreamRun
 def test_processes_that_are_killed_are_followed_by_ones_that_continue(home: StreamEnvironment) -> None:
     campaign = Campaign(SEED)
     counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
-    points = ALL_KILLED_AT if KILLS else KILLED_AT
+    points, killed = ALL_KILLED_AT if KILLS else KILLED_AT, 0
     with twins(home, list(STREAMS)) as (disturbed, undisturbed):
-        for epoch, point in enumerate(points, 1):
+        for number, point in enumerate(points, 1):
             apply_step(campaign, (disturbed, undisturbed))
             settle(undisturbed)
-            driver = start_driver(disturbed[0].env, epoch, f"{point}:{campaign.random.randint(1, 12)}:kill")
-            counting.add("kills by SIGKILL", int(driver.wait() == -signal.SIGKILL))
-        assert start_driver(disturbed[0].env, len(points) + 1).wait() == 0
-        assert_equal(disturbed, undisturbed)
+            driver = start_driver(disturbed[0].env, 2 * number, f"{point}:{campaign.random.randint(1, 12)}:kill")
+            killed += driver.wait() == -signal.SIGKILL
+            take_over(disturbed, 2 * number + 1)
+            assert_equal(disturbed, undisturbed)
+    counting.add("kills by SIGKILL", killed)
+    assert killed
 
 
 @pytest.mark.parametrize("point", FROZEN_AT)
@@ -102,9 +112,7 @@ def test_a_frozen_process_writes_nothing_once_another_has_taken_its_streams_over
             wait_until(lambda: psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED, "the driver to freeze")
             newer = home.catalog.leases.acquire("default", "newer", 600_000)
             assert newer is not None
-            for run in disturbed:
-                run.env.restart(newer.epoch)
-            settle(disturbed)
+            take_over(disturbed, newer.epoch)
             written = written_by(disturbed)
             driver.send_signal(signal.SIGCONT)
             driver.wait()

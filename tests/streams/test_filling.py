@@ -35,7 +35,7 @@ from tests.streams.scenarios import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 LATE = "create stream s trigger at_once ignore expired 0 into t as select _wstart ws, {} from readings interval(1s) fill(prev)"
 RESTART = "restart"

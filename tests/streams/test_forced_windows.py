@@ -27,7 +27,7 @@ from tests.streams.scenarios import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 Result = tuple[Any, ...]
 

@@ -23,7 +23,7 @@ from headrace.streams.sources.poller import SourcePollers
 from tests.streams import counting
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, SUBTABLES, StreamEnvironment, open_profile
 from tests.streams.expected import SourceModel
-from tests.streams.scenarios import EXAMPLES, ROWS
+from tests.streams.scenarios import EXAMPLES, ROWS, scale
 from tests.streams.test_windows import DELAYS_MS, FAR, SHAPES, TRIGGERS, Stream, target_rows
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def test_streams_equal_their_queries_whatever_users_and_drivers_do(home: StreamE
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=EXAMPLES or 4,
+            max_examples=scale(4),
             stateful_step_count=STEPS,
             deadline=None,
             print_blob=True,

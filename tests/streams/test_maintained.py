@@ -26,7 +26,7 @@ from tests.streams.test_windows import MAX_STREAMS, MAX_STREAMS_ON_SPARK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 OPTIONS = st.builds(
     Options,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.streams.definition.define import StreamPlan
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 FAR = 10_000_000
 MAX_STREAMS = 10
