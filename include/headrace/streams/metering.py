@@ -70,7 +70,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class RunnerSample:
-    """What a runner tells of its stream: its meter, the windows and bytes in state, and the largest event time in epoch ms."""
+    """What a runner reports of its stream: its meter, the windows and bytes in state, and the largest event time in epoch ms."""
 
     meter: Meter
     state_windows: int

@@ -91,7 +91,7 @@ def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emiss
 def confirm_evicted(
     events: WindowEvents, had_result: Callable[[pa.Table], npt.NDArray[np.bool_]], key: Sequence[str]
 ) -> WindowEvents:
-    """Return the events with those of evicted windows that had a result, which `had_result` tells for each."""
+    """Return the events with those of evicted windows that had a result, which `had_result` says of each."""
     if events.evicted is None:
         return events
     invalidated = events.evicted.filter(pa.array(had_result(events.evicted)))
