@@ -68,7 +68,7 @@ class WideCommits:
         spark, columns = self.context.spark(), self._columns()
         tasks = spark.sparkContext.defaultParallelism
         try:
-            shares = self.context.tables.inserted_shares(self.plan.source, inserted, columns, tasks)
+            shares = self.context.tables.shares(self.plan.source, columns, tasks, paths=inserted.paths)
         except NotSupportedError:
             return None
         parts = []
