@@ -4,6 +4,7 @@ import { compact, duration, element, instant, rate, svg } from "./dom.js";
 
 const WIDTH = 240;
 const HEIGHT = 48;
+const MAX_GAP = 4;
 const bytes = (value) => `${compact(value)}B`;
 const CHARTS = [
   ["Lag", "lag_ms", duration],
@@ -34,13 +35,15 @@ function chart(title, values, format, { from, to }) {
   );
 }
 
-// One line for each run of points without a gap; a point alone is drawn as a short line.
+// One line for each run of points without a long gap; a point alone is drawn as a short line.
 function lines(values, top) {
   const step = WIDTH / (values.length - 1);
   const runs = [];
+  let previous = -Infinity;
   values.forEach((value, index) => {
     if (value === null) return;
-    if (!index || values[index - 1] === null) runs.push([]);
+    if (index - previous > MAX_GAP) runs.push([]);
+    previous = index;
     runs[runs.length - 1].push([index * step, HEIGHT - 2 - (value / top) * (HEIGHT - 6)]);
   });
   return runs.map((run) => {
