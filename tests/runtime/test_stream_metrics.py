@@ -86,3 +86,14 @@ def test_without_an_interval_there_are_no_samples(env: StreamEnvironment) -> Non
     env.settle()
     take(env, StreamSampler(env.context))
     assert env.catalog.stream_metrics.all() == []
+
+
+def test_a_runner_that_takes_over_starts_to_count_anew(env: StreamEnvironment) -> None:
+    plan, sampler = env.create(SUMS.format(name="s")), StreamSampler(env.context)
+    for number in range(2):
+        env.insert([("d0", number, 1, None)])
+        env.settle()
+        take(env, sampler)
+        env.restart()
+        env.clock.advance(10_000)
+    assert [sample.batches for sample in env.catalog.stream_metrics.all(plan.id)] == [1, 1]

@@ -24,17 +24,21 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Totals since a stream's runner was created: micro-batches, and the seconds of their parts."""
+    """Totals since a stream's runner was created: micro-batches, and the seconds of their parts.
 
+    `created` tells the runners of a stream apart.
+    """
+
+    created: float = 0.0
     batches: int = 0
     seconds: dict[Phase, float] = field(default_factory=lambda: dict.fromkeys(Phase, 0.0))
 
     def since(self, earlier: Meter) -> Meter:
         """Return what was added since then; all of it if this is the meter of another runner."""
-        if earlier.batches > self.batches:
+        if earlier.created != self.created:
             return self
         seconds = {phase: self.seconds[phase] - earlier.seconds[phase] for phase in Phase}
-        return Meter(self.batches - earlier.batches, seconds)
+        return Meter(self.created, self.batches - earlier.batches, seconds)
 
     def mean_ms(self, phase: Phase) -> float | None:
         """Return the mean milliseconds of a part of a micro-batch; None without micro-batches."""
@@ -45,7 +49,7 @@ class Stopwatch:
     """Adds up the durations of one runner, whose micro-batches run one after the other. `meter` can be read at any time."""
 
     def __init__(self) -> None:
-        self.meter = Meter()
+        self.meter = Meter(time.perf_counter())
         self._read = 0.0
 
     @contextmanager

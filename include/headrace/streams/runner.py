@@ -300,7 +300,9 @@ class Runner:
         replay = read_replay(self.context, self.plan, self.offsets)
         if replay is not None:
             changes = replace(replay.changes, now=self.context.clock.now())
-            self.write(self.quarantine.replay(self.state, changes, replay.keys), changes)
+            with self.stopwatch.measure(Phase.COMPUTE):
+                result = self.quarantine.replay(self.state, changes, replay.keys)
+            self.write(result, changes)
         if self.replay_requested is not None:
             self.context.catalog.quarantine.finish_replay(self.plan.id, self.replay_requested)
         self.replay_requested = None
