@@ -272,3 +272,9 @@ def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[Stre
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env
+
+
+def profile_of(env: StreamEnvironment) -> str:
+    """Return in which of the `PROFILES` an environment computes windows."""
+    settings = env.context.settings
+    return "spark" if settings.kernels == "never" else "pieces" if settings.driver_rows == 0 else "kernels"

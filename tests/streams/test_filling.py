@@ -19,7 +19,7 @@ from headrace.model.time import Precision
 from headrace.model.types import BIGINT, TIMESTAMP, DataType, TypeKind
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling import emitted, grid
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile, profile_of
 from tests.streams.filled import MODES, FillOptions, filled_results
 from tests.streams.oracle import Oracle
 from tests.streams.scenarios import (
@@ -31,6 +31,7 @@ from tests.streams.scenarios import (
     limit_shrinking,
     property_settings,
 )
+from tests.streams.test_windows import MAX_STREAMS_ON_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,6 +148,8 @@ CLOCKED_OPTIONS = st.builds(
 def test_gaps_between_windows_that_the_clock_writes_are_filled(
     home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
 ) -> None:
+    if profile_of(home[0]) == "spark":
+        options = options[:MAX_STREAMS_ON_SPARK]
     with home[0].new_database(scenario.subtables) as own:
         own.context = replace(own.context, clock=ManualClock(START))
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]

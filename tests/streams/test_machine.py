@@ -21,7 +21,7 @@ from headrace.streams import lifecycle
 from headrace.streams.definition.define import StreamPlan, define, plan_recorded_stream
 from headrace.streams.sources.poller import SourcePollers
 from tests.streams import counting
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, SUBTABLES, StreamEnvironment, open_profile
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, SUBTABLES, StreamEnvironment, open_profile, profile_of
 from tests.streams.expected import SourceModel
 from tests.streams.scenarios import EXAMPLES, ROWS, scale
 from tests.streams.test_windows import DELAYS_MS, FAR, SHAPES, TRIGGERS, Stream, target_rows
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 30 * EXAMPLES))]
 
 STEPS = 20
+SEQUENCES = {"kernels": 4, "pieces": 2, "spark": 1}
+"""Sequences in an ordinary run, by profile."""
 MAX_STREAMS = 5
 ALL_SHAPES = [shape for shapes in SHAPES.values() for shape in shapes]
 SUBTABLE = st.sampled_from(sorted(SUBTABLES))
@@ -299,7 +301,7 @@ def test_streams_equal_their_queries_whatever_users_and_drivers_do(home: StreamE
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=scale(4),
+            max_examples=scale(SEQUENCES[profile_of(home)]),
             stateful_step_count=STEPS,
             deadline=None,
             print_blob=True,

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
-from tests.streams.environment import PROFILES, StreamEnvironment, open_profile
+from tests.streams.environment import PROFILES, StreamEnvironment, open_profile, profile_of
 from tests.streams.oracle import Options, Oracle
 from tests.streams.scenarios import (
     EXAMPLES,
@@ -53,14 +53,14 @@ def home(
         yield env
 
 
-@property_settings(8)
+@property_settings(10)
 @given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=MAX_STREAMS))
 @example(AGAIN, [Options(trigger, ignore_expired=True) for trigger in ("at_once", "window_close")])
 @limit_shrinking
 def test_a_stream_equals_its_definition_for_any_order_and_batching(
     home: StreamEnvironment, scenario: Scenario, options: list[Options]
 ) -> None:
-    if home.context.settings.kernels == "never":
+    if profile_of(home) == "spark":
         options = options[:MAX_STREAMS_ON_SPARK]
     with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
