@@ -347,10 +347,7 @@ class Tables:
     def batches(
         self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
     ) -> Iterator[pa.RecordBatch]:
-        """Return rows as stored in batches, with the series key as a dictionary.
-
-        `bounds` (as stored, inclusive) and `tbnames` choose files and row groups by their statistics; others rows may come too.
-        """
+        """Return rows as stored in batches, the series key as a dictionary; other rows may come too, as files are only pruned."""
         return scans.scan_batches(self._handles.reader(table), table, columns, tbnames, bounds)
 
     def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:

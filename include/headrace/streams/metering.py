@@ -26,7 +26,7 @@ class Phase(StrEnum):
 class Meter:
     """Totals since a stream's runner was created: micro-batches, and the seconds of their parts.
 
-    `created` tells the runners of a stream apart.
+    `created` differs between the runners of a stream.
     """
 
     created: float = 0.0
