@@ -96,7 +96,7 @@ def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket:
 def test_a_checkpoint_is_one_object(bucket: str, object_store: Server) -> None:
     store = StateStore(f"{bucket}/tables/.streams", "job", 3)
     for batch in range(6):
-        windows = window_table(pa.table({"_wstart": [batch]}))
+        windows = window_table(pa.table({"_wstart": [batch]}), [])
         store.write(StreamState(Position(batch, {}), windows=windows), batch)
     assert store.batches() == [3, 4, 5]
     state = store.read(5)

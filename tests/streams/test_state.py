@@ -19,7 +19,8 @@ AT = Position(7, {"db.readings": 40})
 STATE = StreamState(
     position=AT,
     windows=window_table(
-        pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]})
+        pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
+        ["p0"],
     ),
     max_event_time_by_subtable=event_times(pa.table({SERIES_KEY: ["d1"], "_max_event_time": [17]}, schema=MAX_EVENT_TIMES)),
     max_event_time=17,

@@ -54,7 +54,7 @@ class Ticker:
         return BatchResult(
             upserts,
             upserts.slice(0, 0),
-            replace(state, windows=window_table(pa.table({"count": [count]})), counters=counters),
+            replace(state, windows=window_table(pa.table({"count": [count]}), []), counters=counters),
             wake_at,
         )
 

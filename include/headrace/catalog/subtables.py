@@ -83,7 +83,7 @@ class Subtables:
         columns = select(SUBTABLES.c.name, SUBTABLES.c.uid)
         with self._store.read() as connection:
             query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-            return {name: uid for name, uid in connection.execute(query).tuples()}  # noqa: C416
+            return {name: uid for name, uid in connection.execute(query).tuples().all()}  # noqa: C416
 
     def get(self, database: str, name: str) -> Subtable:
         """Return the subtable; raise `NotFoundError` with the nearest name."""
@@ -142,7 +142,7 @@ def find_tables(connection: Connection, database: str, names: Sequence[str]) -> 
     """Return the tables of those of the names that are subtables."""
     columns = select(SUBTABLES.c.name, SUBTABLES.c.table)
     query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-    return {name: table for name, table in connection.execute(query).tuples()}  # noqa: C416
+    return {name: table for name, table in connection.execute(query).tuples().all()}  # noqa: C416
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from headrace.model.types import DataType, TypeKind
@@ -116,8 +117,15 @@ def encode_value(value: Any, type_: DataType) -> bytes:
 
 def default_subtable_name(database: str, table: str, id_: int) -> str:
     """Return the name of a group's subtable if there is no SUBTABLE expression."""
-    text = f"{ACCOUNT_ID}.{database}.{table},group_id=".encode() + struct.pack("<Q", id_)
-    return "t_" + hashlib.md5(text, usedforsecurity=False).hexdigest()
+    digest = name_digest(database, table).copy()
+    digest.update(struct.pack("<Q", id_))
+    return "t_" + digest.hexdigest()
+
+
+@lru_cache
+def name_digest(database: str, table: str) -> hashlib._Hash:
+    """Return the digest of what the names of all groups of a target begin with."""
+    return hashlib.md5(f"{ACCOUNT_ID}.{database}.{table},group_id=".encode(), usedforsecurity=False)
 
 
 def custom_subtable_name(custom_name: str, table: str, id_: int) -> str:

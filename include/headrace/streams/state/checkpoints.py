@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,8 +18,6 @@ MAX_EVENT_TIME: Final = "_max_event_time"
 MAX_EVENT_TIMES: Final = pa.schema([(SERIES_KEY, pa.string()), (MAX_EVENT_TIME, pa.int64())])
 """The largest event time of each subtable, in ticks."""
 
-KEY_COLUMN: Final = re.compile(r"p\d+")
-
 
 class StateError(TerminalError):
     """A checkpoint is damaged, or does not match the plan."""
@@ -27,9 +25,9 @@ class StateError(TerminalError):
     code = "STATE"
 
 
-def window_table(windows: pa.Table) -> StateTable:
-    """Return windows in state, which are looked up by their group keys."""
-    return StateTable.of(windows, [name for name in windows.column_names if KEY_COLUMN.fullmatch(name)])
+def window_table(windows: pa.Table, keys: Sequence[str]) -> StateTable:
+    """Return windows in state, which are looked up by the keys that split groups."""
+    return StateTable.of(windows, keys)
 
 
 def event_times(times: pa.Table | None = None) -> StateTable:

@@ -14,6 +14,7 @@ from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
+from headrace.compute.windows.segments import base_key_columns
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, Position
 from headrace.storage.spark.functions import F
@@ -61,7 +62,7 @@ def rebuild(
     if watermark is None or plan.query.window is None:
         return state
     windows = open_windows(plan, rows, watermark, EmitState.CURRENT if after_history else EmitState.STALE)
-    return replace(state, windows=window_table(windows), evicted_through=watermark - 1)
+    return replace(state, windows=window_table(windows, base_key_columns(plan.query)), evicted_through=watermark - 1)
 
 
 def without_pending(counters: JobCounters) -> JobCounters:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import FIRST_ROW, WSTART
 from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
+from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
@@ -111,7 +112,7 @@ class WindowProcessor:
 
     def span_of(self, batch: ChangeBatch, state: StreamState, changes: Changes) -> Span:
         """Return what decides which windows in state a batch may change."""
-        keys = key_columns(self.plan.query)
+        keys = base_key_columns(self.plan.query)
         if keys == [subtable_key(self.plan)]:
             span = Span.of(batch, pa.table({keys[0]: batch.series}))
         else:

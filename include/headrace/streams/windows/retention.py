@@ -14,6 +14,7 @@ from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
+from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, window_table
@@ -142,7 +143,7 @@ def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Tab
     """Return the windows in state after some of them have become others."""
     after = after.select(state_columns(plan.query))
     if windows is None:
-        return window_table(after) if after.num_rows else None
+        return window_table(after, base_key_columns(plan.query)) if after.num_rows else None
     return windows.replace(ids_of(before), after)
 
 
