@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.history.backfill import recompute
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters, JobState
 from headrace.model.quarantine import QuarantineCode, QuarantinedRow
@@ -109,6 +110,9 @@ def test_a_row_that_is_corrected_in_the_source_leaves_the_quarantine(env: Stream
     env.settle()
     assert windows(env, plan) == ([(0, 2, 1)] if correction == "update" else [(0, 1, 1)])
     assert held(env, plan) == []
+    counts = counters(env, plan)
+    expected = (3, 2, 1, 0) if correction == "update" else (2, 2, 0, 0)
+    assert (counts.rows_in, counts.rows_used, counts.rows_updated, counts.rows_quarantined) == expected
 
 
 @pytest.mark.spark
@@ -258,7 +262,48 @@ def test_rows_are_set_aside_and_replayed_exactly_once(offline_env: StreamEnviron
     assert (held(env, plan), counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == ([], 2, 0)
 
 
+@pytest.mark.spark
+def test_a_range_that_is_recomputed_does_not_have_the_rows_in_quarantine(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, BAD), ("d0", 60_000, 3, "1")])
+    env.settle()
+    env.tables.delete(plan.target, plan.target_database, tbnames=None, ranges=None)
+    assert windows(env, plan) == []
+    recompute(env.context, plan.id, "again", None, None)
+    assert windows(env, plan) == [(0, 1, 1)]
+
+
 def crash(env: StreamEnvironment, point: str) -> None:
     with armed(f"{point}:1:raise"), pytest.raises(FailpointError):
         env.settle()
     env.restart_after_failure()
+
+
+def test_a_row_that_is_too_far_ahead_can_be_corrected_again_and_again(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h ignore update 0 {SUMS}")
+    env.insert([("d0", 5 * HOUR, 1, None)])
+    env.settle()
+    env.insert([("d0", 5 * HOUR, 2, None), ("d0", 0, 7, None)])
+    env.settle()
+    assert [row.values["a"] for row in held(env, plan)] == [2]
+    counts = counters(env, plan)
+    assert (counts.rows_in, counts.rows_used, counts.rows_updated, counts.rows_quarantined) == (3, 1, 1, 1)
+    env.clock.advance(5 * HOUR)
+    env.insert([("d0", 5 * HOUR, 3, None)])
+    env.settle()
+    assert (windows(env, plan), held(env, plan)) == ([(0, 1, 7), (5 * HOUR, 1, 3)], [])
+    env.delete("d0", 5 * HOUR, 5 * HOUR)
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 7)]
+
+
+def test_a_row_in_quarantine_that_is_deleted_counts_like_any_other(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 5 * HOUR, 1, None), ("d0", 0, 7, None)])
+    env.settle()
+    env.delete("d0", 5 * HOUR, 5 * HOUR)
+    env.settle()
+    counts = counters(env, plan)
+    assert (held(env, plan), counts.rows_used, counts.rows_quarantined) == ([], 2, 0)
