@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from headrace.history.backfill import recompute
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters, JobState
 from headrace.model.quarantine import QuarantineCode, QuarantinedRow
+from headrace.storage.delta import changes
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
 
@@ -307,3 +309,59 @@ def test_a_row_in_quarantine_that_is_deleted_counts_like_any_other(offline_env: 
     env.settle()
     counts = counters(env, plan)
     assert (held(env, plan), counts.rows_used, counts.rows_quarantined) == ([], 2, 0)
+
+
+@pytest.mark.parametrize("window", ["interval(10s)", "session(ts, 5s)"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["batches", "pieces"])
+def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
+    offline_env: StreamEnvironment, seed: int, window: str, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, random = offline_env, Random(seed)
+    if in_pieces:
+        monkeypatch.setattr(changes, "PIECE_ROWS", 3)
+        settings = {"kernels": "always", "driver_rows": 0, "batch_rows": 1}
+        env.context = replace(env.context, settings=env.context.settings.model_copy(update=settings))
+    plan = env.create(
+        "create stream s trigger at_once max_ahead 30s ignore expired 0 ignore update 0 into sums "
+        f"as select _wstart, count(*) n, sum(a) total from readings {window}"
+    )
+    for _ in range(25):
+        now = env.clock.now() - START
+        match random.choice(["insert", "insert", "insert", "delete", "advance", "replay", "restart"]):
+            case "insert":
+                subtables = [random.choice(["d0", "d1"]) for _ in range(random.randint(1, 4))]
+                times = {(name, max(0, now + random.randrange(-40, 60) * 1000)) for name in subtables}
+                env.insert([(name, time, random.randint(1, 9), None) for name, time in sorted(times)])
+            case "delete":
+                first = max(0, now + random.randrange(-40, 60) * 1000)
+                env.delete(random.choice(["d0", "d1"]), first, first + 20_000)
+            case "advance":
+                env.clock.advance(20_000)
+            case "replay":
+                env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+            case _:
+                env.restart()
+        if random.random() < 0.7:
+            env.settle()
+            assert windows(env, plan) == expected_windows(env, plan, window)
+            assert counters(env, plan).rows_quarantined == len(held(env, plan))
+
+
+def expected_windows(env: StreamEnvironment, plan: StreamPlan, window: str) -> list[tuple[object, ...]]:
+    """Return the windows of the rows that are stored and not in quarantine."""
+    set_aside = {(row.key.series, row.key.time) for row in held(env, plan)}
+    stored = env.tables.scan(env.table, env.database).to_pylist()
+    rows = sorted((round(row["ts"].timestamp() * 1000), row["tbname"], row["a"]) for row in stored)
+    starts: dict[int, list[int]] = {}
+    last, start = None, 0
+    for time, name, value in rows:
+        if (name, time) in set_aside:
+            continue
+        if window.startswith("interval"):
+            start = time - time % 10_000
+        elif last is None or time - last > 5_000:
+            start = time
+        last = time
+        starts.setdefault(start, []).append(value)
+    return [(start - START, len(values), sum(values)) for start, values in sorted(starts.items())]
