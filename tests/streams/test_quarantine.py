@@ -67,6 +67,9 @@ def test_a_row_too_far_ahead_is_set_aside_and_does_not_move_the_watermark(offlin
     assert row.values == {"ts": "2023-11-15 03:13:20+00:00", "a": 9, "b": None}
     assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 2, 1)
     assert windows(env, plan) == [(0, 1, 1)]
+    (event,) = env.catalog.events.all("job", plan.id)
+    message = "1 row set aside, the first because [FUTURE] its timestamp is more than 3600 s ahead of the clock"
+    assert (event.kind, event.message) == ("QUARANTINED", message)
 
 
 def test_the_setting_applies_to_streams_without_the_option(offline_env: StreamEnvironment) -> None:

@@ -120,7 +120,15 @@ class Quarantine:
         change = replace(change, added=tuple(replace(row, batch=batch, since=now) for row in change.added))
         self.context.catalog.quarantine.commit(self.plan.id, batch, change, self.context.epoch or None)
         failpoint("streams.quarantine.committed")
+        self._record_event(change)
         self._apply(change)
+
+    def _record_event(self, change: QuarantineChange) -> None:
+        """Record what was set aside, for users to read."""
+        if change.added:
+            first, rows = change.added[0], "1 row" if len(change.added) == 1 else f"{len(change.added)} rows"
+            message = f"{rows} set aside, the first because [{first.code}] {first.message}"
+            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", message)
 
     def _apply(self, change: QuarantineChange) -> None:
         self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
