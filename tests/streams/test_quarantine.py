@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.history.backfill import recompute
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters, JobState
 from headrace.model.quarantine import QuarantineCode, QuarantinedRow
+from headrace.storage.delta import changes
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
 
@@ -64,6 +67,9 @@ def test_a_row_too_far_ahead_is_set_aside_and_does_not_move_the_watermark(offlin
     assert row.values == {"ts": "2023-11-15 03:13:20+00:00", "a": 9, "b": None}
     assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 2, 1)
     assert windows(env, plan) == [(0, 1, 1)]
+    (event,) = env.catalog.events.all("job", plan.id)
+    message = "1 row set aside, the first because [FUTURE] its timestamp is more than 3600 s ahead of the clock"
+    assert (event.kind, event.message) == ("QUARANTINED", message)
 
 
 def test_the_setting_applies_to_streams_without_the_option(offline_env: StreamEnvironment) -> None:
@@ -109,6 +115,9 @@ def test_a_row_that_is_corrected_in_the_source_leaves_the_quarantine(env: Stream
     env.settle()
     assert windows(env, plan) == ([(0, 2, 1)] if correction == "update" else [(0, 1, 1)])
     assert held(env, plan) == []
+    counts = counters(env, plan)
+    expected = (3, 2, 1, 0) if correction == "update" else (2, 2, 0, 0)
+    assert (counts.rows_in, counts.rows_used, counts.rows_updated, counts.rows_quarantined) == expected
 
 
 @pytest.mark.spark
@@ -258,7 +267,104 @@ def test_rows_are_set_aside_and_replayed_exactly_once(offline_env: StreamEnviron
     assert (held(env, plan), counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == ([], 2, 0)
 
 
+@pytest.mark.spark
+def test_a_range_that_is_recomputed_does_not_have_the_rows_in_quarantine(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, BAD), ("d0", 60_000, 3, "1")])
+    env.settle()
+    env.tables.delete(plan.target, plan.target_database, tbnames=None, ranges=None)
+    assert windows(env, plan) == []
+    recompute(env.context, plan.id, "again", None, None)
+    assert windows(env, plan) == [(0, 1, 1)]
+
+
 def crash(env: StreamEnvironment, point: str) -> None:
     with armed(f"{point}:1:raise"), pytest.raises(FailpointError):
         env.settle()
     env.restart_after_failure()
+
+
+def test_a_row_that_is_too_far_ahead_can_be_corrected_again_and_again(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h ignore update 0 {SUMS}")
+    env.insert([("d0", 5 * HOUR, 1, None)])
+    env.settle()
+    env.insert([("d0", 5 * HOUR, 2, None), ("d0", 0, 7, None)])
+    env.settle()
+    assert [row.values["a"] for row in held(env, plan)] == [2]
+    counts = counters(env, plan)
+    assert (counts.rows_in, counts.rows_used, counts.rows_updated, counts.rows_quarantined) == (3, 1, 1, 1)
+    env.clock.advance(5 * HOUR)
+    env.insert([("d0", 5 * HOUR, 3, None)])
+    env.settle()
+    assert (windows(env, plan), held(env, plan)) == ([(0, 1, 7), (5 * HOUR, 1, 3)], [])
+    env.delete("d0", 5 * HOUR, 5 * HOUR)
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 7)]
+
+
+def test_a_row_in_quarantine_that_is_deleted_counts_like_any_other(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 5 * HOUR, 1, None), ("d0", 0, 7, None)])
+    env.settle()
+    env.delete("d0", 5 * HOUR, 5 * HOUR)
+    env.settle()
+    counts = counters(env, plan)
+    assert (held(env, plan), counts.rows_used, counts.rows_quarantined) == ([], 2, 0)
+
+
+@pytest.mark.parametrize("window", ["interval(10s)", "session(ts, 5s)"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["batches", "pieces"])
+def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
+    offline_env: StreamEnvironment, seed: int, window: str, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, random = offline_env, Random(seed)
+    if in_pieces:
+        monkeypatch.setattr(changes, "PIECE_ROWS", 3)
+        settings = {"kernels": "always", "driver_rows": 0, "batch_rows": 1}
+        env.context = replace(env.context, settings=env.context.settings.model_copy(update=settings))
+    plan = env.create(
+        "create stream s trigger at_once max_ahead 30s ignore expired 0 ignore update 0 into sums "
+        f"as select _wstart, count(*) n, sum(a) total from readings {window}"
+    )
+    for _ in range(25):
+        now = env.clock.now() - START
+        match random.choice(["insert", "insert", "insert", "delete", "advance", "replay", "restart"]):
+            case "insert":
+                subtables = [random.choice(["d0", "d1"]) for _ in range(random.randint(1, 4))]
+                times = {(name, max(0, now + random.randrange(-40, 60) * 1000)) for name in subtables}
+                env.insert([(name, time, random.randint(1, 9), None) for name, time in sorted(times)])
+            case "delete":
+                first = max(0, now + random.randrange(-40, 60) * 1000)
+                env.delete(random.choice(["d0", "d1"]), first, first + 20_000)
+            case "advance":
+                env.clock.advance(20_000)
+            case "replay":
+                env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+            case _:
+                env.restart()
+        if random.random() < 0.7:
+            env.settle()
+            assert windows(env, plan) == expected_windows(env, plan, window)
+            assert counters(env, plan).rows_quarantined == len(held(env, plan))
+
+
+def expected_windows(env: StreamEnvironment, plan: StreamPlan, window: str) -> list[tuple[object, ...]]:
+    """Return the windows of the rows that are stored and not in quarantine."""
+    set_aside = {(row.key.series, row.key.time) for row in held(env, plan)}
+    stored = env.tables.scan(env.table, env.database).to_pylist()
+    rows = sorted((round(row["ts"].timestamp() * 1000), row["tbname"], row["a"]) for row in stored)
+    starts: dict[int, list[int]] = {}
+    last, start = None, 0
+    for time, name, value in rows:
+        if (name, time) in set_aside:
+            continue
+        if window.startswith("interval"):
+            start = time - time % 10_000
+        elif last is None or time - last > 5_000:
+            start = time
+        last = time
+        starts.setdefault(start, []).append(value)
+    return [(start - START, len(values), sum(values)) for start, values in sorted(starts.items())]

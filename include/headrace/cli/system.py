@@ -184,7 +184,13 @@ def describe_job(record: JobRecord, activity: ReportedActivity, history: Executi
     yield "–" if lag is None else f"{lag} ms"
     yield "–" if definition.kind is JobKind.CONTINUOUS_QUERY else f"{counters.rows_in:,}"
     yield f"{counters.rows_out:,}"
-    yield Text(str(record.reason or activity.slow_batch or failure_text(history)), overflow="fold")
+    problem = record.reason or activity.slow_batch or quarantine_text(counters.rows_quarantined) or failure_text(history)
+    yield Text(str(problem), overflow="fold")
+
+
+def quarantine_text(rows: int) -> str:
+    """Return how many rows a stream has set aside, or an empty string."""
+    return f"{rows:,} row{'' if rows == 1 else 's'} in quarantine: see SHOW QUARANTINE" if rows else ""
 
 
 def failure_text(history: ExecutionHistory) -> str:

@@ -35,6 +35,7 @@ from headrace.storage.delta.commits import chunk_app, stream_app
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
+from headrace.streams.quarantine.set_aside import without_quarantine
 from headrace.streams.sinks.target import TargetTable
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class BackfillWriter:
         failpoint("history.committed")
 
     def _evaluation(self, offsets: Offsets) -> ChunkEvaluation:
-        return ChunkEvaluation(self._context, self._plan, offsets, self._grid)
+        return ChunkEvaluation(without_quarantine(self._context, self._plan.id), self._plan, offsets, self._grid)
 
     def _watermark(self, chunk: Chunk) -> int | None:
         """Return the watermark that written windows must end before; None to write all, as a backfill does."""

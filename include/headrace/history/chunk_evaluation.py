@@ -125,7 +125,8 @@ class ChunkEvaluation:
         query = self._plan.query
         self._context.spark()  # started here, since kernels ask for the active session
         version = self._offsets[self._plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
-        by_kernels = aggregate_by_kernels(query, TableShares(self._context, use, version, first, last))
+        has_quarantine = self._context.set_aside is not None
+        by_kernels = None if has_quarantine else aggregate_by_kernels(query, TableShares(self._context, use, version, first, last))
         return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
     def groups(self) -> pa.Table:

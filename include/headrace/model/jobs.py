@@ -140,7 +140,7 @@ class JobCounters:
 
     rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_quarantined + rows_pending.
 
-    `rows_quarantined` were set aside and not processed since. `rows_discarded` are results older than the KEEP of the target's
+    `rows_quarantined` are in quarantine. `rows_discarded` are results older than the KEEP of the target's
     database, which are not in `rows_out`.
 
     A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed

@@ -123,7 +123,7 @@ class SnodeMetrics:
             "stream_rows_pending", "Rows committed to the source but not yet handled.", STREAM_LABELS, self._labeled(pending)
         )
         quarantined = [record.progress.counters.rows_quarantined for record in streams]
-        yield gauge("stream_rows_quarantined", "Rows set aside and not processed since.", STREAM_LABELS, self._labeled(quarantined))
+        yield gauge("stream_rows_quarantined", "Rows in quarantine.", STREAM_LABELS, self._labeled(quarantined))
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
             for labels, value in self._labeled([count(record.progress.counters) for record in streams]):

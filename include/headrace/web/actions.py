@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error
 from headrace.model.execution_history import next_execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
-from headrace.model.statements import DropStream, PauseStream, ResetStream, ResumeStream, Statement
+from headrace.model.statements import DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
 from headrace.model.tables import Name
 from headrace.model.tree_statements import DropContinuousQuery, PauseContinuousQuery, ResumeContinuousQuery, TimeoutPolicy
 from headrace.settings import Settings
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 RESET: Final = "reset"
+REPLAY: Final = "replay"
 DROP: Final = "drop"
 
 STREAM_EFFECTS: Final = {
     PAUSE: "New rows stay in the source and are processed when the stream is resumed.",
     RESUME: "The stream continues from its last offsets and processes the rows that have arrived since.",
+    REPLAY: "Processes the rows in quarantine again. Those that still fail stay there.",
     RESET: "Computes the stream again from all stored rows, and replaces its rows in the target.",
     DROP: "Removes the stream and its state. The target table keeps its rows.",
 }
@@ -50,6 +52,7 @@ STATEMENTS: Final[dict[JobKind, dict[str, Construct]]] = {
     JobKind.STREAM: {
         PAUSE: lambda definition: PauseStream(stream_name(definition)),
         RESUME: lambda definition: ResumeStream(stream_name(definition)),
+        REPLAY: lambda definition: ReplayStream(stream_name(definition)),
         RESET: lambda definition: ResetStream(stream_name(definition)),
         DROP: lambda definition: DropStream(stream_name(definition)),
     },
@@ -60,6 +63,9 @@ STATEMENTS: Final[dict[JobKind, dict[str, Construct]]] = {
     },
 }
 """The statement of each action, by kind of job."""
+
+
+ACTIONS: Final = (PAUSE, RESUME, REPLAY, RESET, DROP)
 
 
 def describe_effect(action: str, definition: JobDefinition) -> str:
@@ -73,7 +79,13 @@ def action_statement(action: str, record: JobRecord) -> str | None:
     """Return the statement of an action, or None if the job's state does not allow it."""
     is_running = record.desired is DesiredState.RUNNING
     is_stopped = record.state is JobState.STOPPED
-    allowed = {PAUSE: is_running and not is_stopped, RESUME: not is_running or is_stopped, RESET: True, DROP: True}
+    allowed = {
+        PAUSE: is_running and not is_stopped,
+        RESUME: not is_running or is_stopped,
+        REPLAY: record.progress.counters.rows_quarantined > 0,
+        RESET: True,
+        DROP: True,
+    }
     definition = record.definition
     construct = STATEMENTS[definition.kind].get(action)
     return to_sql(construct(definition), definition.dialect) if construct is not None and allowed.get(action) else None
@@ -93,7 +105,7 @@ def available_actions(
     Each has the action's name, its SQL statement, the shell command that runs the statement, and a sentence about its effect.
     """
     definition = record.definition
-    statements = {action: action_statement(action, record) for action in (PAUSE, RESUME, RESET, DROP) if is_permitted(action)}
+    statements = {action: action_statement(action, record) for action in ACTIONS if is_permitted(action)}
     return [
         {
             "action": action,

@@ -32,11 +32,15 @@ class RemainingChanges:
         rows: The changes that remain.
         held: The keys that are set aside after them, with the index of the row that was set aside now; None if it was before.
         released: The keys that were set aside before, and are no longer, or with another row.
+        corrected: The number of rows that were written again after they had been set aside.
+        deleted: The number of rows that were deleted after they had been set aside.
     """
 
     rows: pa.Table
     held: dict[RowKey, int | None]
     released: tuple[RowKey, ...]
+    corrected: int = 0
+    deleted: int = 0
 
 
 def is_written(rows: pa.Table) -> Bools:
@@ -90,6 +94,7 @@ class Sorting:
         self.before = held
         self.held = dict(held)
         self.changes: list[str] = rows[CHANGE].take(pa.array(touched)).to_pylist()
+        self.corrected = self.deleted = 0
         self.dropped: list[int] = []
         self.changed: dict[int, str] = {}
         self.preimages: dict[RowKey, int] = {}
@@ -103,13 +108,15 @@ class Sorting:
                 self.dropped.append(index)
                 if change == "delete":
                     del self.held[key]
+                    self.deleted += 1
             else:
                 self.preimages[key] = index
         released = tuple(key for key in self.before if key not in self.held or self.held[key] is not None)
-        return RemainingChanges(self.remaining(), self.held, released)
+        return RemainingChanges(self.remaining(), self.held, released, self.corrected, self.deleted)
 
     def write(self, index: int, change: str, key: RowKey) -> None:
         """Sort out a written row."""
+        self.corrected += key in self.held
         if self.masked[index]:
             self.dropped.append(index)
             if change == "update_postimage" and key not in self.held and key in self.preimages:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import Error, TerminalError
 from headrace.model.failpoints import failpoint
+from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.model.streams import ErrorPolicy
@@ -74,8 +75,11 @@ class Quarantine:
 
     def restore(self, position: Position) -> None:
         """Load the rows that were in quarantine after a micro-batch, and undo what later ones have changed."""
-        self.context.catalog.quarantine.rewind(self.plan.id, position.batch)
-        self.held.set(row.key for row in self.context.catalog.quarantine.rows(self.plan.id))
+        recorded, batch = self.context.catalog.quarantine, position.batch
+        rows = recorded.rows(self.plan.id, with_released=True)
+        if any(max(row.batch, row.released or 0) > batch for row in rows):
+            recorded.rewind(self.plan.id, batch)
+        self.held.set(row.key for row in rows if row.is_held_after(batch))
 
     @contextmanager
     def recovering(self, batch: int) -> Iterator[None]:
@@ -116,7 +120,15 @@ class Quarantine:
         change = replace(change, added=tuple(replace(row, batch=batch, since=now) for row in change.added))
         self.context.catalog.quarantine.commit(self.plan.id, batch, change, self.context.epoch or None)
         failpoint("streams.quarantine.committed")
+        self._record_event(change)
         self._apply(change)
+
+    def _record_event(self, change: QuarantineChange) -> None:
+        """Record what was set aside, for users to read."""
+        if change.added:
+            first, rows = change.added[0], "1 row" if len(change.added) == 1 else f"{len(change.added)} rows"
+            message = f"{rows} set aside, the first because [{first.code}] {first.message}"
+            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", message)
 
     def _apply(self, change: QuarantineChange) -> None:
         self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
@@ -173,10 +185,7 @@ class Quarantine:
         remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
         with self.held.changed(remaining.held):
             result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=remaining.rows))
-        counters = result.state.counters
-        counters = replace(
-            counters, rows_in=counters.rows_in + len(reasons), rows_quarantined=counters.rows_quarantined + len(reasons)
-        )
+        counters = counters_after(result.state.counters, remaining, len(reasons))
         change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
 
@@ -214,6 +223,17 @@ class Quarantine:
             hint="correct the rows that SHOW QUARANTINE lists, or the stream, or set HEADRACE_QUARANTINE_ROWS to a larger number; "
             "then RESUME STREAM",
         )
+
+
+def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int) -> JobCounters:
+    """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others."""
+    return replace(
+        counters,
+        rows_in=counters.rows_in + added,
+        rows_used=counters.rows_used + remaining.deleted,
+        rows_updated=counters.rows_updated + remaining.corrected,
+        rows_quarantined=counters.rows_quarantined + added - remaining.corrected - remaining.deleted,
+    )
 
 
 def mask(rows: pa.Table, reasons: Reasons) -> Bools:

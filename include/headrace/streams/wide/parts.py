@@ -154,7 +154,7 @@ def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[
     def part(*, selected: bool) -> StreamState:
         """Return the state of the series that are selected, or not."""
         own_times = times.filter(pa.array(has_times == selected))
-        own_windows = None if windows is None or has_window is None else windows.filter(pa.array(has_window == selected))
+        own_windows = [] if windows is None or has_window is None else [windows.filter(pa.array(has_window == selected))]
         return with_tables(replace(state, counters=JobCounters(), messages=(), checkpoint=None), own_times, own_windows)
 
     return part(selected=True), part(selected=False)
@@ -163,12 +163,15 @@ def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[
 def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
     """Return a state with the windows and event times of other series too."""
     states = [state, *others]
-    windows = [part.windows.to_table() for part in states if part.windows is not None and part.windows.num_rows]
+    with_windows = next((part for part in states if part.windows is not None), state)
     times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
-    return with_tables(state, times, pa.concat_tables(windows, promote_options="permissive") if windows else None)
+    windows = [part.windows.to_table() for part in states if part.windows is not None]
+    return with_tables(replace(state, windows=with_windows.windows), times, windows)
 
 
-def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None) -> StreamState:
-    """Return a state with these event times and windows."""
-    own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows)
+def with_tables(state: StreamState, times: pa.Table, windows: Sequence[pa.Table]) -> StreamState:
+    """Return a state with these event times, and with these instead of its windows."""
+    present = [part for part in windows if part.num_rows]
+    rows = pa.concat_tables(present, promote_options="permissive") if present else None
+    own_windows = None if rows is None or state.windows is None else window_table(rows, state.windows.keys)
     return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)
