@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from headrace.streams.state import store
+from tests.streams import counting
 from tests.streams.environment import StreamEnvironment, open_environment
 from tests.support.object_store import WAREHOUSE_VARIABLE
 
@@ -68,3 +69,9 @@ def offline_env(tmp_path: Path) -> Iterator[StreamEnvironment]:
 
     with open_environment(tmp_path / "home", no_spark) as environment:
         yield environment
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report how many examples were tried."""
+    for line in counting.summary():
+        terminalreporter.write_line(line)

@@ -142,16 +142,17 @@ def check_epoch(handle: Handle, delta: DeltaTable, job_id: str | None, epoch: in
         )
 
 
-def committed_position(handle: Handle, delta: DeltaTable, job_id: str, sources: Iterable[SourceId]) -> Position | None:
+def committed_position(handle: Handle, job_id: str, sources: Iterable[SourceId]) -> Position | None:
     """Return the position that a table has recorded of a job; None if it has no results of it.
 
     It is kept in app transactions, which outlive the log entry of the commit that set them.
     """
-    batch = handle.transaction_version(delta, stream_app(job_id))
-    offsets = {source: handle.transaction_version(delta, offset_app(job_id, source)) for source in sources}
-    return (
-        None if batch is None else Position(batch, {source: version for source, version in offsets.items() if version is not None})
-    )
+    with handle.latest() as delta:
+        batch = handle.transaction_version(delta, stream_app(job_id))
+        offsets = {source: handle.transaction_version(delta, offset_app(job_id, source)) for source in sources}
+    if batch is None:
+        return None
+    return Position(batch, {source: version for source, version in offsets.items() if version is not None})
 
 
 def commit_properties(commit: Commit | None) -> CommitProperties:

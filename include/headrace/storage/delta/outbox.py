@@ -25,10 +25,11 @@ from headrace.storage.delta.commits import (
     epoch_app,
     fence_commit,
 )
-from headrace.storage.delta.handles import Handle, translate_errors
+from headrace.storage.delta.handles import Handle, path_segment, translate_errors
 from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
 from headrace.storage.object_store import delta_options, file_system
 
+FOLDER: Final = ".outbox"
 BATCH: Final = "batch"
 NUMBER: Final = "number"
 PAYLOAD: Final = "payload"
@@ -69,7 +70,8 @@ class MessageFile:
 class Outbox:
     """The messages of one job that are committed and not yet delivered. Safe for use by several threads."""
 
-    def __init__(self, uri: str, job_id: str, writer: Writer) -> None:
+    def __init__(self, root: str, job_id: str, writer: Writer) -> None:
+        uri = f"{root}/{FOLDER}/{path_segment(job_id)}"
         self.job_id = job_id
         self._writer = writer
         self._handle = Handle(uri, f"outbox of {job_id}")
@@ -100,8 +102,7 @@ class Outbox:
 
     def position(self, sources: Collection[SourceId]) -> Position | None:
         """Return the position of the last micro-batch whose messages were committed; None if there is none."""
-        with self._handle.latest() as delta:
-            return committed_position(self._handle, delta, self.job_id, sources)
+        return committed_position(self._handle, self.job_id, sources)
 
     def append(self, payloads: Sequence[bytes], commit: Commit, batch: int | None = None) -> bool:
         """Commit the messages of a micro-batch; False if they are committed already.

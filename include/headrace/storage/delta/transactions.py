@@ -16,7 +16,7 @@ MAX_LOG_ENTRIES: Final = 16
 class Transactions:
     """The versions of app transactions at one version of a table, each asked for once.
 
-    They are kept when the table gets a newer version, whoever has written it: its log entries say what they record.
+    They are kept when the table gets a newer version, by any writer: its log entries say what they record.
     """
 
     def __init__(self, read_entry: Callable[[int], bytes]) -> None:

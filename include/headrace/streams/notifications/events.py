@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import StateWindow
+from headrace.compute.window_plans import IntervalWindow, StateWindow
 from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.streams.definition.define import StreamPlan
@@ -35,6 +35,8 @@ class WindowEvents:
     """
 
     windows: dict[EventType, pa.Table]
+    evicted: pa.Table | None = None
+    """Windows that are retracted after they left the state (`p*`, `_wstart`, `_wend`). Only the target knows which had a result."""
 
 
 def window_events(
@@ -65,7 +67,37 @@ def window_events(
         EventType.WINDOW_OPEN: opened,
         EventType.WINDOW_CLOSE: closed,
     }
-    return WindowEvents({type_: rows for type_, rows in windows.items() if rows.num_rows and notification.subscribes_to(type_)})
+    return WindowEvents(
+        {type_: rows for type_, rows in windows.items() if rows.num_rows and notification.subscribes_to(type_)},
+        evicted_windows(plan, evaluated, emission, key) if notification.subscribes_to(EventType.WINDOW_INVALIDATION) else None,
+    )
+
+
+def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table | None:
+    """Return the windows that are retracted although they are not in state; None if there are none.
+
+    Only windows of INTERVAL: the end of another one that has lost its rows is not known.
+    """
+    possibly_emitted = evaluated.possibly_emitted
+    if not isinstance(plan.query.window, IntervalWindow) or possibly_emitted.num_rows == 0 or emission.retractions.num_rows == 0:
+        return None
+    windows = distinct(possibly_emitted.select([*key, WEND]), key)
+    if evaluated.state_windows.num_rows:
+        windows = anti_join(windows, evaluated.state_windows, key)
+    evicted = windows.filter(pa.array(match_rows(windows, distinct(emission.retractions, key), key) >= 0))
+    return evicted if evicted.num_rows else None
+
+
+def confirm_evicted(
+    events: WindowEvents, had_result: Callable[[pa.Table], npt.NDArray[np.bool_]], key: Sequence[str]
+) -> WindowEvents:
+    """Return the events with those of evicted windows that had a result, which `had_result` says of each."""
+    if events.evicted is None:
+        return events
+    invalidated = events.evicted.filter(pa.array(had_result(events.evicted)))
+    if invalidated.num_rows == 0:
+        return WindowEvents(events.windows)
+    return combined_events(events, WindowEvents({EventType.WINDOW_INVALIDATION: invalidated}), key) or events
 
 
 def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) -> list[pa.Table]:
@@ -78,7 +110,7 @@ def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) ->
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
-    """Return the windows whose results are removed. Those that have left the state are not among them: they may have had none."""
+    """Return the windows in state whose results are removed."""
     before = evaluated.state_windows
     had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
     if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
@@ -151,4 +183,5 @@ def combined_events(first: WindowEvents | None, second: WindowEvents | None, key
         windows[type_] = (
             rows if later is None else pa.concat_tables([anti_join(rows, later, key), later], promote_options="permissive")
         )
-    return WindowEvents(windows)
+    evicted = [events.evicted for events in (first, second) if events.evicted is not None]
+    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.errors import ExistsError
 from headrace.model.types import TypeKind
+from headrace.storage import Bounds
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
 from headrace.streams.filling.marks import MARK, mark_values, marked_table
 from headrace.streams.windows.change_batch import Int64s, from_ticks
-from headrace.streams.windows.row_matching import row_ids
+from headrace.streams.windows.row_matching import match_rows, row_ids
 
 MAX_NEW_GROUPS: Final = 100_000
 """Subtables to create at once."""
@@ -72,6 +73,22 @@ class TargetTable:
         target, series = self.plan.target, self.assign_subtables(windows)
         keys = pa.table({target.series_key: series, target.timestamp.name: self.to_timestamps(windows[WSTART])})
         return keys.filter(pc.is_valid(series))
+
+    def has_rows(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each window with the columns `p*` and `_wstart` whether the target has a row of it."""
+        target, (_, names) = self.plan.target, self.identify(windows)
+        times = self.to_timestamps(windows[WSTART]).cast(pa.int64())
+        keys = pa.table({target.series_key: names, target.timestamp.name: times})
+        stored = self.context.tables.scan(
+            target,
+            self.plan.target_database,
+            columns=keys.column_names,
+            tbnames=pc.unique(names.drop_null()).to_pylist(),
+            bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
+        )
+        index = stored.schema.get_field_index(target.timestamp.name)
+        stored = stored.set_column(index, target.timestamp.name, stored[target.timestamp.name].cast(pa.int64()))
+        return np.asarray(match_rows(keys, stored, keys.column_names) >= 0)
 
     def to_timestamps(self, ticks: pa.ChunkedArray) -> pa.ChunkedArray:
         """Convert instants in ticks of the source to timestamps of the target."""

@@ -137,6 +137,11 @@ class StateTable:
         """The number of rows."""
         return sum(part.count for part in self.parts)
 
+    @property
+    def nbytes(self) -> int:
+        """The size in memory, with rows that are marked as removed."""
+        return sum(part.block.rows.nbytes for part in self.parts)
+
     def to_table(self, *, from_id: int = 0, numbered: bool = False) -> pa.Table:
         """Return the rows with numbers from `from_id` on, oldest first, with `_id` if `numbered`."""
         firsts = [int(np.searchsorted(part.block.ids, from_id)) for part in self.parts]

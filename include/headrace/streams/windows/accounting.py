@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,10 @@ class BatchCount:
     counters: JobCounters
     max_event_time_by_subtable: StateTable
     max_event_time: int | None
+
+    def reaching(self, max_event_time: int | None) -> BatchCount:
+        """Return the count of rows of which others, of other series, have reached an event time."""
+        return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
 
 
 def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:

@@ -72,12 +72,14 @@ class Changes:
             say which changes were written together, and in which order.
         is_one_write: Whether all were written together.
         now: When they are handled, in epoch ms of the connection's clock.
+        max_event_time: The largest event time of all changes, in ticks, if these are only those of some series.
     """
 
     offsets: Offsets
     source: pa.Table | LargeCommit
     is_one_write: bool
     now: int = 0
+    max_event_time: int | None = None
 
     @property
     def rows(self) -> pa.Table:
@@ -87,26 +89,35 @@ class Changes:
 
 @dataclass(frozen=True)
 class LargeCommit:
-    """A commit of many new rows, which is processed piece by piece if its rows need no recalculation.
+    """A commit of many changes, which is processed in pieces if that is possible.
 
     Attributes:
-        inserted: The rows.
+        series_key: The column with the name of a row's series.
+        count: The number of changes.
+        stream: Yields the changes in pieces.
+        inserted: The rows, if it has only inserted some.
         add_tags: Joins the tags that a query reads.
     """
 
-    inserted: InsertedRows
+    series_key: str
+    count: int
+    stream: Callable[[], Iterator[pa.Table]]
+    inserted: InsertedRows | None = None
     add_tags: Callable[[pa.Table], pa.Table] = lambda rows: rows
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield the rows in pieces. The series key is a dictionary."""
-        return (self.add_tags(piece) for piece in self.inserted.pieces())
+        """Yield the changes in pieces. The series key of inserted rows is a dictionary."""
+        return (self.add_tags(piece) for piece in (self.stream() if self.inserted is None else self.inserted.pieces()))
+
+    def plain_pieces(self) -> Iterator[pa.Table]:
+        """Yield the changes in pieces. The series key is text."""
+        for piece in self.pieces():
+            index = piece.schema.get_field_index(self.series_key)
+            yield piece.set_column(index, self.series_key, piece.column(index).cast(pa.string()))
 
     def read(self) -> pa.Table:
-        """Return all rows."""
-        rows = pa.concat_tables(self.inserted.pieces())
-        key = rows.schema.get_field_index(self.inserted.series_key)
-        plain = rows.set_column(key, self.inserted.series_key, rows.column(key).cast(pa.string()))
-        return self.add_tags(plain)
+        """Return all changes."""
+        return pa.concat_tables(self.plain_pieces(), promote_options="permissive")
 
 
 @dataclass(frozen=True)

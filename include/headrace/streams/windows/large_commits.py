@@ -6,6 +6,7 @@ partition where the order of rows matters. Otherwise the micro-batch is computed
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
+from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -37,22 +39,47 @@ from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.window_sql import ADDED
 
 
+class TooManyWindowsError(Exception):
+    """A commit has more windows than may be in memory."""
+
+
 @dataclass(frozen=True)
 class LargeCommits:
-    """Merges the large commits of one stream."""
+    """Merges the large commits of one stream.
+
+    Attributes:
+        plan: The stream.
+        kernels: Its kernels.
+        max_windows: How many windows may be in memory; None for any number.
+    """
 
     plan: StreamPlan
     kernels: KernelEvaluation
+    max_windows: int | None = None
 
     def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
+        if commit.inserted is None:
+            return None
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
-        unit, times = stored_units_per_tick(self.plan.query.precision), commit.inserted.times
+        return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
+
+    def span(self, inserted: InsertedRows) -> Span:
+        """Return the span of a commit's rows."""
+        unit, times = stored_units_per_tick(self.plan.query.precision), inserted.times
         first, last = times.low // unit, times.high // unit
-        affected = affected_windows(self.plan, state, Span(first, last, last))
+        return Span(first, last, last)
+
+    def merge_pieces(self, state: StreamState, changes: Changes, pieces: Iterable[pa.Table], span: Span) -> EvaluatedBatch | None:
+        """Return the windows after pieces of a commit; None if they may need recalculation.
+
+        Raises:
+            TooManyWindowsError: There are more windows than `max_windows`.
+        """
+        affected = affected_windows(self.plan, state, span)
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
-        for piece in commit.pieces():
+        for piece in pieces:
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
             if batch.rows.num_rows == 0:
                 continue
@@ -60,6 +87,8 @@ class LargeCommits:
             if not self._is_on_time(batch, state, tally) or not self._continues(windows, added, state):
                 return None
             windows = self.kernels.add(windows, added)
+            if self.max_windows is not None and windows.num_rows > self.max_windows:
+                raise TooManyWindowsError
             tally = self._counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None

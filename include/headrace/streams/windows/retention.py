@@ -147,13 +147,13 @@ def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Tab
     return windows.replace(ids_of(before), after)
 
 
-def evict_windows(plan: StreamPlan, state: StreamState) -> StreamState:
+def evict_windows(plan: StreamPlan, state: StreamState, max_closed_windows: int = MAX_CLOSED_WINDOWS) -> StreamState:
     """Return the state without windows that are behind DELETE_MARK, and without the oldest if too many are closed."""
     state = forget_subtables(plan, state)
     windows, watermark = state.windows, state.watermark(plan.watermark)
     if windows is None or watermark is None:
         return state
-    max_closed = max(MAX_CLOSED_WINDOWS, 2 * state.max_event_time_by_subtable.num_rows)
+    max_closed = max(max_closed_windows, 2 * state.max_event_time_by_subtable.num_rows)
     are_too_many = windows.num_rows > max_closed and windows.count(partial(ends_before, watermark)) > max_closed
     mark = delete_mark_instant(plan, state)
     if mark is None and not are_too_many:
