@@ -23,6 +23,7 @@ TINY = Sizes(
     batch_rows=60,
     warm_up=0,
     batches=2,
+    open_windows=(60, 90),
     fan_out=2,
     many=(1, 2),
     commit_rows=3000,
@@ -61,7 +62,7 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
     assert {"read changes", "step", "commit"} <= set(line.parts)
 
 
-@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications", "triggers"])
+@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications", "triggers", "states"])
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
 

@@ -154,8 +154,9 @@ def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[
     def part(*, selected: bool) -> StreamState:
         """Return the state of the series that are selected, or not."""
         own_times = times.filter(pa.array(has_times == selected))
-        own_windows = [] if windows is None or has_window is None else [windows.filter(pa.array(has_window == selected))]
-        return with_tables(replace(state, counters=JobCounters(), messages=(), checkpoint=None), own_times, own_windows)
+        own_windows = None if windows is None or has_window is None else windows.filter(pa.array(has_window == selected))
+        without_counters = replace(state, counters=JobCounters(), messages=(), checkpoint=None)
+        return with_tables(without_counters, own_times, own_windows, () if state.windows is None else state.windows.keys)
 
     return part(selected=True), part(selected=False)
 
@@ -163,15 +164,13 @@ def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[
 def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
     """Return a state with the windows and event times of other series too."""
     states = [state, *others]
-    with_windows = next((part for part in states if part.windows is not None), state)
+    tables = [part.windows for part in states if part.windows is not None and part.windows.num_rows]
+    windows = pa.concat_tables([table.to_table() for table in tables], promote_options="permissive") if tables else None
     times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
-    windows = [part.windows.to_table() for part in states if part.windows is not None]
-    return with_tables(replace(state, windows=with_windows.windows), times, windows)
+    return with_tables(state, times, windows, tables[0].keys if tables else ())
 
 
-def with_tables(state: StreamState, times: pa.Table, windows: Sequence[pa.Table]) -> StreamState:
-    """Return a state with these event times, and with these instead of its windows."""
-    present = [part for part in windows if part.num_rows]
-    rows = pa.concat_tables(present, promote_options="permissive") if present else None
-    own_windows = None if rows is None or state.windows is None else window_table(rows, state.windows.keys)
+def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None, keys: Sequence[str]) -> StreamState:
+    """Return a state with these event times, and with these windows, which are looked up by `keys`."""
+    own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows, keys)
     return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)
