@@ -97,6 +97,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
     )
+    wide_commit_rows: int = Field(
+        50_000_000,
+        ge=0,
+        description="Commits of more new rows than this are computed by Spark's executors instead of the driver, if each window "
+        "has rows of one series only. So are commits with more than two million windows.",
+    )
     kernels: Literal["auto", "always", "never"] = Field(
         "auto",
         description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "

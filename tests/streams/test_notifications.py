@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from headrace.errors import InvalidStreamError
 from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
+from headrace.storage.sandbox import open_database
+from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
+from headrace.streams.windows import retention
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
@@ -79,6 +82,28 @@ def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, se
     assert (close["windowStart"], close["windowEnd"]) == (START, START + 10_000)
     assert close["result"] == {"_wstart": START, "n": 1, "top": 'a "b"', "mean": 4.0, "seen": START + 1_000}
     assert close["tableName"] in env.results(plan, names=True)[0]
+
+
+def test_all_messages_of_a_micro_batch_are_encoded_by_one_database(
+    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def count_and_open() -> Any:
+        opened.append(1)
+        return open_database()
+
+    monkeypatch.setattr(messages, "open_database", count_and_open)
+    query = "select _wstart, count(*) n from readings interval(10s)"
+    env.create(f'create stream `größe "1"` into t as {query}' + notify(server))
+    env.insert([("d0", 10_000 * number, number, None) for number in range(1_200)])
+    env.settle()
+
+    sent = server.messages()
+    assert sum(len(message["streams"][0]["events"]) for message in sent) == 1_200 + 1_199
+    assert len(sent) == 3
+    assert {message["streams"][0]["streamName"] for message in sent} == {'größe "1"'}
+    assert len(opened) == 1
 
 
 def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, server: WebSocketServer) -> None:
@@ -163,6 +188,23 @@ def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnv
         (INVALIDATION, 0, 10_000, None),
     ]
     assert len({event["windowId"] for event in server.events()}) == 1
+
+
+def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
+    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MAX_CLOSED_WINDOWS", 2)
+    env.insert([("d0", -50_000, 1, None)])
+    query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    plan = env.create(f"create stream s trigger at_once into t as {query}" + notify(server))
+    env.insert([("d0", second * 10_000, 1, None) for second in range(12)])
+    env.settle()
+    server.received.clear()
+    for first in (0, -50_000):
+        env.delete("d0", first, first)
+        env.settle()
+    assert [brief(event) for event in server.events()] == [(INVALIDATION, 0, 10_000, None)]
+    assert len(env.results(plan)) == 11
 
 
 def test_only_the_events_that_are_asked_for_are_sent(env: StreamEnvironment, server: WebSocketServer) -> None:

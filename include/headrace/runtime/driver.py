@@ -19,7 +19,8 @@ from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
 from headrace.runtime.stream_metrics import StreamSampler
 from headrace.streams.lifecycle import forget
-from headrace.streams.sources.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.subscriptions import JobActivity
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobCounters, JobKind, JobRecord, JobState
 
 if TYPE_CHECKING:
-    from headrace.streams.sources.poller import JobActivity
+    from headrace.streams.sources.subscriptions import JobActivity
 
 # A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BATCH_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)

@@ -11,7 +11,8 @@ from headrace.model.stream_metrics import StreamSample
 from headrace.streams.context import Context
 from headrace.streams.metering import Meter, Phase, RunnerSample
 from headrace.streams.sources.lag import measure_counters
-from headrace.streams.sources.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.subscriptions import JobActivity
 
 logger = logging.getLogger(__name__)
 

@@ -41,6 +41,7 @@ class ExecutionSettings:
 
     kernels: str
     driver_rows: int
+    wide_commit_rows: int
 
 
 def estimate_history(context: Context, plan: StreamPlan, rows: int) -> HistoryEstimate:
@@ -63,8 +64,17 @@ def describe_execution(plan: StreamPlan, settings: ExecutionSettings) -> list[st
     else:
         how = "micro-batches in the driver, by kernels"
         if plan.query.window is not None:
-            how += f"; commits of more than {settings.driver_rows:,} rows in pieces if no row is late"
+            how += f"; commits of more than {settings.driver_rows:,} rows {describe_large_commits(plan, settings)}"
     return [how, describe_state(plan, schema)]
+
+
+def describe_large_commits(plan: StreamPlan, settings: ExecutionSettings) -> str:
+    """Return how commits that do not fit in the driver are computed."""
+    from headrace.streams.wide.commits import can_be_wide
+
+    if not can_be_wide(plan):
+        return "in pieces if no row is late"
+    return f"in pieces, of more than {settings.wide_commit_rows:,} rows by Spark's executors"
 
 
 def kernel_schema(plan: StreamPlan) -> tuple[pa.Schema | None, str | None]:

@@ -13,7 +13,7 @@ from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import stages, virtual_stages, work_stages
+from headrace.service import snode_stages, stages, virtual_stages, work_stages
 from headrace.service.estimates import describe_execution
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS, describe_query
@@ -255,12 +255,12 @@ def _(stage: stages.RedefineStream) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.AddSnode) -> list[str]:
+def _(stage: snode_stages.AddSnode) -> list[str]:
     return [f"add an snode on dnode {stage.dnode}; Airflow starts its driver, which takes its share of the streams"]
 
 
 @describe.register
-def _(stage: stages.RemoveSnode) -> list[str]:
+def _(stage: snode_stages.RemoveSnode) -> list[str]:
     return [f"remove the snode on dnode {stage.dnode}; its streams move to that of dnode 1"]
 
 

@@ -20,6 +20,7 @@ from headrace.service.rights import (
     required_rights,
     table_securable,
 )
+from headrace.service.snode_stages import AddSnode, RemoveSnode
 from headrace.service.tree_stages import TreeStage
 from headrace.service.virtual_stages import VirtualStage
 from headrace.service.work_stages import (
@@ -345,30 +346,6 @@ class RedefineStream:
     def required(self) -> tuple[Right, ...]:
         """ALTER on the stream."""
         return (Right(Action.ALTER, job_securable(self.definition)),)
-
-
-@dataclass(frozen=True, slots=True)
-class AddSnode:
-    """Register an snode, which takes its share of the jobs once it runs."""
-
-    dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the catalog."""
-        return (Right(Action.ALTER, CATALOG),)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSnode:
-    """Remove an snode; its jobs move to that of dnode 1."""
-
-    dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the catalog."""
-        return (Right(Action.ALTER, CATALOG),)
 
 
 @dataclass(frozen=True, slots=True)

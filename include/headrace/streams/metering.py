@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from headrace.streams.state.checkpoints import TABLES, StreamState
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.encoding import STATE_TABLES, TABLES
 
 
 class Phase(StrEnum):
@@ -25,7 +26,7 @@ class Phase(StrEnum):
 class Meter:
     """Totals since a stream's runner was created: micro-batches, and the seconds of their parts.
 
-    `created` tells the runners of a stream apart.
+    `created` differs between the runners of a stream.
     """
 
     created: float = 0.0
@@ -73,7 +74,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class RunnerSample:
-    """What a runner tells of its stream: its meter, the windows and bytes in state, and the largest event time in epoch ms."""
+    """What a runner reports of its stream: its meter, the windows and bytes in state, and the largest event time in epoch ms."""
 
     meter: Meter
     state_windows: int
@@ -83,7 +84,7 @@ class RunnerSample:
 
 def sample_state(meter: Meter, state: StreamState, ticks_per_second: int) -> RunnerSample:
     """Return the sample of a runner with a state."""
-    tables = [table for name in TABLES if (table := getattr(state, name)) is not None]
+    tables = [table for name in (*STATE_TABLES, *TABLES) if (table := getattr(state, name)) is not None]
     newest = None if state.max_event_time is None else state.max_event_time * 1000 // ticks_per_second
     windows = 0 if state.windows is None else state.windows.num_rows
     return RunnerSample(meter, windows, sum(table.nbytes for table in tables), newest)

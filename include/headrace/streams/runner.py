@@ -29,8 +29,10 @@ from headrace.streams.quarantine.replay import read_replay
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
-from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
+from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
+from headrace.streams.state.store import StateStore
+from headrace.streams.wide.staging import discard_staged
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
 
@@ -201,8 +203,7 @@ class Runner:
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {method}"
             self.context.catalog.events.record("job", self.plan.id, "STATE_RESTORED", message)
-        self.store.write(state, position.batch)
-        return state
+        return self.store.write(state, position.batch)
 
     def replay(self, position: Position) -> StreamState | None:
         """Compute the state of a position from an older checkpoint and the changes since; None if either is gone."""
@@ -230,6 +231,8 @@ class Runner:
             if changes is None:
                 raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
             result = self.quarantine.process_batch(state, replace(changes, now=state.handled_at))
+            if result.staged is not None:
+                discard_staged(result.staged)
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
         return replace(state, position=position, computed_before=None)
@@ -271,8 +274,7 @@ class Runner:
         if record is None or record.skip_to is None or not state.position.is_behind(record.skip_to):
             return False
         moved = replace(state, position=state.position.next(record.skip_to))
-        self.store.write(moved, self._durable_batch())
-        self._state = moved
+        self._state = self.store.write(moved, self._durable_batch())
         self.record()
         return True
 
@@ -331,7 +333,7 @@ class Runner:
         moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
         with self.stopwatch.measure(Phase.CHECKPOINT):
-            self.store.write(moved, self._durable_batch())
+            moved = self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         with self.stopwatch.measure(Phase.WRITE):
             self.quarantine.commit(result.quarantine, position.batch, now)

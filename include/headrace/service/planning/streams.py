@@ -39,7 +39,8 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
         )
     settings = context.settings
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
-    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, ExecutionSettings(settings.kernels, settings.driver_rows))]
+    execution = ExecutionSettings(settings.kernels, settings.driver_rows, settings.wide_commit_rows)
+    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, execution)]
     if stream.options.fill_history:
         rows = count_rows(context, stream.sources)
         chunks = max(1, -(-rows // settings.chunk_rows))

@@ -27,7 +27,7 @@ class FailingRows:
     """The search for failing rows.
 
     Each trial adds rows to those that can be computed together. If it fails, its halves are tried, in the order of the rows: a row
-    fails by itself, or together with rows before it, as with the last row of a sum that is out of range.
+    fails alone, or together with rows before it, as with the last row of a sum that is out of range.
 
     Attributes:
         compute: Computes the micro-batch with only some of its written rows, and discards the results.

@@ -27,10 +27,12 @@ def latest_allowed(plan: StreamPlan, settings: Settings, now: int) -> int | None
 
 
 def has_later_rows(plan: StreamPlan, source: pa.Table | LargeCommit, latest: int) -> bool:
-    """Return whether changes may have rows after an instant, in ticks. Of a large commit, statistics say so."""
+    """Return whether changes may have rows after an instant, in ticks. Of new rows in a large commit, statistics say so."""
     unit = stored_units_per_tick(plan.query.precision)
     if isinstance(source, LargeCommit):
-        return bool(source.inserted.times.high // unit > latest)
+        if source.inserted is not None:
+            return bool(source.inserted.times.high // unit > latest)
+        return any(has_later_rows(plan, piece, latest) for piece in source.stream())
     if source.num_rows == 0:
         return False
     return bool(pc.max(source[plan.source.timestamp.name].cast(pa.int64())).as_py() // unit > latest)

@@ -178,8 +178,8 @@ class Quarantine:
 
     def _compute(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
         """Compute a micro-batch without the rows for which there are reasons."""
-        if not reasons and (not attempt.held or isinstance(attempt.changes.source, LargeCommit)):
-            with self.held.changed(attempt.held):  # a large commit has new rows only, none of which is in quarantine
+        if not reasons and (not attempt.held or has_only_new_rows(attempt.changes)):
+            with self.held.changed(attempt.held):  # none of the new rows of a large commit is in quarantine
                 return attempt.processor.process_batch(attempt.state, attempt.changes)
         rows = attempt.changes.rows
         remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
@@ -241,3 +241,8 @@ def mask(rows: pa.Table, reasons: Reasons) -> Bools:
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked
+
+
+def has_only_new_rows(changes: Changes) -> bool:
+    """Return whether changes are those of a large commit that has only inserted rows."""
+    return isinstance(changes.source, LargeCommit) and changes.source.inserted is not None
