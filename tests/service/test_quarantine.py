@@ -72,3 +72,21 @@ def test_measurements_are_a_table(guarded: headrace.Connection) -> None:
         "select stream_name, db_name, rows_behind, batches, state_windows, quarantined from information_schema.ins_stream_metrics"
     )
     assert rows(guarded, query)[0][:3] == ("s", "d", 0)
+
+
+def test_rows_of_a_virtual_table_are_set_aside_and_replayed(guarded: headrace.Connection) -> None:
+    guarded.execute("create table p (ts timestamp, volts int)")
+    guarded.execute("create vtable v (ts timestamp, watts int from m1.watts, volts int from p.volts)")
+    create = "create stream w trigger at_once max_ahead 1h into both as select _wstart, sum(watts) a, sum(volts) b from v"
+    guarded.execute(f"{create} interval(1m)")
+    guarded.execute(f"insert into p values ('{START}', 5) ('2098-01-01 00:00:00', 7)")
+    guarded.execute("insert into m1 values ('2098-01-01 00:00:00', 3)")
+    guarded.settle()
+    assert rows(guarded, "select a, b from both") == [(1, 5)]
+    held = "select row_time from information_schema.ins_stream_quarantine where stream_name = 'w'"
+    assert len(rows(guarded, held)) == 1
+    guarded.execute("alter stream w max_ahead 0s")
+    guarded.execute("replay stream w quarantine")
+    guarded.settle()
+    assert rows(guarded, "select a, b from both order by _wstart") == [(1, 5), (3, 7)]
+    assert rows(guarded, held) == []
