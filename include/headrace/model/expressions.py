@@ -76,12 +76,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`CAST(operand AS type)`; `spelling` is the type as written, where that is part of a result column's name."""
+    """`CAST(operand AS type)`; `spelling` and `function` are as written, where that is part of a result column's name."""
 
     operand: Expression
     type: DataType
     span: Span | None = field(default=None, compare=False)
     spelling: str = field(default="", compare=False)
+    function: str = field(default="CAST", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

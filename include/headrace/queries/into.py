@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from headrace.compute.iotdb.into import IntoColumn
 from headrace.compute.iotdb.select import TreePlan
+from headrace.compute.iotdb.types import type_error
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows
-from headrace.errors import TypeMismatchError
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_types import WIDER_KINDS, type_name
@@ -203,7 +203,7 @@ def check_type(target: IntoColumn, device: Device | None) -> None:
     """Refuse a target that exists with a type that the column's values cannot have."""
     series = device.find(target.measurement) if device is not None else None
     if series is not None and series.type.kind not in (target.type.kind, *WIDER_KINDS.get(target.type.kind, ())):
-        raise TypeMismatchError(
+        raise type_error(
             f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
             f"source column ({target.source}[{type_name(target.type)}]).",
             hint="write to a series of the column's type, or cast the column",

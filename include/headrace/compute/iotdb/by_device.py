@@ -113,7 +113,7 @@ class DeviceQuery:
         """Return WHERE and HAVING with their paths resolved."""
         lookups = self.lookups(names)
         where = conjunction([part for lookup in lookups for part in expand_where(self.query.where, lookup)])
-        parts = [expand_having(self.query.having, lookup, self.scope.language) for lookup in lookups]
+        parts = [expand_having(self.query.having, lookup, self.scope.language, typed=True) for lookup in lookups]
         having = conjunction([part for own in parts for part in own])
         return where, empty_if_null(where, having) if aggregated else having
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.compute.binding.ranges import conjuncts
-from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.aggregates import COUNTING, normalize_count_if
 from headrace.compute.iotdb.expansion import TIME, Alternatives, expand
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
@@ -62,15 +62,36 @@ def one_of(subject: Expression, values: set[bool], node: Call) -> Expression:
     return replace(node, function="or" if values else "and", arguments=(yes, no), attributes=())
 
 
-def expand_having(node: Expression | None, alternatives: Alternatives, language: Language) -> list[Expression]:
-    """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL."""
+def expand_having(
+    node: Expression | None, alternatives: Alternatives, language: Language, *, typed: bool = False
+) -> list[Expression]:
+    """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL.
+
+    Raises:
+        TypeMismatchError: `typed` is set, and an aggregate of no series has a type that depends on the series.
+    """
 
     def change(part: Expression) -> Expression | None:
         if isinstance(part, Call) and language.aggregate(part.function) and any(map(is_null, part.arguments)):
             return Literal(None)
         return None
 
-    return [] if node is None else [transform(part, change) for part in expand(normalize_count_if(node), alternatives)]
+    parts = [] if node is None else expand(normalize_count_if(node), alternatives)
+    for part in parts if typed else ():
+        check_having_types(part, language)
+    return [transform(part, change) for part in parts]
+
+
+def check_having_types(node: Expression, language: Language) -> None:
+    """Raise `TypeMismatchError` if HAVING has an aggregate of no series whose type is that of its first argument."""
+    for part in walk(node):
+        if not isinstance(part, Call) or part.function in COUNTING or not language.aggregate(part.function):
+            continue
+        if any(map(is_null, part.arguments[:1])):
+            raise type_error(
+                f"Invalid input expression data type. expression: {part.function}, actual data type: UNKNOWN.",
+                hint="aggregate a measurement that one of the devices has",
+            )
 
 
 def empty_if_null(where: Expression | None, having: Expression | None) -> Expression | None:

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.compute.iotdb.expansion import END_TIME
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.select import ResultColumn, TreePlan
+from headrace.compute.iotdb.types import EXECUTION_ERROR
 from headrace.errors import ProgrammingError
+from headrace.model.expressions import ColumnRef
 from headrace.model.paths import join_path, quote_node, split_path, unquote_node
 from headrace.model.tree_queries import IntoTarget, TreeQuery
 from headrace.model.types import DataType
+from headrace.sql.iotdb.names import result_name
 from headrace.sql.iotdb.paths import NODE_RULE
 
 LEVEL: Final = re.compile(r"\$\{(\w+)\}")
@@ -51,6 +55,12 @@ def check_into(query: TreeQuery) -> None:
     if query.grouping is not None and query.grouping.tags:
         raise into_error("GROUP BY TAGS clause are not supported.", query)
     for target in query.into:
+        if len(target.device) == 1:
+            raise ProgrammingError(
+                "root is not a legal path, because it is no longer than default sg level: 1",
+                hint="name a database and a device",
+                span=target.span,
+            ).with_status(EXECUTION_ERROR)
         if COPY in target.device[:-1]:
             raise into_error("placeholder `::` can only be used at the end of the path.", query)
 
@@ -85,21 +95,27 @@ def raw_series(column: ResultColumn, query: TreeQuery) -> SeriesRef:
     return column.series
 
 
+def source_columns(bound: TreePlan) -> list[tuple[int, ResultColumn]]:
+    """Return the columns of a result that are written, with their numbers: all but `__endTime`."""
+    return [(number, column) for number, column in enumerate(bound.columns) if column.expression != ColumnRef(END_TIME)]
+
+
 def by_time(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
     """Return the targets of a result that is aligned by time."""
-    targets, columns = query.into, bound.columns
+    targets, numbered = query.into, source_columns(bound)
+    columns = [column for _, column in numbered]
     if any(has_placeholder((*target.device, *target.measurements)) for target in targets):
         for column in columns:
             raw_series(column, query)
     if any(has_placeholder(target.measurements) for target in targets):
         items = placeholder_items(query, len(columns))
-        return [time_target(query, number, column, items[number], 0) for number, column in enumerate(columns)]
+        return [time_target(query, number, column, item, 0) for (number, column), item in zip(numbered, items, strict=True)]
     if any(has_placeholder(target.device) for target in targets) and len(targets) > 1:
         raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)
     slots = [(target, number) for target in targets for number in range(len(target.measurements))]
     if len(slots) != len(columns):
         raise into_error("the number of source columns and the number of target paths should be the same.", query)
-    return [time_target(query, number, column, *slots[number]) for number, column in enumerate(columns)]
+    return [time_target(query, number, column, *slot) for (number, column), slot in zip(numbered, slots, strict=True)]
 
 
 def placeholder_items(query: TreeQuery, count: int) -> list[IntoTarget]:
@@ -126,7 +142,8 @@ def time_target(query: TreeQuery, number: int, column: ResultColumn, target: Int
 
 def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
     """Return the targets of an ALIGN BY DEVICE result."""
-    targets, columns = query.into, bound.columns
+    targets, numbered = query.into, source_columns(bound)
+    columns = [column for _, column in numbered]
     if any(has_placeholder(target.measurements) for target in targets):
         for column in columns:
             raw_series(column, query)
@@ -141,14 +158,13 @@ def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
     results = []
     for device, target in zip(bound.devices, items, strict=True):
         names = device_measurements(query, target, len(columns))
-        for number, (column, name) in enumerate(zip(columns, names, strict=True)):
+        for (number, column), name in zip(numbered, names, strict=True):
+            source = column.name if column.alias is None else result_name(column.expression)
             series = device.find(column.series.series.measurement) if column.series is not None else None
             ref = SeriesRef(device, series) if series is not None else column.series
             path = target_device(query, target.device, device.path)
             results.append(
-                IntoColumn(
-                    number, column.name, path, target_measurement(query, name, ref), column.type, target.aligned, device.path
-                )
+                IntoColumn(number, source, path, target_measurement(query, name, ref), column.type, target.aligned, device.path)
             )
     return results
 

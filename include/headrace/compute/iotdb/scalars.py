@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
-from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXT, type_error
+from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXTUAL, type_error
 from headrace.compute.terms import Term, literal, to_double
 from headrace.compute.terms import double_sql as number_literal
 from headrace.compute.types import spark_type
@@ -17,7 +18,7 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DOUBLE, DataType, TypeKind
 
 ANY_KIND: Final = tuple(kind for kind in TypeKind if kind in EVERY)
-CONSTANT_TYPES: Final = ("INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN", "TEXT")
+CONSTANT_TYPES: Final = ("INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN", "TEXT", "STRING", "DATE", "TIMESTAMP")
 NAN: Final = "CAST('NaN' AS DOUBLE)"
 WHOLE_DOUBLES: Final = float(2**52)
 """From here on, DOUBLE has no fractions."""
@@ -69,7 +70,7 @@ def constant_where_present(terms: Sequence[Term], value: Term) -> Term:
 def constant(arguments: ScalarArguments) -> Term:
     """Return `CONST`: the attribute `value` converted to the attribute `type`."""
     attributes = Attributes(arguments.attributes)
-    value, name = attributes.text("value"), attributes.text("type").upper()
+    value, name = attributes.text("value"), attributes.text("type")
     if name not in CONSTANT_TYPES:
         raise type_error("the given value type is not supported.", hint=f"use one of {', '.join(CONSTANT_TYPES)}")
     return constant_where_present(arguments.terms, Term(constant_sql(attributes, value, TREE_TYPES[name]), TREE_TYPES[name]))
@@ -77,16 +78,28 @@ def constant(arguments: ScalarArguments) -> Term:
 
 def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:
     """Write the attribute `value` as a literal of a type."""
-    if type_ == TEXT:
+    if type_.kind in TEXTUAL:
         return literal(value).sql
+    if type_.kind is TypeKind.DATE:
+        return f"DATE'{read_date(value).isoformat()}'"
     if type_ == BOOLEAN:
         return "true" if value.lower() == "true" else "false"
     if type_.kind in FLOATING:
         return f"CAST({number_literal(attributes.real('value'))} AS {spark_type(type_)})"
-    integer, (minimum, maximum) = attributes.integer("value"), type_.integer_range()
+    integer = attributes.integer("value")
+    minimum, maximum = (INT64 if type_.kind is TypeKind.TIMESTAMP else type_).integer_range()
     if not minimum <= integer <= maximum:
         raise type_error(f'For input string: "{value}"', hint=f"{value} is out of range; use a wider type")
-    return f"CAST({integer}L AS {spark_type(type_)})" if integer > -(2**63) else "(-9223372036854775807L - 1L)"
+    stored = "BIGINT" if type_.kind is TypeKind.TIMESTAMP else spark_type(type_)
+    return f"CAST({integer}L AS {stored})" if integer > -(2**63) else "(-9223372036854775807L - 1L)"
+
+
+def read_date(value: str) -> dt.date:
+    """Read a DATE. Raise `TypeMismatchError` unless it is written as YYYY-MM-DD."""
+    try:
+        return dt.datetime.strptime(value, "%Y-%m-%d").date()
+    except ValueError:
+        raise type_error("Invalid date format. Please use YYYY-MM-DD format.", hint="write it as 2024-01-31") from None
 
 
 def number_constant(value: float) -> Callable[[ScalarArguments], Term]:

@@ -9,6 +9,7 @@ from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, E
 from headrace.model.paths import ROOT, join_path
 from headrace.model.time import Duration
 from headrace.model.tree_queries import CompoundDuration
+from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import TIMESTAMP
 from headrace.sql.iotdb.names import function_key, result_name
 from headrace.sql.iotdb.paths import STARS, PathParser
@@ -246,7 +247,13 @@ class TreeExpressions(PathParser):
         start = self._index
         name = self._parse_identifier("a function")
         self._expect("(")
-        arguments: list[Expression] = []
+        arguments, attributes = self._parse_arguments()
+        call = Call(function_key(name), tuple(arguments), False, tuple(attributes), name, self._span(start))
+        return self._check_call(call, start)
+
+    def _parse_arguments(self, *first: Expression) -> tuple[list[Expression], list[tuple[str, str]]]:
+        """Parse arguments and attributes up to the closing parenthesis, after those that are parsed."""
+        arguments = list(first)
         attributes: list[tuple[str, str]] = []
         while (not arguments and not attributes) or self._accept(","):
             argument_start = self._index
@@ -257,8 +264,7 @@ class TreeExpressions(PathParser):
             else:
                 attributes.append(attribute)
         self._expect(")")
-        call = Call(function_key(name), tuple(arguments), False, tuple(attributes), name, self._span(start))
-        return self._check_call(call, start)
+        return arguments, attributes
 
     def _as_attribute(self, argument: Expression, argument_start: int) -> tuple[str, str] | None:
         """Return the key and value of an argument `'key' = 'value'`, None for any other argument."""
@@ -282,18 +288,34 @@ class TreeExpressions(PathParser):
         return call
 
     def _parse_cast(self) -> Expression:
-        start = self._index
+        """Parse `CAST(x AS type)` or `CAST(x, 'type'='…')`."""
+        start, function = self._index, self._token
         self._advance()
         self._expect("(")
         operand = self._parse_nested(self._parse_expression)
         if is_constant(operand):
             self._semantic("Input of 'CAST' is illegal.", operand.span, hint="name at least one series")
+        if self._token.word in (",", ")"):
+            return self._parse_cast_attribute(operand, start, self.text[function.start : function.end])
         self._expect("AS")
         token = self._token
         type_ = self._parse_type()
         self._expect(")")
         written = self.text[token.start : token.end]
         return Cast(operand, type_, self._span(start), written.strip("'\"`"))
+
+    def _parse_cast_attribute(self, operand: Expression, start: int, function: str) -> Expression:
+        """Parse the rest of `CAST(x, 'type'='…')`, whose name keeps the spelling of the function."""
+        arguments, attributes = self._parse_arguments(operand)
+        written = dict(attributes).get("type")
+        if written is None or written.upper() not in TREE_TYPES:
+            self._semantic(
+                "Function Cast must specify a target data type.", self._span(start), hint="write CAST(x, 'type'='DOUBLE')"
+            )
+        cast = Cast(operand, TREE_TYPES[written.upper()], self._span(start), written, function)
+        if len(arguments) > 1:
+            self._semantic(ARGUMENT_COUNT.format(result_name(cast), len(arguments), 1), cast.span)
+        return cast
 
     def _parse_replace(self) -> Expression:
         """Parse `REPLACE(text, 'from', 'to')`."""

@@ -54,8 +54,8 @@ def result_name(expression: Expression) -> str:
             return str(duration)
         case Cast(operand=Literal(value=value), spelling=""):
             return str(value)
-        case Cast(operand=operand, type=type_, spelling=spelling):
-            return f"CAST({result_name(operand)} AS {spelling or TREE_TYPE_NAMES[type_.kind]})"
+        case Cast(operand=operand, type=type_, spelling=spelling, function=function):
+            return f"{function}({result_name(operand)} AS {spelling or TREE_TYPE_NAMES[type_.kind]})"
         case Case():
             return _case_name(expression)
         case Call():
