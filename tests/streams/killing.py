@@ -103,7 +103,8 @@ class StreamRun:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows of the target without the tag that identifies their group, which differs from database to database."""
-        assert self.env.record(self.plan).reason is None
+        reason = self.env.record(self.plan).reason
+        assert reason is None, (self.plan.name, reason)
         return [row[:-1] for row in self.env.results(self.plan)]
 
     def events(self) -> list[Event]:
