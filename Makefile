@@ -57,8 +57,9 @@ format: setup ## Format the code and apply automatic fixes
 bench: setup ## Measure Headrace against hand-written PySpark jobs
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: setup ## Write the pages that are generated from code
+docs: setup ## Write the pages and pictures that are generated from code
 	$(BIN)/headrace docs --write docs/reference
+	$(BIN)/python -m tests.docs.timelines
 
 setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing
 

@@ -30,6 +30,8 @@ def main(
     subtables: Annotated[int, typer.Option(min=1, help="Subtables of the tables.")] = SIZES.subtables,
     window_rows: Annotated[int, typer.Option(min=1, help="Rows that the batch queries read.")] = SIZES.window_rows,
     only: Annotated[str, typer.Option(help="Run only batch queries whose name contains this.")] = SIZES.only,
+    commit_rows: Annotated[int, typer.Option(min=1, help="Rows of a large commit.")] = SIZES.commit_rows,
+    load_rows: Annotated[int, typer.Option(min=1, help="Rows of the files to load.")] = SIZES.load_rows,
     batches: Annotated[int, typer.Option(min=1, help="Inserts per round of the latency benchmark.")] = SIZES.batches,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds after a first one, which is discarded.")] = SIZES.rounds,
     iotdb: Annotated[str, typer.Option(help="Host and port of an IoTDB server to compare with.")] = SIZES.iotdb,
@@ -41,7 +43,17 @@ def main(
     unknown = [name for name in names or [] if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"unknown benchmarks {', '.join(unknown)}; use {', '.join(CASES)}")
-    sizes = Sizes(rows=rows, subtables=subtables, window_rows=window_rows, only=only, batches=batches, rounds=rounds, iotdb=iotdb)
+    sizes = Sizes(
+        rows=rows,
+        subtables=subtables,
+        window_rows=window_rows,
+        commit_rows=commit_rows,
+        load_rows=load_rows,
+        only=only,
+        batches=batches,
+        rounds=rounds,
+        iotdb=iotdb,
+    )
     console, machine = Console(), report.Machine.current()
     if not console.is_terminal:
         console.width = WIDTH

@@ -34,7 +34,11 @@ class Sizes:
         batch_rows: Rows per insert.
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
+        open_windows: Numbers of windows in state with which micro-batches are measured, in ascending order.
         fan_out: Number of streams on one source, where several are measured.
+        many: Numbers of different streams on one source.
+        commit_rows: Rows of a large commit to the source of a live stream.
+        load_rows: Rows of the files to load.
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         processes: Processes per round of the command-line benchmark.
         rounds: Rounds after a first one, which is discarded.
@@ -50,7 +54,11 @@ class Sizes:
     batch_rows: int = 1000
     warm_up: int = 3
     batches: int = 12
+    open_windows: tuple[int, ...] = (1000, 100_000, 1_000_000)
     fan_out: int = 10
+    many: tuple[int, ...] = (1, 10, 50)
+    commit_rows: int = 5_000_000
+    load_rows: int = 20_000_000
     dags: int = 500
     processes: int = 3
     rounds: int = 3

@@ -74,8 +74,10 @@ def prepare_loaded_meters(bench: Bench, rows: int, subtables: int) -> Table:
     return table
 
 
-def generate_rows(spark: SparkSession, name: str, rows: int, subtables: int, *, breaks: bool = False) -> DataFrame:
+def generate_rows(spark: SparkSession, name: str, rows: int, subtables: int, *, first: int = 0, breaks: bool = False) -> DataFrame:
     """Generate rows in time order with interleaved subtables, so that each file holds a time range of all subtables.
+
+    `first` is the number of the first row: tables continue where the rows before it end.
 
     With `breaks`, a subtable pauses for 20 seconds after every 50 rows, and its voltage stays in one of three ranges of ten volts
     for 37 rows, as sessions, states and events need.
@@ -88,7 +90,7 @@ def generate_rows(spark: SparkSession, name: str, rows: int, subtables: int, *, 
     step = F.pmod(F.xxhash64(meter, F.floor((count + meter) / 37)), F.lit(3)) * 10
     volts = step + F.pmod(F.xxhash64(row, F.lit(2)), F.lit(10)) if breaks else F.pmod(F.xxhash64(row, F.lit(2)), F.lit(30))
     micros = F.lit(START_MS * 1000) + seconds * F.lit(STEP_MS * 1000) + F.pmod(F.xxhash64(row), F.lit(STEP_MS)) * 1000
-    return spark.range(rows, numPartitions=max(1, -(-rows // ROWS_PER_FILE))).select(
+    return spark.range(first, first + rows, numPartitions=max(1, -(-rows // ROWS_PER_FILE))).select(
         F.timestamp_micros(micros).alias("ts"),
         (F.pmod(F.xxhash64(row, F.lit(1)), F.lit(10_000)) / 1000).cast("float").alias("current"),
         (volts + 210).cast("int").alias("voltage"),

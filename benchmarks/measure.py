@@ -104,14 +104,15 @@ class Peak:
 
     def __str__(self) -> str:
         workers = f", workers {self.workers // MEBIBYTE} MiB" if self.workers else ""
-        return f"Python {self.python // MEBIBYTE} MiB{workers}, JVM heap {self.heap // MEBIBYTE} MiB"
+        heap = f", JVM heap {self.heap // MEBIBYTE} MiB" if self.heap else ""
+        return f"Python {self.python // MEBIBYTE} MiB{workers}{heap}"
 
 
 @dataclass
 class Memory:
-    """Records the peak memory of each side over all rounds."""
+    """Records the peak memory of each side over all rounds; without a Spark session, no heap."""
 
-    spark: SparkSession
+    spark: SparkSession | None = None
     peaks: dict[str, Peak] = field(default_factory=dict)
 
     def watch(self, name: str, side: Side) -> Side:
@@ -125,7 +126,7 @@ class Memory:
 
     @contextmanager
     def _record(self, peak: Peak) -> Iterator[None]:
-        pools = heap_pools(self.spark)
+        pools = [] if self.spark is None else heap_pools(self.spark)
         for pool in pools:
             pool.resetPeakUsage()
         try:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.1
 MAX_WAIT_SECONDS: Final = 120.0
 ROWS_PER_SUBTABLE: Final = 10
+WINDOW_SECONDS: Final = {"AT_ONCE": 60, "MAX_DELAY": 86_400, "FORCE_WINDOW_CLOSE": 1}
 BY_HAND: Final = "_by_hand"
 STATELESS: Final = "foreachBatch without state, different result"
 CREATE: Final = """
@@ -49,7 +50,7 @@ class Task:
     """A benchmark: a trigger mode, and a number of equal streams on one source.
 
     A batch holds ten seconds of each subtable. With AT_ONCE, a window spans six batches, so results are updated. With
-    WINDOW_CLOSE, each batch closes the window of the previous one.
+    WINDOW_CLOSE, each batch closes the window of the previous one. With MAX_DELAY, no batch closes a window.
     """
 
     trigger: str
@@ -57,15 +58,17 @@ class Task:
 
     @property
     def seconds(self) -> int:
-        return 60 if self.trigger == "AT_ONCE" else ROWS_PER_SUBTABLE
+        return WINDOW_SECONDS.get(self.trigger.split()[0], ROWS_PER_SUBTABLE)
 
     @property
     def label(self) -> str:
-        return f"{self.trigger.lower()}_{self.streams}"
+        return f"{self.trigger.split()[0].lower()}_{self.streams}"
 
 
 class Source:
     """A source table that is written in batches."""
+
+    PREFIX: ClassVar[str] = "latency"
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
@@ -85,10 +88,10 @@ class Source:
 class HeadraceStreams:
     """Streams run by an snode's driver in this process."""
 
-    def __init__(self, bench: Bench, task: Task) -> None:
+    def __init__(self, bench: Bench, task: Task, source_type: type[Source] = Source) -> None:
         self.bench = bench
-        self.source = Source(bench, f"latency_{task.label}")
-        self.names = [f"latency_{task.label}_{number}" for number in range(task.streams)]
+        self.source = source_type(bench, f"{source_type.PREFIX}_{task.label}")
+        self.names = [f"{self.source.table.name}_{number}" for number in range(task.streams)]
         for name in self.names:
             bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, seconds=task.seconds))
         self.apps = [self._offset_app(name) for name in self.names]
@@ -136,12 +139,12 @@ class HeadraceStreams:
 class StreamingQueries:
     """Structured Streaming queries, one per stream."""
 
-    def __init__(self, bench: Bench, task: Task, *, stateless: bool = False) -> None:
+    def __init__(self, bench: Bench, task: Task, source_type: type[Source] = Source, *, stateless: bool = False) -> None:
         self.bench = bench
         self.stateless = stateless
         label = f"{task.label}_stateless" if stateless else task.label
-        self.source = Source(bench, f"latency_{label}{BY_HAND}")
-        self.folder: Path = bench.scratch(f"latency_{label}")
+        self.source = source_type(bench, f"{source_type.PREFIX}_{label}{BY_HAND}")
+        self.folder: Path = bench.scratch(f"{source_type.PREFIX}_{label}")
         self.jobs = [self._job(task, number) for number in range(task.streams)]
         self.logs = [DeltaLogReader(job.target) for job in self.jobs]
 
@@ -207,7 +210,7 @@ def timed_functions() -> list[TimedFunction]:
     from headrace.streams.runner import Runner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
-    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
 
     return [

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from benchmarks.bench import DATABASE, Bench
 from benchmarks.data import START_MS, STEP_MS
-from benchmarks.measure import interleave
+from benchmarks.measure import Memory, interleave
+from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 from headrace.streams.sources.poller import SourcePollers
 
@@ -30,8 +31,9 @@ ALL_ORIGINS, ONE_ORIGIN, ONE_TABLE = "virtual table, all origins written", "virt
 class Reading:
     """A stream over a table, whose values are written to one or several tables."""
 
-    def __init__(self, bench: Bench, name: str, written: Sequence[tuple[str, Sequence[str]]]) -> None:
+    def __init__(self, bench: Bench, name: str, written: Sequence[tuple[str, Sequence[str]]], probe: Probe) -> None:
         self.bench = bench
+        self.probe = probe
         self.written = [(bench.table(table), list(columns)) for table, columns in written]
         self.next_row = 0
         bench.execute(CREATE.format(name=name, values=", ".join(f"AVG({column})" for column in COLUMNS)))
@@ -42,11 +44,12 @@ class Reading:
         samples = []
         for _ in range(INSERTS_PER_ROUND):
             self.write()
-            start = time.perf_counter()
-            self.pollers.reconcile([self.record])
-            while self.pollers.poll():
-                pass
-            samples.append(time.perf_counter() - start)
+            with self.probe.activate():
+                start = time.perf_counter()
+                self.pollers.reconcile([self.record])
+                while self.pollers.poll():
+                    pass
+                samples.append(time.perf_counter() - start)
         return samples
 
     def write(self) -> None:
@@ -71,15 +74,32 @@ def create_tables(bench: Bench) -> None:
         bench.execute(f"CREATE VTABLE {name} (ts TIMESTAMP, {columns})")
 
 
+def timed_functions() -> list[TimedFunction]:
+    """Return the parts of a micro-batch over the virtual table with all origins."""
+    from headrace.storage import Tables
+    from headrace.streams.sources.virtual_reader import VirtualReader
+    from headrace.streams.state.store import StateStore
+    from headrace.streams.windows.processor import WindowProcessor
+
+    return [
+        TimedFunction("read changes of all origins", VirtualReader, "read_after"),
+        TimedFunction("step", WindowProcessor, "process_batch"),
+        TimedFunction("write state", StateStore, "write"),
+        TimedFunction("commit", Tables, "replace"),
+    ]
+
+
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure one micro-batch of each stream."""
     create_tables(bench)
+    probe, memory = Probe(timed_functions()), Memory()
     sides = {
-        ALL_ORIGINS: Reading(bench, "parts", [(f"parts_{column}", [column]) for column in COLUMNS]),
-        ONE_ORIGIN: Reading(bench, "part", [("part_v0", ["v0"])]),
-        ONE_TABLE: Reading(bench, "whole", [("whole", COLUMNS)]),
+        ALL_ORIGINS: Reading(bench, "parts", [(f"parts_{column}", [column]) for column in COLUMNS], probe),
+        ONE_ORIGIN: Reading(bench, "part", [("part_v0", ["v0"])], Probe([])),
+        ONE_TABLE: Reading(bench, "whole", [("whole", COLUMNS)], Probe([])),
     }
-    timings = interleave(sides, bench.sizes.rounds, bench.log)
+    watched = {name: memory.watch(name, side) for name, side in sides.items()}
+    timings = interleave(watched, bench.sizes.rounds, bench.log)
     for side in sides.values():
         side.pollers.close()
         bench.execute(f"DROP STREAM {side.record.definition.name}")
@@ -88,5 +108,7 @@ def run(bench: Bench) -> Iterator[Measurement]:
         timings[ALL_ORIGINS],
         timings[ONE_TABLE],
         Limit(ratio=10.0),
+        parts=probe.timings(),
         others={ONE_ORIGIN: timings[ONE_ORIGIN]},
+        peaks=memory.peaks,
     )

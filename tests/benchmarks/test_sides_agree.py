@@ -24,6 +24,9 @@ TINY = Sizes(
     warm_up=0,
     batches=2,
     fan_out=2,
+    many=(1, 2),
+    commit_rows=3000,
+    load_rows=3000,
     dags=3,
     processes=1,
     rounds=1,
@@ -40,7 +43,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["history", "windows", "trees"])
+@pytest.mark.parametrize("name", ["history", "windows", "trees", "large_commits", "loads", "demo"])
 def test_headrace_and_the_hand_written_job_give_equal_windows(name: str, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
     lines = list(load_case(name)(bench))
 
@@ -58,12 +61,20 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
     assert {"read changes", "step", "commit"} <= set(line.parts)
 
 
-@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications"])
+@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications", "triggers"])
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
 
     assert lines
     assert all(line.ours.samples and line.limit is not None for line in lines)
+
+
+@pytest.mark.parametrize("name", ["many_streams", "virtual_tables"])
+def test_benchmarks_of_streams_run_without_spark(name: str, bench: Bench) -> None:
+    lines = list(load_case(name)(bench))
+
+    assert lines
+    assert all(line.ours.samples and line.parts and line.peaks for line in lines)
 
 
 @pytest.mark.airflow

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from headrace.streams.state import store
 from tests.streams import counting
 from tests.streams.environment import StreamEnvironment, open_environment
 from tests.support.object_store import WAREHOUSE_VARIABLE
@@ -41,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if getattr(item, "originalname", item.name) in LOCAL_FILES:
                 item.add_marker(pytest.mark.skip(reason="needs local files"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _small_states_have_files_of_changes() -> Iterator[None]:
+    """Write the changes of small states as those of large ones are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "MIN_COMPLETE_BYTES", 0)
+        patch.setattr(store, "MAX_CHANGE_SHARE", 8)
+        yield
 
 
 @pytest.fixture

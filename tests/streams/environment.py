@@ -35,6 +35,7 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
+from headrace.streams.wide import spill
 from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
@@ -226,7 +227,8 @@ class StreamEnvironment:
 
 def assert_accounted(counters: JobCounters) -> None:
     """Assert that each row has one outcome."""
-    parts = (counters.rows_used, counters.rows_updated, counters.rows_filtered, counters.rows_expired, counters.rows_pending)
+    outcomes = ("used", "updated", "filtered", "expired", "quarantined", "pending")
+    parts = [getattr(counters, f"rows_{outcome}") for outcome in outcomes]
     assert min(parts) >= 0
     assert counters.rows_in == sum(parts)
 
@@ -259,12 +261,15 @@ def open_environment(
 
 @contextmanager
 def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
-    """Yield an environment that computes windows in one of the `PROFILES`."""
+    """Yield an environment that computes windows in one of the `PROFILES`, or `wide`: by kernels in tasks of Spark."""
     options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
     with pytest.MonkeyPatch.context() as patch:
-        if profile == "pieces":
+        if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
             options |= {"driver_rows": 0, "batch_rows": 1}
+        if profile == "wide":
+            patch.setattr(spill, "PART_ROWS", 3)
+            options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env
 

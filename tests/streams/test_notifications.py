@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from headrace.errors import InvalidStreamError
 from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
+from headrace.storage.sandbox import open_database
+from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
 from headrace.streams.windows import retention
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
@@ -80,6 +82,28 @@ def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, se
     assert (close["windowStart"], close["windowEnd"]) == (START, START + 10_000)
     assert close["result"] == {"_wstart": START, "n": 1, "top": 'a "b"', "mean": 4.0, "seen": START + 1_000}
     assert close["tableName"] in env.results(plan, names=True)[0]
+
+
+def test_all_messages_of_a_micro_batch_are_encoded_by_one_database(
+    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def count_and_open() -> Any:
+        opened.append(1)
+        return open_database()
+
+    monkeypatch.setattr(messages, "open_database", count_and_open)
+    query = "select _wstart, count(*) n from readings interval(10s)"
+    env.create(f'create stream `größe "1"` into t as {query}' + notify(server))
+    env.insert([("d0", 10_000 * number, number, None) for number in range(1_200)])
+    env.settle()
+
+    sent = server.messages()
+    assert sum(len(message["streams"][0]["events"]) for message in sent) == 1_200 + 1_199
+    assert len(sent) == 3
+    assert {message["streams"][0]["streamName"] for message in sent} == {'größe "1"'}
+    assert len(opened) == 1
 
 
 def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, server: WebSocketServer) -> None:

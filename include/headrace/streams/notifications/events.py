@@ -15,6 +15,7 @@ from headrace.compute.window_plans import IntervalWindow, StateWindow
 from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import Emission, EmitState
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
@@ -38,7 +39,9 @@ class WindowEvents:
     """Windows that are retracted after they left the state (`p*`, `_wstart`, `_wend`). Only the target knows which had a result."""
 
 
-def window_events(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, others: pa.Table | None) -> WindowEvents | None:
+def window_events(
+    plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, in_state: StateTable | None
+) -> WindowEvents | None:
     """Return the events to which a stream's notification subscribes; None if it has none.
 
     A window that has left the state and is computed again opens again.
@@ -47,17 +50,17 @@ def window_events(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emissio
         plan: The stream.
         evaluated: The windows after the micro-batch.
         emission: What is written of them.
-        others: The windows in state that the micro-batch does not concern.
+        in_state: The windows in state before the micro-batch.
     """
     notification = plan.notification
     if notification is None:
         return None
     key = [*key_columns(plan.query), WSTART]
-    in_state = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
-    opened = anti_join(evaluated.windows, pa.concat_tables(in_state), key) if in_state else evaluated.windows
+    before = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
+    opened = anti_join(evaluated.windows, pa.concat_tables(before), key) if before else evaluated.windows
     closed = emission.upserts
     if isinstance(plan.query.window, StateWindow):
-        neighbors = [evaluated.windows, evaluated.unaffected, *([] if others is None else [others])]
+        neighbors = [evaluated.windows, *unchanged_windows(evaluated, in_state)]
         opened, closed = (add_neighbor_states(windows, neighbors, key) for windows in (opened, closed))
     windows = {
         EventType.WINDOW_INVALIDATION: invalidated_windows(evaluated, emission, key),
@@ -88,13 +91,22 @@ def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emiss
 def confirm_evicted(
     events: WindowEvents, had_result: Callable[[pa.Table], npt.NDArray[np.bool_]], key: Sequence[str]
 ) -> WindowEvents:
-    """Return the events with those of evicted windows that had a result, which `had_result` tells for each."""
+    """Return the events with those of evicted windows that had a result, which `had_result` says of each."""
     if events.evicted is None:
         return events
     invalidated = events.evicted.filter(pa.array(had_result(events.evicted)))
     if invalidated.num_rows == 0:
         return WindowEvents(events.windows)
     return combined_events(events, WindowEvents({EventType.WINDOW_INVALIDATION: invalidated}), key) or events
+
+
+def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) -> list[pa.Table]:
+    """Return the windows in state that a micro-batch leaves as they are, of the groups in which it has windows."""
+    if in_state is None or evaluated.windows.num_rows == 0:
+        return []
+    before = evaluated.state_windows
+    changed = before[ROW_ID].to_numpy() if before.num_rows else NO_IDS
+    return [in_state.take(np.setdiff1d(in_state.matching(evaluated.windows), changed))]
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
@@ -135,20 +147,20 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
     return pa.array(neighbor, mask=~has_neighbor)
 
 
-def written_events(plan: StreamPlan, written: pa.Table, all_windows: pa.Table) -> WindowEvents | None:
+def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) -> WindowEvents | None:
     """Return the events of windows in state that the clock has written; None if the stream has no notification.
 
     Args:
         plan: The stream.
         written: The windows, with their results.
-        all_windows: All windows in state.
+        in_state: The windows in state.
     """
     notification = plan.notification
     if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
         return None
     key = [*key_columns(plan.query), WSTART]
     is_state_window = isinstance(plan.query.window, StateWindow)
-    closed = add_neighbor_states(written, [all_windows], key) if is_state_window else written
+    closed = add_neighbor_states(written, [in_state.take(in_state.matching(written))], key) if is_state_window else written
     return WindowEvents({EventType.WINDOW_CLOSE: closed})
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,23 +66,16 @@ class MessageEncoder:
 
         The same events at the same position have the same message ids.
         """
-        parts = [self._texts(type_, windows, now) for type_, windows in events.windows.items() if windows.num_rows]
-        if not parts:
+        fields = {type_: self._fields(type_, rows.combine_chunks(), now) for type_, rows in events.windows.items() if rows.num_rows}
+        if not fields:
             return []
+        texts_by_type = to_json({type_: struct(values) for type_, values in fields.items()})
+        parts = [event_texts(type_, events.windows[type_], texts) for type_, texts in texts_by_type.items()]
         instant, opens = np.concatenate([part.instant for part in parts]), np.concatenate([part.opens for part in parts])
         texts = [text for part in parts for text in part.texts]
         # A window that ends at the instant at which it starts opens first.
         ordered = [texts[index] for index in np.lexsort((~opens, instant))]
         return [self._message(chunk, position, number, now) for number, chunk in enumerate(chunks(ordered))]
-
-    def _texts(self, type_: EventType, windows: pa.Table, now: int) -> EventTexts:
-        fields = self._fields(type_, windows.combine_chunks(), now)
-        instant = windows[WSTART if type_ is EventType.WINDOW_OPEN else WEND]
-        return EventTexts(
-            to_numpy(instant).astype(np.int64),
-            np.full(windows.num_rows, type_ is EventType.WINDOW_OPEN),
-            to_json(pa.StructArray.from_arrays([combine(array) for array in fields.values()], list(fields))),
-        )
 
     def _fields(self, type_: EventType, windows: pa.Table, now: int) -> Fields:
         """Return the fields of events of one type, in the order in which they are sent."""
@@ -141,10 +135,16 @@ class MessageEncoder:
 
     def _message(self, events: Sequence[str], position: Position, number: int, now: int) -> bytes:
         id_ = uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{self._plan.id}/{position.batch}/{number}")
-        (name,) = to_json(pa.array([self._plan.name]))
+        name = json.dumps(self._plan.name, ensure_ascii=False)
         return (
             f'{{"messageId":"{id_}","timestamp":{now},"streams":[{{"streamName":{name},"events":[{",".join(events)}]}}]}}'
         ).encode()
+
+
+def event_texts(type_: EventType, windows: pa.Table, texts: list[str]) -> EventTexts:
+    """Return the events of one type with what orders them."""
+    opens = type_ is EventType.WINDOW_OPEN
+    return EventTexts(to_numpy(windows[WSTART if opens else WEND]).astype(np.int64), np.full(windows.num_rows, opens), texts)
 
 
 def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -159,11 +159,15 @@ def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         first = last
 
 
-def to_json(values: pa.Array) -> list[str]:
-    """Return each value as JSON."""
+def to_json(arrays: Mapping[EventType, pa.Array]) -> dict[EventType, list[str]]:
+    """Return each value as JSON. Opening a database takes longer than encoding thousands of events, so one encodes all."""
+    texts = {}
     with open_database() as database:
-        database.register("events", pa.table({"event": values}))
-        return [text for (text,) in database.execute("SELECT CAST(to_json(event) AS VARCHAR) FROM events").fetchall()]
+        for type_, values in arrays.items():
+            database.register("events", pa.table({"event": values}))
+            texts[type_] = database.sql("SELECT CAST(to_json(event) AS VARCHAR) FROM events").to_arrow_table()[0].to_pylist()
+            database.unregister("events")
+    return texts
 
 
 def displayable(values: pa.ChunkedArray, precision: Precision) -> pa.Array:
@@ -190,7 +194,7 @@ def constant(value: str | int, size: int) -> pa.Array:
 
 def struct(values: Fields) -> pa.Array:
     """Return an array of objects with these fields."""
-    return pa.StructArray.from_arrays(list(values.values()), list(values))
+    return pa.StructArray.from_arrays([combine(array) for array in values.values()], list(values))
 
 
 def combine(values: pa.ChunkedArray | pa.Array) -> pa.Array:
