@@ -103,20 +103,22 @@ class StreamRun:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows of the target without the tag that identifies their group, which differs from database to database."""
-        assert self.env.record(self.plan).reason is None
+        reason = self.env.record(self.plan).reason
+        assert reason is None, (self.plan.name, reason)
         return [row[:-1] for row in self.env.results(self.plan)]
 
-    def events(self) -> list[Event]:
-        """Return the events that the server has received of this stream, with the number of their group instead of its id."""
-        events = [
-            event
-            for message in self.server.messages()
-            for stream in message["streams"]
-            if stream["streamName"] == self.plan.name
-            for event in stream["events"]
-        ]
-        groups = list(dict.fromkeys(event["groupId"] for event in events))
-        return [(groups.index(event["groupId"]), *(repr(event.get(name)) for name in EVENT_FIELDS)) for event in events]
+    def events(self) -> list[list[Event]]:
+        """Return the events that the server has received of this stream: of each group in order, without ids and times of sending.
+
+        The order of groups, also within a message, is not defined.
+        """
+        groups = defaultdict[str, list[Event]](list)
+        for message in self.server.messages():
+            for stream in message["streams"]:
+                if stream["streamName"] == self.plan.name:
+                    for event in stream["events"]:
+                        groups[event["groupId"]].append(tuple(repr(event.get(name)) for name in EVENT_FIELDS))
+        return sorted(groups.values())
 
     def _settle_until_killed(self, kill: Kill) -> bool:
         """Handle what was written with a driver that dies; return False if it never passed the failpoint."""
