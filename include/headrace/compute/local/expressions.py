@@ -43,8 +43,8 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
     Raises:
         UnsupportedError: A function is not supported, or not for these types.
     """
-    if (halves := joined_halves(node)) is not None:
-        return require([infer_type(half, types) for half in halves] == [pa.int64()] * 2, pa.int64(), "halves")
+    if (type_ := pattern_type(node, types)) is not None:
+        return type_
     match node:
         case Operation(name="struct", operands=operands):
             return pa.struct(list(zip(field_names(operands), (infer_type(part, types) for part in operands), strict=True)))
@@ -62,6 +62,15 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
             return cast_type(infer_type(operand, types), type_, is_try=name == "try_cast")
         case Operation(name=name, operands=operands):
             return operation_type(name, [infer_type(operand, types) for operand in operands])
+
+
+def pattern_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType | None:
+    """Return the type of an expression that is evaluated as a whole; None for others."""
+    if (halves := joined_halves(node)) is not None:
+        return require([infer_type(half, types) for half in halves] == [pa.int64()] * 2, pa.int64(), "halves")
+    if (limited := limited_text(node)) is not None:
+        return require(infer_type(limited[0], types) == TYPES["string"], TYPES["string"], "a text with a limit")
+    return None
 
 
 def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
@@ -130,6 +139,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     """
     if (halves := joined_halves(node)) is not None:
         return join_halves(*(evaluate(half, columns) for half in halves))
+    if (limited := limited_text(node)) is not None:
+        return check_length(evaluate(limited[0], columns), limited[1])
     match node:
         case Operation(name="struct", operands=operands):
             return pc.make_struct(*(evaluate(part, columns) for part in operands), field_names=field_names(operands))
@@ -191,6 +202,26 @@ def joined_halves(node: Node) -> tuple[Node, Node] | None:
             if kind.startswith("decimal") and factor == Constant(2**32, "bigint"):
                 return high, low
     return None
+
+
+def limited_text(node: Node) -> tuple[Node, int] | None:
+    """Return a text and the bytes to which an expression cuts it, as for a tag of type VARCHAR."""
+    match node:
+        case Operation(
+            "if", (Operation("<=", (Operation("octet_length", (text,)), Constant(int(limit)))), same, Operation("cast", (cut,)))
+        ):
+            if same == text and cut == Operation("left", (Operation("cast", (text,), "binary"), Constant(limit, "int"))):
+                return text, limit
+    return None
+
+
+def check_length(values: Values, limit: int) -> Values:
+    """Return texts of at most `limit` bytes; Spark cuts longer ones, also within a character."""
+    lengths = pc.binary_length(values)
+    longest = (lengths if isinstance(lengths, pa.Scalar) else pc.max(lengths)).as_py()
+    if longest is not None and longest > limit:
+        raise UnsupportedError("a text that is cut")
+    return values
 
 
 def join_halves(high: Values, low: Values) -> Values:
