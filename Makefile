@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained filling forced_windows virtual_tables machine)
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams s3-server test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills conformance-streams soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -21,8 +22,11 @@ test: setup ## Run all tests
 campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEED=1)
 	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_random_queries.py
 
-campaign-streams: setup ## Test streams with random, late, updated and deleted rows (EXAMPLES=200)
-	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),200) bin/run-tests tests/streams/test_windows.py tests/streams/test_batching.py tests/streams/test_maintained.py
+campaign-streams: setup ## Test streams with random writes and faults; CI tries about 2000 examples (EXAMPLES=50000)
+	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),50000) bin/run-tests $(PROPERTIES)
+
+campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 100 times (KILLS=400 SEED=1)
+	HEADRACE_KILLS=$(or $(KILLS),400) HEADRACE_KILL_SEED=$(or $(SEED),0) bin/run-tests tests/streams/test_kills.py tests/streams/test_driver_processes.py
 
 conformance-streams: setup ## Play all recorded cases of streams; the tests play every sixth
 	HEADRACE_STREAM_CASES=all bin/run-tests tests/conformance/test_streams.py

@@ -34,6 +34,7 @@ class Sizes:
         batch_rows: Rows per insert.
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
+        open_windows: Numbers of windows in state with which micro-batches are measured, in ascending order.
         fan_out: Number of streams on one source, where several are measured.
         many: Numbers of different streams on one source.
         commit_rows: Rows of a large commit to the source of a live stream.
@@ -53,6 +54,7 @@ class Sizes:
     batch_rows: int = 1000
     warm_up: int = 3
     batches: int = 12
+    open_windows: tuple[int, ...] = (1000, 100_000, 1_000_000)
     fan_out: int = 10
     many: tuple[int, ...] = (1, 10, 50)
     commit_rows: int = 5_000_000

@@ -15,6 +15,7 @@ Case = Callable[[Bench], Iterator[Measurement]]
 CASES: Final[dict[str, str]] = {
     "history": "backfill of a stream's history, against a PySpark job",
     "latency": "from an insert to the committed result, against Structured Streaming",
+    "states": "micro-batches with few and with many windows in state, and closing them all",
     "triggers": "how long after a result of each trigger is due it is committed",
     "large_commits": "a live stream and a commit of millions of rows, against Structured Streaming",
     "many_streams": "many different streams on one source",

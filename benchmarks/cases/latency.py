@@ -210,7 +210,7 @@ def timed_functions() -> list[TimedFunction]:
     from headrace.streams.runner import Runner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
-    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
 
     return [

@@ -58,7 +58,7 @@ def timed_functions() -> list[TimedFunction]:
     """Return the parts of a micro-batch, each of one stream."""
     from headrace.storage import Tables
     from headrace.streams.sources.reader import ChangeReader
-    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
 
     return [

@@ -124,7 +124,7 @@ def timed_functions() -> list[TimedFunction]:
     from headrace.streams.notifications.messages import MessageEncoder
     from headrace.streams.notifications.websocket import WebSocketSender
     from headrace.streams.sources.reader import ChangeReader
-    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
 
     return [

@@ -78,7 +78,7 @@ def timed_functions() -> list[TimedFunction]:
     """Return the parts of a micro-batch over the virtual table with all origins."""
     from headrace.storage import Tables
     from headrace.streams.sources.virtual_reader import VirtualReader
-    from headrace.streams.state.checkpoints import StateStore
+    from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
 
     return [

@@ -97,12 +97,31 @@ class Settings(BaseSettings):
         ge=0,
         description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
     )
+    wide_commit_rows: int = Field(
+        50_000_000,
+        ge=0,
+        description="Commits of more new rows than this are computed by Spark's executors instead of the driver, if each window "
+        "has rows of one series only. So are commits with more than two million windows.",
+    )
     kernels: Literal["auto", "always", "never"] = Field(
         "auto",
         description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
         "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
         "that kernels do not know are refused, for tests.",
     )
+    max_ahead_s: int = Field(
+        0,
+        ge=0,
+        description="Seconds by which rows may be ahead of the clock. Later rows go to the quarantine of streams without "
+        "`MAX_AHEAD`; with 0 they do not.",
+    )
+    quarantine_rows: int = Field(
+        1_000, ge=0, description="Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
+    )
+    metrics_interval_s: int = Field(
+        10, ge=0, description="Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none."
+    )
+    metrics_keep_s: int = Field(86_400, ge=1, description="Seconds for which samples are kept.")
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     object_store_poll_ms: int = Field(
         1_000,

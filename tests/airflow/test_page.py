@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import uvicorn
 
 from headrace.catalog import Catalog
-from headrace.model.clock import ManualClock
+from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import DesiredState
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
@@ -23,7 +25,7 @@ from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
-from tests.airflow.samples import add_stream
+from tests.airflow.samples import add_stream, sample
 from tests.airflow.web_page import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -180,3 +182,23 @@ def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalo
             page.get_by_role("heading", name=f"{heading} does not exist").wait_for()
             assert page.locator(".empty p").inner_text() == "It was dropped, or you have no right to read its DAG."
         assert page.locator("#notice").is_hidden()
+
+
+def test_the_measurements_of_a_stream_are_drawn(home: Settings, catalog: Catalog) -> None:
+    stream, now = add_stream(catalog), SystemClock().now()
+    samples = [sample(stream, now - 600_000 + 30_000 * number, batches=number) for number in range(20)]
+    for number, one in enumerate(samples):
+        catalog.stream_metrics.add([replace(one, lag_ms=number * 100)], keep_ms=86_400_000)
+    with served(create_app(Rights(), home)) as address, browser() as page:
+        page.goto(f"{address}/?stream=power.avg_v")
+        charts = page.locator(".charts figure")
+        charts.first.wait_for()
+        assert charts.locator("b").all_inner_texts() == ["Lag", "Batch", "Rows per second", "State"]
+        assert "now 1.9 s, maximum 1.9 s" in str(charts.first.locator("svg").get_attribute("aria-label"))
+        points = str(charts.first.locator("polyline").first.get_attribute("points")).split()
+        heights = [float(point.split(",")[1]) for point in points]
+        assert len(heights) == 20
+        assert heights == sorted(heights, reverse=True)
+        assert "read 1 ms, compute 2 ms, checkpoint 3 ms, write 4 ms, record 5 ms" in page.locator(".charts p").inner_text()
+        if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
+            page.screenshot(path=f"{folder}/charts.png", full_page=True)

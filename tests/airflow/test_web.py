@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
-from tests.airflow.samples import LIVE, SOURCE, add_stream
+from tests.airflow.samples import LIVE, SOURCE, add_stream, sample
 from tests.airflow.web_page import ACTION, Executed, Rights, beat, only_job
 
 FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
@@ -37,6 +38,7 @@ def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
         "list.js",
         "detail.js",
         "intervals.js",
+        "charts.js",
         "style.css",
         "icon.svg",
         "icon-dark.svg",
@@ -164,8 +166,20 @@ def test_the_detail_has_the_statement_the_offsets_and_the_events(page: TestClien
     catalog.events.record("job", stream, "RESUMED", "by a person")
     detail = page.get(f"/api/jobs/{stream}").json()
     assert detail["sql"].startswith("CREATE STREAM power.avg_v")
-    assert (detail["source_version"], detail["boundary"], detail["watermark"]) == (7, 3, 1_700_000_000_000)
+    assert (detail["offsets"], detail["boundaries"]) == ({SOURCE: 7}, {SOURCE: 3})
+    assert detail["watermark"] == 1_700_000_000_000
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
+
+
+def test_the_detail_has_the_measurements_of_the_last_hour(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
+    stream, now = add_stream(catalog), clock.now()
+    old, first, second = (sample(stream, now - age, batches=batches) for age, batches in ((3_700_000, 9), (60_000, 1), (0, 3)))
+    for one in (old, replace(first, lag_ms=700, compute_ms=8.0), second):
+        catalog.stream_metrics.add([one], keep_ms=86_400_000)
+    metrics = page.get(f"/api/jobs/{stream}").json()["metrics"]
+    assert [value for value in metrics["lag_ms"] if value is not None] == [700, 5]
+    assert metrics["parts_ms"] == {"read": 1.0, "compute": 3.5, "checkpoint": 3.0, "write": 4.0, "record": 5.0}
+    assert len(metrics["batch_ms"]) == 120
 
 
 def test_the_plan_describes_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ from headrace.catalog import Catalog
 from headrace.errors import Error
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.streams.sources.poller import JobActivity
+from headrace.streams.sources.subscriptions import JobActivity
 
 ACTION = {"X-Headrace-Action": "pause"}
 """The header of a request that changes something."""

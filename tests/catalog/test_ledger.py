@@ -134,3 +134,14 @@ def test_a_run_without_chunks_is_complete(catalog: Catalog) -> None:
     assert catalog.ledger.plan(stream.id, "history", []) == []
     summary = catalog.ledger.summary(stream.id, "history")
     assert (summary.complete, summary.fraction, summary.eta_ms(0)) == (True, 1.0, 0)
+
+
+def test_the_rate_of_all_chunks_is_known_once_one_is_done(catalog: Catalog, clock: ManualClock) -> None:
+    stream = with_stream(catalog)
+    catalog.ledger.plan(stream.id, "history", chunks(2))
+    assert catalog.ledger.rows_per_second() is None
+    for number, rows in enumerate((3_000, 5_000)):
+        catalog.ledger.claim(stream.id, "history", number)
+        clock.advance(2_000)
+        catalog.ledger.finish(stream.id, "history", number, rows)
+    assert catalog.ledger.rows_per_second() == 2_000

@@ -48,12 +48,15 @@ def test_a_recreated_subtable_has_the_same_uid(meters: Catalog) -> None:
     assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid
 
 
-def test_a_uid_in_use_is_not_assigned_again(meters: Catalog, url: str) -> None:
+@pytest.mark.parametrize("ensures", [False, True])
+def test_a_uid_in_use_is_not_assigned_again(meters: Catalog, url: str, ensures: bool) -> None:
     meters.subtables.add("power", "meters", ["other"])
     engine = open_engine(url)
     with engine.begin() as connection:
         connection.execute(update(SUBTABLES).values(uid=uids_of("power", ["d1"])[0]))
     engine.dispose()
+    if ensures:
+        meters.subtables.ensure("power", "meters", ["d1", "d2"])
     assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uids_of("power", ["d1"], attempt=1)[0]
 
 
@@ -81,6 +84,23 @@ def test_a_plain_table_takes_no_subtables(meters: Catalog) -> None:
         meters.subtables.add("power", "sea", ["sea", "d1"])
     with pytest.raises(ProgrammingError, match="plain table"):
         meters.subtables.drop("power", ["sea"])
+
+
+def test_ensured_subtables_are_those_that_adding_returns(meters: Catalog) -> None:
+    meters.subtables.add("power", "meters", ["d2", "d3"])
+    meters.subtables.ensure("power", "meters", ["d4", "d3", "d1", "d4"])
+    meters.subtables.ensure("power", "meters", ["d1"])
+    assert [subtable.name for subtable in meters.subtables.all("power")] == ["d1", "d2", "d3", "d4"]
+    assert meters.subtables.add("power", "meters", ["d1"])["d1"] == meters.subtables.get("power", "d1")
+
+
+def test_ensuring_a_name_of_another_table_is_refused_and_adds_none(meters: Catalog) -> None:
+    meters.tables.create(supertable("sensors"))
+    meters.subtables.add("power", "sensors", ["d1"])
+    for name in ("d1", "sensors"):
+        with pytest.raises(ExistsError, match=f"power.{name} exists already"):
+            meters.subtables.ensure("power", "meters", ["d0", name])
+    assert [subtable.name for subtable in meters.subtables.all("power")] == ["d1"]
 
 
 def test_subtables_need_their_table(meters: Catalog) -> None:

@@ -17,7 +17,8 @@ from headrace.storage import Tables
 from headrace.storage.loading import loader
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.spark.session import class_archive, launch_conf, session_conf
-from headrace.streams.state.checkpoints import StateStore, StreamState
+from headrace.streams.state.checkpoints import StreamState, window_table
+from headrace.streams.state.store import StateStore
 from tests.storage.samples import METERS, POWER, read, rows
 from tests.storage.test_races import act
 from tests.support.object_store import PASSWORD, Server
@@ -95,13 +96,13 @@ def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket:
 def test_a_checkpoint_is_one_object(bucket: str, object_store: Server) -> None:
     store = StateStore(f"{bucket}/tables/.streams", "job", 3)
     for batch in range(6):
-        windows = pa.table({"_wstart": [batch]})
+        windows = window_table(pa.table({"_wstart": [batch]}))
         store.write(StreamState(Position(batch, {}), windows=windows), batch)
     assert store.batches() == [3, 4, 5]
     state = store.read(5)
     assert state is not None
     assert state.windows is not None
-    assert state.windows["_wstart"].to_pylist() == [5]
+    assert state.windows.to_table()["_wstart"].to_pylist() == [5]
     assert len(object_store.objects(f"{bucket}/tables/.streams")) == 3
     store.clear()
     assert store.batches() == []

@@ -20,7 +20,8 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
-from headrace.streams.sources.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.subscriptions import JobActivity
 from tests.runtime.meters import Meters, readings
 from tests.support.waiting import wait_until
 

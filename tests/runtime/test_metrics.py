@@ -10,7 +10,7 @@ from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKin
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
-from headrace.streams.sources.poller import JobActivity
+from headrace.streams.sources.subscriptions import JobActivity
 
 
 def reading() -> SnodeMetrics:

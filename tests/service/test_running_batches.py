@@ -10,7 +10,7 @@ import headrace
 from headrace.model.snodes import Lease
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.streams.sources.poller import JobActivity
+from headrace.streams.sources.subscriptions import JobActivity
 
 QUERY = "select batch_ms, message from information_schema.ins_stream_progress"
 

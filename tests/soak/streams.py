@@ -21,6 +21,10 @@ STREAMS: Final = {
     "EVENT_WINDOW START WITH a = 1 END WITH b = 'x'",
     "counts": f"WATERMARK 10s FILL_HISTORY 1 INTO out_count AS SELECT {AGGREGATES} FROM ordered "
     "PARTITION BY tbname COUNT_WINDOW(7)",
+    "filled": f"TRIGGER AT_ONCE {EXACT} INTO out_filled AS SELECT {AGGREGATES} FROM readings PARTITION BY tbname "
+    "INTERVAL(1m) FILL(PREV)",
+    "filled_tag": f"WATERMARK 30s {EXACT} INTO out_filled_tag AS SELECT {AGGREGATES} FROM readings PARTITION BY g "
+    "INTERVAL(30s) FILL(NULL)",
     "rows": f"TRIGGER AT_ONCE {EXACT} INTO out_rows AS SELECT ts, a + 1 more, b FROM readings WHERE a > 0 PARTITION BY tbname",
 }
 CHAINED: Final = "TRIGGER AT_ONCE FILL_HISTORY 1 IGNORE EXPIRED 0 IGNORE UPDATE 0 INTO out_chained AS "

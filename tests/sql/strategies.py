@@ -28,7 +28,7 @@ from headrace.model.queries import (
     Union,
     WindowClause,
 )
-from headrace.model.streams import StreamOptions, TriggerMode
+from headrace.model.streams import ErrorPolicy, StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import UNIT_NAMES, Duration, Precision
 from headrace.model.types import DataType, TypeKind
@@ -251,6 +251,8 @@ def _options(draw: st.DrawFn) -> StreamOptions:
         fill_history,
         fill_history and draw(st.booleans()),
         draw(_maybe(durations)),
+        draw(_maybe(durations)),
+        draw(st.sampled_from(ErrorPolicy)),
     )
 
 
@@ -325,8 +327,18 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     shows,
     st.builds(model.Select, queries),
     streams,
-    st.builds(model.AlterStream, table_names, durations, _maybe(st.booleans()), _maybe(st.booleans()), st.booleans()),
+    st.builds(
+        model.AlterStream,
+        table_names,
+        durations,
+        _maybe(st.booleans()),
+        _maybe(st.booleans()),
+        _maybe(durations),
+        _maybe(st.sampled_from(ErrorPolicy)),
+        st.booleans(),
+    ),
     st.builds(model.ResetStream, table_names, st.booleans()),
+    st.builds(model.ReplayStream, table_names, st.booleans()),
     st.builds(model.CreateSnode, st.integers(1, 1000)),
     st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.DropStream, table_names, st.booleans()),

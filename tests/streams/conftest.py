@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from headrace.streams.state import store
+from tests.streams import counting
 from tests.streams.environment import StreamEnvironment, open_environment
 from tests.support.object_store import WAREHOUSE_VARIABLE
 
@@ -42,6 +44,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs local files"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _small_states_have_files_of_changes() -> Iterator[None]:
+    """Write the changes of small states as those of large ones are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "MIN_COMPLETE_BYTES", 0)
+        patch.setattr(store, "MAX_CHANGE_SHARE", 8)
+        yield
+
+
 @pytest.fixture
 def env(tmp_path: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
     """An environment whose streams run on the session's Spark."""
@@ -58,3 +69,9 @@ def offline_env(tmp_path: Path) -> Iterator[StreamEnvironment]:
 
     with open_environment(tmp_path / "home", no_spark) as environment:
         yield environment
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report how many examples were tried."""
+    for line in counting.summary():
+        terminalreporter.write_line(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
-from headrace.errors import HistoryGoneError
+from headrace.errors import HistoryGoneError, NotFoundError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.statements import CreateStream, Select
@@ -34,6 +35,7 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
+from headrace.streams.wide import spill
 from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
@@ -156,17 +158,19 @@ class StreamEnvironment:
         self.pollers.reconcile(self.records(only))
         while self.pollers.poll():
             self.pollers.reconcile(self.records(only))
-        self.check_accounts()
+        self.check_accounts(only)
 
-    def check_accounts(self) -> None:
+    def check_accounts(self, only: Collection[str] | None = None) -> None:
         """Check that every row is accounted for: as recorded, and as system tables show it, from the rows of the source."""
-        for record in self.catalog.jobs.all():
+        written_rows = functools.cache(self.written_rows)
+        for record in self.records(only):
             assert_accounted(record.progress.counters)
-            assert_accounted(measure_counters(self.context, record))
+            measured = measure_counters(self.context, record)
+            assert_accounted(measured)
             first = self.created.get(record.definition.id)
             if first is not None and not record.skip_to:
                 with contextlib.suppress(HistoryGoneError):
-                    assert measure_counters(self.context, record).rows_in == self.written_rows(first + 1), record.definition.sql
+                    assert measured.rows_in == written_rows(first + 1), record.definition.sql
 
     def written_rows(self, first: int) -> int:
         """Return the number of rows that were inserted or updated from a version of `readings` on."""
@@ -175,7 +179,14 @@ class StreamEnvironment:
         return sum(type_ in ("insert", "update_postimage") for type_ in types)
 
     def records(self, only: Collection[str] | None) -> list[JobRecord]:
-        return [record for record in self.catalog.jobs.all() if only is None or record.definition.id in only]
+        """Return the records of all streams, or of those with these ids."""
+        if only is None:
+            return self.catalog.jobs.all()
+        records = []
+        for job_id in sorted(only):
+            with contextlib.suppress(NotFoundError):
+                records.append(self.catalog.jobs.by_id(job_id))
+        return records
 
     def restart(self, epoch: int | None = None) -> None:
         """Act as if the driver had died: forget what is in memory."""
@@ -216,7 +227,8 @@ class StreamEnvironment:
 
 def assert_accounted(counters: JobCounters) -> None:
     """Assert that each row has one outcome."""
-    parts = (counters.rows_used, counters.rows_updated, counters.rows_filtered, counters.rows_expired, counters.rows_pending)
+    outcomes = ("used", "updated", "filtered", "expired", "quarantined", "pending")
+    parts = [getattr(counters, f"rows_{outcome}") for outcome in outcomes]
     assert min(parts) >= 0
     assert counters.rows_in == sum(parts)
 
@@ -249,11 +261,20 @@ def open_environment(
 
 @contextmanager
 def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
-    """Yield an environment that computes windows in one of the `PROFILES`."""
+    """Yield an environment that computes windows in one of the `PROFILES`, or `wide`: by kernels in tasks of Spark."""
     options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
     with pytest.MonkeyPatch.context() as patch:
-        if profile == "pieces":
+        if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
             options |= {"driver_rows": 0, "batch_rows": 1}
+        if profile == "wide":
+            patch.setattr(spill, "PART_ROWS", 3)
+            options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env
+
+
+def profile_of(env: StreamEnvironment) -> str:
+    """Return in which of the `PROFILES` an environment computes windows."""
+    settings = env.context.settings
+    return "spark" if settings.kernels == "never" else "pieces" if settings.driver_rows == 0 else "kernels"

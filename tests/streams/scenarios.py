@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from tests.streams import counting
 from tests.streams.environment import Row, StreamEnvironment
 
+ORDINARY_EXAMPLES: Final = 2000
+"""About how many examples an ordinary run tries: independent histories of writes, times the streams over each."""
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
-"""Examples of each property in a long run; 0 for the few of an ordinary run."""
+"""About how many a campaign tries; 0 in an ordinary run."""
 SHRINK_S: Final = 120
 """How long to shrink a failing example."""
 MAX_LANES: Final = 8
@@ -36,12 +39,13 @@ LANES = st.lists(st.one_of(INSERTS, INSERTS, INSERTS, DELETES), min_size=1, max_
 class Scenario:
     """The writes of all lanes. In each step each lane performs its next action. After steps in `polls` the streams catch up.
 
-    After steps in `ticks`, every step if there are none, the clock passes all delays.
+    After steps in `ticks`, every step if there are none, the clock passes all delays. Drivers restart in the steps of `restarts`.
     """
 
     lanes: Sequence[Sequence[Action]]
     polls: Sequence[bool] = ()
     ticks: Sequence[bool] = ()
+    restarts: Collection[int] = ()
 
     @property
     def subtables(self) -> dict[str, tuple[int, int]]:
@@ -67,7 +71,8 @@ class Scenario:
 
 
 STEPS = st.lists(st.booleans(), min_size=10, max_size=10)
-SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), STEPS, STEPS)
+RESTARTS = st.just(frozenset[int]()) | st.frozensets(st.integers(0, 11), min_size=1, max_size=2)
+SCENARIOS = st.builds(Scenario, st.lists(LANES, min_size=1, max_size=MAX_LANES), STEPS, STEPS, RESTARTS)
 
 
 def holds(steps: Sequence[bool], number: int) -> bool:
@@ -95,10 +100,27 @@ def last_by_key(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[int | None, 
     return {(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
+def count_examples(scenario: Scenario, partitions: Iterable[str]) -> None:
+    """Count what a scenario has tried: streams with all of its writes, and with the history of each lane.
+
+    Args:
+        scenario: The writes.
+        partitions: How each stream groups rows. Without groups, the windows of all lanes are one history.
+    """
+    for partition in partitions:
+        counting.add("streams with a sequence of writes")
+        counting.add("histories of a stream (independent groups of subtables)", len(scenario.lanes) if partition else 1)
+
+
+def scale(scenarios: int) -> int:
+    """Return how many scenarios this run plays instead of those of an ordinary run."""
+    return max(scenarios, scenarios * EXAMPLES // ORDINARY_EXAMPLES)
+
+
 def property_settings(examples: int) -> settings:
-    """Return the settings of a property with so many examples, or as many as `HEADRACE_STREAM_EXAMPLES` says."""
+    """Return the settings of a property with so many scenarios, and in proportion more in a campaign."""
     return settings(
-        max_examples=EXAMPLES or examples,
+        max_examples=scale(examples),
         deadline=None,
         derandomize=False,
         report_multiple_bugs=False,

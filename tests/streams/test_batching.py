@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 
 from tests.streams.environment import StreamEnvironment, open_environment
 from tests.streams.expected import Shape
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
+from tests.streams.scenarios import (
+    EXAMPLES,
+    SCENARIOS,
+    Scenario,
+    apply_action,
+    count_examples,
+    limit_shrinking,
+    property_settings,
+)
 from tests.streams.test_windows import SHAPES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 30 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 30 * EXAMPLES))]
 
 
 @dataclass(frozen=True)
@@ -78,3 +86,4 @@ def test_results_do_not_depend_on_how_writes_are_batched(home: StreamEnvironment
                     for one in (record.progress.counters for record in records)
                 ]
                 assert counted[0] == counted[1], stream.sql("s")
+    count_examples(scenario, [one.shape.partition for one in tried])

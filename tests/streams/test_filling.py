@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +12,31 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.compute import explain
+from headrace.model.clock import ManualClock
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, TIMESTAMP, DataType, TypeKind
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling import emitted, grid
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile, profile_of
 from tests.streams.filled import MODES, FillOptions, filled_results
 from tests.streams.oracle import Oracle
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
+from tests.streams.scenarios import (
+    EXAMPLES,
+    SCENARIOS,
+    Scenario,
+    apply_action,
+    count_examples,
+    limit_shrinking,
+    property_settings,
+)
+from tests.streams.test_windows import MAX_STREAMS_ON_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 LATE = "create stream s trigger at_once ignore expired 0 into t as select _wstart ws, {} from readings interval(1s) fill(prev)"
 RESTART = "restart"
@@ -108,6 +119,54 @@ def test_the_target_is_filled_at_every_moment(
                 settle_after_crash(own, crash)
                 for plan, oracle, one in zip(plans, oracles, options, strict=True):
                     check(own, plan, oracle, one)
+    count_examples(scenario, [one.partition for one in options])
+
+
+CLOCKED_TRIGGERS = {"max_delay 5s": "at_once", "continuous_window_close recalculate 600s": "window_close"}
+"""Triggers by which the clock writes windows, each with the one that has the same windows once all delays have passed."""
+CLOCKED_OPTIONS = st.builds(
+    FillOptions,
+    trigger=st.sampled_from(sorted(CLOCKED_TRIGGERS)),
+    watermark=st.sampled_from([0, 3000]),
+    partition=st.sampled_from(["", "tbname", "g"]),
+    length=st.sampled_from([1000, 3000]),
+    sliding=st.sampled_from([None, None, 500]),
+    fill=st.sampled_from(MODES),
+)
+
+
+@property_settings(4)
+@given(
+    scenario=SCENARIOS,
+    options=st.lists(CLOCKED_OPTIONS, min_size=2, max_size=4),
+    crashes=st.lists(st.sampled_from([None, None, RESTART, "streams.filled", *MICRO_BATCH_FAILPOINTS]), min_size=12, max_size=12),
+)
+@example(
+    scenario=SPLIT, options=[FillOptions(trigger, fill="prev", length=1000) for trigger in CLOCKED_TRIGGERS], crashes=[None] * 12
+)
+@limit_shrinking
+def test_gaps_between_windows_that_the_clock_writes_are_filled(
+    home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
+) -> None:
+    if profile_of(home[0]) == "spark":
+        options = options[:MAX_STREAMS_ON_SPARK]
+    with home[0].new_database(scenario.subtables) as own:
+        own.context = replace(own.context, clock=ManualClock(START))
+        plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
+        same = [replace(one, trigger=CLOCKED_TRIGGERS[one.trigger]) for one in options]
+        oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in same]
+        for (actions, polled, _), crash in zip([*scenario.steps(), ([], True, True)], crashes, strict=False):
+            for verb, what in actions:
+                apply_action(own, (verb, what))
+                for oracle in oracles:
+                    oracle.insert(what) if verb == "insert" else oracle.delete(what[0], what[1], what[1] + what[2])
+            if polled:
+                own.settle()
+                own.clock.advance(600_000)
+                settle_after_crash(own, crash)
+                for plan, oracle, one in zip(plans, oracles, options, strict=True):
+                    check(own, plan, oracle, one)
+    count_examples(scenario, [one.partition for one in options])
 
 
 def settle_after_crash(env: StreamEnvironment, crash: str | None) -> None:

@@ -14,12 +14,20 @@ from hypothesis import strategies as st
 from headrace.model.clock import ManualClock
 from tests.streams.environment import PROFILES, START, StreamEnvironment, open_profile
 from tests.streams.expected import Shape, SourceModel, Stamped, interval, output_row
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
+from tests.streams.scenarios import (
+    EXAMPLES,
+    SCENARIOS,
+    Scenario,
+    apply_action,
+    count_examples,
+    limit_shrinking,
+    property_settings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 Result = tuple[Any, ...]
 
@@ -125,6 +133,7 @@ def test_each_window_is_that_of_the_query_when_the_clock_closed_it(
                 assert own.record(plan).reason is None
                 expected = sorted(model.target, key=repr)
                 assert [row[:7] for row in own.results(plan)] == expected, model.stream.sql("s")
+    count_examples(scenario, [one.shape.partition for one in tried])
 
 
 def first_window(stream: Forced) -> int:

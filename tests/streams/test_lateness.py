@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.compute.plan import SERIES_KEY
 from headrace.model.positions import Position
-from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StreamState, event_times
 from headrace.streams.windows.change_batch import (
     NEVER,
     ChangeBatch,
@@ -43,7 +43,9 @@ def test_the_running_maximum_covers_smaller_versions_of_the_same_group(rows: lis
 def test_a_row_in_order_of_a_lagging_subtable_is_not_expired() -> None:
     state = StreamState(
         Position(0, {}),
-        max_event_time_by_subtable=pa.table({SERIES_KEY: ["a", "b"], "_max_event_time": [100, 10]}, schema=MAX_EVENT_TIMES),
+        max_event_time_by_subtable=event_times(
+            pa.table({SERIES_KEY: ["a", "b"], "_max_event_time": [100, 10]}, schema=MAX_EVENT_TIMES)
+        ),
         max_event_time=100,
     )
     assert maybe_expired(batch([("b", 1, 11)]), state, 0).tolist() == [False]
@@ -53,7 +55,7 @@ def test_a_row_in_order_of_a_lagging_subtable_is_not_expired() -> None:
 def test_a_row_within_the_watermark_delay_is_not_expired() -> None:
     state = StreamState(
         Position(0, {}),
-        max_event_time_by_subtable=pa.table({SERIES_KEY: ["a"], "_max_event_time": [100]}, schema=MAX_EVENT_TIMES),
+        max_event_time_by_subtable=event_times(pa.table({SERIES_KEY: ["a"], "_max_event_time": [100]}, schema=MAX_EVENT_TIMES)),
         max_event_time=100,
     )
     assert maybe_expired(batch([("a", 1, 90)]), state, 10).tolist() == [False]

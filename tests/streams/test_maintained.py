@@ -10,14 +10,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
-from tests.streams.environment import PROFILES, StreamEnvironment, open_profile
+from tests.streams.environment import PROFILES, StreamEnvironment, open_profile, profile_of
 from tests.streams.oracle import Options, Oracle
-from tests.streams.scenarios import EXAMPLES, SCENARIOS, Scenario, apply_action, limit_shrinking, property_settings
+from tests.streams.scenarios import (
+    EXAMPLES,
+    SCENARIOS,
+    Scenario,
+    apply_action,
+    count_examples,
+    limit_shrinking,
+    property_settings,
+)
+from tests.streams.test_windows import MAX_STREAMS, MAX_STREAMS_ON_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 20 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 OPTIONS = st.builds(
     Options,
@@ -44,25 +53,30 @@ def home(
         yield env
 
 
-@property_settings(8)
-@given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=3))
+@property_settings(10)
+@given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=MAX_STREAMS))
 @example(AGAIN, [Options(trigger, ignore_expired=True) for trigger in ("at_once", "window_close")])
 @limit_shrinking
 def test_a_stream_equals_its_definition_for_any_order_and_batching(
     home: StreamEnvironment, scenario: Scenario, options: list[Options]
 ) -> None:
+    if profile_of(home) == "spark":
+        options = options[:MAX_STREAMS_ON_SPARK]
     with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
         oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in options]
-        for writes, polled, _ in [*scenario.steps(), ([], True, True)]:
+        for number, (writes, polled, _) in enumerate([*scenario.steps(), ([], True, True)]):
             for verb, what in writes:
                 apply_action(own, (verb, what))
                 for oracle in oracles:
                     oracle.insert(what) if verb == "insert" else oracle.delete(what[0], what[1], what[1] + what[2])
             if polled:
+                if number in scenario.restarts:
+                    own.restart_after_failure()
                 own.settle()
                 for plan, oracle in zip(plans, oracles, strict=True):
                     check(own, plan, oracle)
+    count_examples(scenario, [one.partition for one in options])
 
 
 def check(own: StreamEnvironment, plan: StreamPlan, oracle: Oracle) -> None:

@@ -18,6 +18,7 @@ from headrace.model.failpoints import FailpointError, armed
 from headrace.storage.sandbox import open_database
 from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
+from headrace.streams.windows import retention
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
@@ -187,6 +188,23 @@ def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnv
         (INVALIDATION, 0, 10_000, None),
     ]
     assert len({event["windowId"] for event in server.events()}) == 1
+
+
+def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
+    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MAX_CLOSED_WINDOWS", 2)
+    env.insert([("d0", -50_000, 1, None)])
+    query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    plan = env.create(f"create stream s trigger at_once into t as {query}" + notify(server))
+    env.insert([("d0", second * 10_000, 1, None) for second in range(12)])
+    env.settle()
+    server.received.clear()
+    for first in (0, -50_000):
+        env.delete("d0", first, first)
+        env.settle()
+    assert [brief(event) for event in server.events()] == [(INVALIDATION, 0, 10_000, None)]
+    assert len(env.results(plan)) == 11
 
 
 def test_only_the_events_that_are_asked_for_are_sent(env: StreamEnvironment, server: WebSocketServer) -> None:

@@ -12,13 +12,16 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StateError, StateStore, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StateError, StreamState, event_times, window_table
+from headrace.streams.state.store import StateStore
 
 AT = Position(7, {"db.readings": 40})
 STATE = StreamState(
     position=AT,
-    windows=pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
-    max_event_time_by_subtable=pa.table({SERIES_KEY: ["d1"], "_max_event_time": [17]}, schema=MAX_EVENT_TIMES),
+    windows=window_table(
+        pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]})
+    ),
+    max_event_time_by_subtable=event_times(pa.table({SERIES_KEY: ["d1"], "_max_event_time": [17]}, schema=MAX_EVENT_TIMES)),
     max_event_time=17,
     evicted_through=3,
     counters=JobCounters(rows_in=5, rows_used=3, rows_filtered=1, rows_expired=1),

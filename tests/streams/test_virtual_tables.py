@@ -20,7 +20,7 @@ from tests.streams.virtual import SUBTABLES, WRITES, VirtualTables, Write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(300, 40 * EXAMPLES))]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 40 * EXAMPLES))]
 
 QUERIES = {
     "tumbling": "select _wstart, count(*) n, sum(a) sa, max(v) mv from devices interval(10s)",

@@ -15,7 +15,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import Reader, Runner
 from headrace.streams.sinks.sink import DeltaSink, Sink
 from headrace.streams.sources.poller import RunnerFactory
-from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.checkpoints import StreamState, window_table
 from headrace.streams.windows.change_batch import Changes
 
 EVERY_MS = 10_000
@@ -33,7 +33,7 @@ class Ticker:
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         self.before(changes)
-        count = 0 if state.windows is None else state.windows["count"][0].as_py()
+        count = 0 if state.windows is None else state.windows.to_table()["count"][0].as_py()
         ticks = []
         wake_at = state.wake_at
         if wake_at is not None and wake_at <= changes.now:
@@ -52,7 +52,10 @@ class Ticker:
             }
         )
         return BatchResult(
-            upserts, upserts.slice(0, 0), replace(state, windows=pa.table({"count": [count]}), counters=counters), wake_at
+            upserts,
+            upserts.slice(0, 0),
+            replace(state, windows=window_table(pa.table({"count": [count]})), counters=counters),
+            wake_at,
         )
 
 

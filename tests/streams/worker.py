@@ -1,6 +1,7 @@
-"""A driver in its own process, which a failpoint may kill: runs a home's streams with outboxes until everything is sent.
+"""A driver in its own process, which a failpoint may kill or freeze: runs a home's streams until everything is written and sent.
 
-Arguments: home, the receiver's port, the time in ms after `START`, epoch.
+Arguments: home, the receiver's port (0 for streams as they are defined, instead of tickers), the time in ms after `START`, epoch,
+and the database of the streams if not all are to run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.runner import Runner
 from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from tests.streams.receiver import sender
@@ -47,17 +49,19 @@ def outbox_factory(port: int, max_backlog: int = MAX_BACKLOG_MESSAGES) -> Runner
     return ticker_factory(sink=sink)
 
 
-def main(home: Path, port: int, now: int, epoch: int) -> None:
-    settings = load(home=home)
+def main(home: Path, port: int, now: int, epoch: int, database: str | None = None) -> None:
+    settings = load(home=home, kernels="always")
     clock = ManualClock(START + now)
     with Catalog.open(settings.catalog, clock=clock.now) as catalog:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
         context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
-        pollers = SourcePollers(context, runner=outbox_factory(port))
-        pollers.reconcile(catalog.jobs.all())
+        pollers = SourcePollers(context, runner=outbox_factory(port) if port else Runner)
+        records = [record for record in catalog.jobs.all() if database in (None, record.definition.database)]
+        pollers.reconcile(records)
         while pollers.poll():
             pass
-        while any(tables.outbox(record.definition.id).backlog() for record in catalog.jobs.all()):
+        senders = [record for record in records if port or "NOTIFY" in record.definition.sql.upper()]
+        while any(tables.outbox(record.definition.id).backlog() for record in senders):
             time.sleep(0.01)
         pollers.close()
         tables.close()
@@ -68,4 +72,4 @@ def no_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

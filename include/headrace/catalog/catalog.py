@@ -19,8 +19,10 @@ from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
 from headrace.catalog.members import Members
 from headrace.catalog.migrate import migrate
+from headrace.catalog.quarantine import Quarantine
 from headrace.catalog.snodes import Snodes
 from headrace.catalog.store import Store, is_sqlite
+from headrace.catalog.stream_metrics import StreamMetrics
 from headrace.catalog.subtables import Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
@@ -51,6 +53,8 @@ class Catalog:
         self.ledger = Ledger(store)
         self.executions = Executions(store)
         self.events = Events(store)
+        self.quarantine = Quarantine(store)
+        self.stream_metrics = StreamMetrics(store)
 
     @classmethod
     def open(cls, url: str, *, clock: Callable[[], int] | None = None) -> Catalog:

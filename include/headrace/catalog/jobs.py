@@ -191,12 +191,12 @@ class Jobs:
     def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
         with self._store.write() as connection:
             if epoch is not None:
-                _refuse_older(connection, id, epoch)
+                refuse_older(connection, id, epoch)
             if connection.execute(update(JOBS).where(JOBS.c.id == id).values(values)).rowcount != 1:
                 raise _missing_id(id)
 
 
-def _refuse_older(connection: Connection, id: str, epoch: int) -> None:
+def refuse_older(connection: Connection, id: str, epoch: int) -> None:
     """Hold the lease of the job's snode, so that it cannot change hands before the update is done."""
     snode = select(JOBS.c.snode).where(JOBS.c.id == id).scalar_subquery()
     newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == snode).with_for_update(read=True))

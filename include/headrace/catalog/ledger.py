@@ -90,6 +90,14 @@ class Ledger:
         with self._store.read() as connection:
             return [from_row(row) for row in connection.execute(_chunks(job_id, run)).mappings()]
 
+    def rows_per_second(self) -> int | None:
+        """Return the rate at which chunks of all jobs were computed; None before the first one."""
+        done = (CHUNKS.c.state == ChunkState.DONE.value, CHUNKS.c.rows_done.is_not(None), CHUNKS.c.finished > CHUNKS.c.claimed)
+        query = select(func.sum(CHUNKS.c.rows_done), func.sum(CHUNKS.c.finished - CHUNKS.c.claimed)).where(*done)
+        with self._store.read() as connection:
+            rows, milliseconds = connection.execute(query).one()
+        return max(1, int(rows) * 1000 // int(milliseconds)) if rows and milliseconds else None
+
     def summary(self, job_id: str, run: str) -> RunSummary:
         """Return the progress of a run; all zero if nothing is planned."""
         with self._store.read() as connection:

@@ -50,6 +50,29 @@ class Subtables:
                 subtables = add_subtables(connection, database, table, distinct_names)
         return {name: subtables[name] for name in distinct_names}
 
+    def ensure(self, database: str, table: str, names: Sequence[str]) -> None:
+        """Add missing subtables of a table, as `add` does; cheaper for many.
+
+        Raises:
+            ExistsError: A name belongs to another table or is one; none is added.
+            NotFoundError: The table does not exist.
+        """
+        # The order of the index, in which its pages are written once.
+        distinct_names = sorted(set(names))
+        with self._store.read() as connection:
+            existing = find_tables(connection, database, distinct_names)
+            if any(owner != table for owner in existing.values()):
+                _refuse_foreign(find_subtables(connection, database, distinct_names).values(), table)
+        missing = [name for name in distinct_names if name not in existing]
+        if not missing:
+            return
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            require_table(connection, database, table)
+            _refuse_tables(connection, database, table, missing)
+            if insert_subtables(connection, database, table, missing, uids_of(database, missing)) < len(missing):
+                add_subtables(connection, database, table, missing)
+
     def find(self, database: str, names: Sequence[str]) -> dict[str, Subtable]:
         """Return those of the names that are subtables."""
         with self._store.read() as connection:
@@ -60,7 +83,7 @@ class Subtables:
         columns = select(SUBTABLES.c.name, SUBTABLES.c.uid)
         with self._store.read() as connection:
             query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-            return {row.name: row.uid for row in connection.execute(query)}
+            return {name: uid for name, uid in connection.execute(query).tuples()}  # noqa: C416
 
     def get(self, database: str, name: str) -> Subtable:
         """Return the subtable; raise `NotFoundError` with the nearest name."""
@@ -113,6 +136,13 @@ def find_subtables(connection: Connection, database: str, names: Sequence[str]) 
     """Return those of the names that exist, by name."""
     query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
     return {subtable.name: subtable for subtable in map(from_values, connection.execute(query))}
+
+
+def find_tables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the tables of those of the names that are subtables."""
+    columns = select(SUBTABLES.c.name, SUBTABLES.c.table)
+    query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
+    return {name: table for name, table in connection.execute(query).tuples()}  # noqa: C416
 
 
 def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:

@@ -93,6 +93,8 @@ def show_verification(result: VerificationResult) -> None:
     unit = ("window" if result.windows else "row") + ("" if result.rows == 1 else "s")
     if result.difference is None:
         out.print(f"{result.rows} {unit}, equal (DuckDB {result.seconds:.1f} s)", highlight=False)
+        if result.remark:
+            out.print(result.remark, highlight=False, soft_wrap=True)
         return
     difference = result.difference
     out.print(f"{result.rows} {unit}, different: {summarize_difference(difference)}", highlight=False)

@@ -6,28 +6,24 @@ Both write the same rows in one commit under the same guard. The size decides wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
-from headrace.compute.windows.fill import IS_FILLED
-from headrace.model.types import TypeKind
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
 from headrace.streams.context import Context
 from headrace.streams.filling.filler import Filler
-from headrace.streams.filling.marks import MARK, marked_table, window_mark
+from headrace.streams.filling.marks import marked_table
 from headrace.streams.keep import kept_windows, oldest_kept
 from headrace.streams.sinks.target import TargetTable
+from headrace.streams.sinks.target_frame import target_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-SUBTABLE: Final = "_target"
 
 
 class ChunkResult(Protocol):
@@ -108,7 +104,7 @@ class DataFrameChunkResult:
         self._context = context
         self._target = target
         self._windows = self._kept(windows)
-        self._rows = self._to_target_rows(self._windows)
+        self._rows = target_rows(context, target, self._windows)
         self._retractions: DataFrame | None = None
 
     def windows(self) -> Iterator[pa.Table]:
@@ -152,40 +148,6 @@ class DataFrameChunkResult:
         schema = self._context.tables.schema(plan.target, plan.target_database)
         return schema.field(plan.target.timestamp.name).type
 
-    def _to_target_rows(self, windows: DataFrame) -> DataFrame:
-        """Convert finished windows to rows of the target. Groups without a subtable are left out."""
-        plan = self._target.plan
-        schema = self._context.tables.schema(plan.target, plan.target_database)
-        columns = [f"{SUBTABLE} AS {plan.target.series_key}"]
-        for index, name in enumerate(plan.columns):
-            column = plan.target.column(name)
-            kind = None if column is None else column.type.kind
-            source = plan.query.outputs[index].type.kind
-            value = (
-                timestamp_sql(f"o{index}", windows, schema.field(name).type)
-                if kind is source is TypeKind.TIMESTAMP
-                else f"o{index}"
-            )
-            columns.append(f"{value} AS {quote(name)}")
-        if plan.fills_gaps:
-            mark = window_mark(plan)
-            columns.append(f"if({IS_FILLED}, {-mark}L, {mark}L) AS {quote(MARK.name)}")
-        return self._with_subtables(windows).selectExpr(*columns)
-
-    def _with_subtables(self, windows: DataFrame) -> DataFrame:
-        """Add the subtable of each window's group."""
-        columns = list(self._target.plan.groups.columns)
-        groups = windows.select(*columns).distinct().toArrow() if columns else pa.table({"_": [0]})
-        names = self._target.assign_subtables(groups)
-        if not columns:
-            return windows.withColumn(SUBTABLE, F.lit(names[0].as_py())).where(f"{SUBTABLE} IS NOT NULL")
-        named_groups = groups.append_column(SUBTABLE, names).filter(pc.is_valid(names))
-        mapping = F.broadcast(
-            self._context.spark().createDataFrame(named_groups.rename_columns([*(f"_{c}" for c in columns), SUBTABLE]))
-        )
-        is_same_group = reduce(lambda one, other: one & other, (windows[c].eqNullSafe(mapping[f"_{c}"]) for c in columns))
-        return windows.join(mapping, is_same_group)
-
 
 def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
     """Return the subtables of the target that belong to groups of the query."""
@@ -195,11 +157,3 @@ def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
 def timestamp_literal(stored: int, type_: pa.DataType) -> str:
     """Return a stored timestamp as a SQL literal of its column's type."""
     return f"timestamp_micros({stored}L)" if type_ == MICROSECONDS else f"{stored}L"
-
-
-def timestamp_sql(column: str, windows: DataFrame, type_: pa.DataType) -> str:
-    """Return the SQL that converts a stored timestamp of the source's precision to the target's type."""
-    is_timestamp = windows.schema[column].dataType.typeName() == "timestamp"
-    if is_timestamp == (type_ == MICROSECONDS):
-        return column
-    return f"unix_micros({column}) * 1000L" if is_timestamp else f"timestamp_micros(({column} - pmod({column}, 1000L)) div 1000L)"

@@ -80,9 +80,9 @@ def armed(specification: str) -> Iterator[None]:
 
 
 @contextmanager
-def calling(name: str, action: Callable[[], None]) -> Iterator[None]:
-    """Call a function when a failpoint is next passed, during a `with` block."""
-    _points[name] = _Failpoint(1, action)
+def calling(name: str, action: Callable[[], None], passage: int = 1) -> Iterator[None]:
+    """Call a function when a failpoint is passed for the `passage`-th time, during a `with` block."""
+    _points[name] = _Failpoint(passage, action)
     try:
         yield
     finally:

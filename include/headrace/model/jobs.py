@@ -136,9 +136,12 @@ def job_name(kind: JobKind, database: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Rows of the sources by outcome: rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_pending.
+    """Rows of the sources by outcome.
 
-    `rows_discarded` are results older than the KEEP of the target's database, which are not in `rows_out`.
+    rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_quarantined + rows_pending.
+
+    `rows_quarantined` were set aside and not processed since. `rows_discarded` are results older than the KEEP of the target's
+    database, which are not in `rows_out`.
 
     A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed
     (`failures`).
@@ -150,6 +153,7 @@ class JobCounters:
     rows_filtered: int = 0
     rows_expired: int = 0
     rows_pending: int = 0
+    rows_quarantined: int = 0
     rows_out: int = 0
     rows_discarded: int = 0
     windows_recalculated: int = 0
@@ -159,7 +163,7 @@ class JobCounters:
     @property
     def rows_handled(self) -> int:
         """The rows whose outcome is known."""
-        return self.rows_used + self.rows_updated + self.rows_filtered + self.rows_expired
+        return self.rows_used + self.rows_updated + self.rows_filtered + self.rows_expired + self.rows_quarantined
 
     def plus(self, other: JobCounters) -> JobCounters:
         """Return the sums of all counters but `rows_pending`, which is the other's."""
@@ -170,6 +174,7 @@ class JobCounters:
             self.rows_filtered + other.rows_filtered,
             self.rows_expired + other.rows_expired,
             other.rows_pending,
+            self.rows_quarantined + other.rows_quarantined,
             self.rows_out + other.rows_out,
             self.rows_discarded + other.rows_discarded,
             self.windows_recalculated + other.windows_recalculated,
@@ -207,7 +212,11 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """Everything the catalog holds of one job. `skip_to` are offsets up to which the user wants commits left out."""
+    """Everything the catalog holds of one job.
+
+    `skip_to` are offsets up to which the user wants commits left out; `replay_requested` is when the user asked for the rows in
+    quarantine to be processed again.
+    """
 
     definition: JobDefinition
     desired: DesiredState
@@ -215,6 +224,7 @@ class JobRecord:
     progress: JobProgress
     reason: StopReason | None = None
     skip_to: Offsets | None = None
+    replay_requested: int | None = None
 
     @property
     def is_live(self) -> bool:

@@ -9,7 +9,7 @@ from headrace.model.expressions import Expression, Scalar
 from headrace.model.notifications import Notification
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
-from headrace.model.streams import StreamOptions
+from headrace.model.streams import ErrorPolicy, StreamOptions
 from headrace.model.tables import Column, Name
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_statements import TreeStatement
@@ -264,8 +264,8 @@ class Describe:
 class Show:
     """`SHOW what [FROM …] [LIKE …]`.
 
-    `what` is one of databases, stables, tables, vtables, normal vtables, child vtables, tags, streams, functions, snodes, create
-    table, create stable, create vtable, create stream.
+    `what` is one of databases, stables, tables, vtables, normal vtables, child vtables, tags, streams, quarantine, functions,
+    snodes, create table, create stable, create vtable, create stream.
     """
 
     what: str
@@ -325,6 +325,8 @@ class AlterStream:
     watermark: Duration | None = None
     ignore_expired: bool | None = None
     ignore_update: bool | None = None
+    max_ahead: Duration | None = None
+    on_error: ErrorPolicy | None = None
     if_exists: bool = False
 
     def apply(self, options: StreamOptions) -> StreamOptions:
@@ -334,16 +336,26 @@ class AlterStream:
             watermark=options.watermark if self.watermark is None else self.watermark,
             ignore_expired=options.ignore_expired if self.ignore_expired is None else self.ignore_expired,
             ignore_update=options.ignore_update if self.ignore_update is None else self.ignore_update,
+            max_ahead=options.max_ahead if self.max_ahead is None else self.max_ahead,
+            on_error=options.on_error if self.on_error is None else self.on_error,
         )
 
 
-ALTERABLE_OPTIONS: Final = ("watermark", "ignore_expired", "ignore_update")
+ALTERABLE_OPTIONS: Final = ("watermark", "ignore_expired", "ignore_update", "max_ahead", "on_error")
 """Options of a stream that only decide on later rows, as fields of `StreamOptions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetStream:
     """`RESET STREAM`: compute the stream again from the stored rows of its source."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStream:
+    """`REPLAY STREAM name QUARANTINE`: process the rows that the stream has set aside again."""
 
     name: Name
     if_exists: bool = False
@@ -421,6 +433,7 @@ Statement = (
     | CreateStream
     | AlterStream
     | ResetStream
+    | ReplayStream
     | DropStream
     | PauseStream
     | ResumeStream

@@ -20,13 +20,23 @@ class TriggerMode(StrEnum):
     CONTINUOUS_WINDOW_CLOSE = "CONTINUOUS_WINDOW_CLOSE"
 
 
+class ErrorPolicy(StrEnum):
+    """What a stream does with a row with which its results cannot be computed."""
+
+    QUARANTINE = "QUARANTINE"
+    STOP = "STOP"
+
+
 NO_WATERMARK: Final = Duration(0, "a")
 DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of `CREATE STREAM`, with the defaults of the language."""
+    """Options of `CREATE STREAM`, with the defaults of the language.
+
+    `max_ahead` is how far rows may be ahead of the clock; if not set, the settings decide.
+    """
 
     trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
     max_delay: Duration | None = None
@@ -37,6 +47,8 @@ class StreamOptions:
     fill_history: bool = False
     fill_history_async: bool = False
     delete_mark: Duration | None = None
+    max_ahead: Duration | None = None
+    on_error: ErrorPolicy = ErrorPolicy.QUARANTINE
 
     @property
     def recalculation_interval(self) -> Duration:

@@ -17,8 +17,10 @@ from headrace.runtime.continuous_queries import QueryTimers
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
+from headrace.runtime.stream_metrics import StreamSampler
 from headrace.streams.lifecycle import forget
-from headrace.streams.sources.poller import JobActivity, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
+from headrace.streams.sources.subscriptions import JobActivity
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class Driver:
         self._ended = ended
         self._stopping = threading.Event()
         self._pollers = SourcePollers(context, batches.observe)
+        self._sampler = StreamSampler(context)
         self._backfills = BackfillQueue(context)
         self._timers = QueryTimers(context, f"snode {name}", self._is_own_query)
         self._attempts: dict[str, int] = {}
@@ -95,6 +98,7 @@ class Driver:
         """Reconcile with the catalog once, then poll the sources until the next heartbeat is due."""
         try:
             self._reconcile_if_reachable()
+            self._sampler.take(self._pollers, self.records)
             self._poll_until(time.monotonic() + self._context.settings.heartbeat_ms / 1000)
         except FencedError:
             raise

@@ -15,12 +15,13 @@ from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobCounters, JobKind, JobRecord, JobState
 
 if TYPE_CHECKING:
-    from headrace.streams.sources.poller import JobActivity
+    from headrace.streams.sources.subscriptions import JobActivity
 
 # A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BATCH_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 STREAM_LABELS: Final = ("snode", "database", "stream")
+SOURCE_LABELS: Final = (*STREAM_LABELS, "source")
 COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
     ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
     ("stream_rows_used", "Rows merged into windows.", lambda counters: counters.rows_used),
@@ -112,21 +113,28 @@ class SnodeMetrics:
         in_flight = {job_id: activity.in_flight_ms for job_id, activity in self.activity.items()}
         ages = [in_flight.get(record.definition.id, 0) / 1000 for record in streams]
         lags = [None if (lag := self._lag_ms(record)) is None else lag / 1000 for record in streams]
-        versions = [record.source_version for record in streams]
         yield gauge(
             "stream_batch_age_seconds", "Age of the micro-batch in flight; 0 if there is none.", STREAM_LABELS, self._labeled(ages)
         )
         yield gauge("stream_lag_seconds", "Age of the oldest commit not yet handled.", STREAM_LABELS, self._labeled(lags))
-        yield gauge("stream_source_version", "Source version handled.", STREAM_LABELS, self._labeled(versions))
+        yield gauge("stream_source_version", "Source version handled.", SOURCE_LABELS, self._source_versions(streams))
         pending = [record.progress.counters.rows_pending for record in streams]
         yield gauge(
             "stream_rows_pending", "Rows committed to the source but not yet handled.", STREAM_LABELS, self._labeled(pending)
         )
+        quarantined = [record.progress.counters.rows_quarantined for record in streams]
+        yield gauge("stream_rows_quarantined", "Rows set aside and not processed since.", STREAM_LABELS, self._labeled(quarantined))
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
             for labels, value in self._labeled([count(record.progress.counters) for record in streams]):
                 family.add_metric(labels, value)
             yield family
+
+    def _source_versions(self, streams: Sequence[JobRecord]) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Yield the handled version of each source of each stream, with labels."""
+        for record in streams:
+            for source, version in (record.offsets or {}).items():
+                yield (self.snode, record.definition.database, record.definition.name, source), version
 
     def _query_families(self) -> Iterator[Metric]:
         """Yield the metrics of each continuous query, those that Airflow executes included."""

@@ -28,7 +28,7 @@ from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.sharing import read_shared_jobs
-from headrace.streams.sources.poller import JobActivity
+from headrace.streams.sources.subscriptions import JobActivity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

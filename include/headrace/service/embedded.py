@@ -19,6 +19,7 @@ from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.sharing import Moves, read_shared_jobs
+from headrace.runtime.stream_metrics import StreamSampler
 from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.source_tables import latest_offsets
@@ -38,6 +39,7 @@ class EmbeddedRunner:
         self._context = context
         self._lease: Lease | None = None
         self._pollers: SourcePollers | None = None
+        self._sampler = StreamSampler(context)
         self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
         _runners.add(self)
@@ -131,6 +133,7 @@ class EmbeddedRunner:
             records = self._load_records()
             self._pollers.reconcile([record for record in records if record.definition.kind is JobKind.STREAM])
             if not self._pollers.poll() and not execute_due(self._context, records, self._holder):
+                self._sampler.take(self._pollers, records)
                 return
             self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
@@ -188,12 +191,12 @@ class EmbeddedRunner:
             yield
 
     def _lagging_streams(self, required: dict[str, Offsets]) -> dict[str, Offsets]:
-        """Return the offsets of the running streams that have not reached the required ones, by stream."""
+        """Return the offsets of the running streams that have not reached the required ones, or have rows to replay."""
         return {
             record.definition.id: record.offsets or {}
             for record in self._context.catalog.jobs.all(kind=JobKind.STREAM)
             if record.definition.id in required
             and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and is_behind(record.offsets or {}, required[record.definition.id])
+            and (is_behind(record.offsets or {}, required[record.definition.id]) or record.replay_requested is not None)
         }

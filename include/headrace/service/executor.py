@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
-from headrace.service import stages, virtual_stages, work_stages
+from headrace.service import snode_stages, stages, virtual_stages, work_stages
 from headrace.service.apply import DONE, apply
 from headrace.service.results import Result, rows_result
 
@@ -225,8 +225,8 @@ def _(stage: stages.RedefineStream, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.AddSnode)
-def _(stage: stages.AddSnode, session: SessionState) -> Result:
+@apply.register(snode_stages.AddSnode)
+def _(stage: snode_stages.AddSnode, session: SessionState) -> Result:
     from headrace.runtime.airflow import announce
 
     member = session.context.catalog.members.create(stage.dnode, session.context.settings.snode)
@@ -235,8 +235,8 @@ def _(stage: stages.AddSnode, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.RemoveSnode)
-def _(stage: stages.RemoveSnode, session: SessionState) -> Result:
+@apply.register(snode_stages.RemoveSnode)
+def _(stage: snode_stages.RemoveSnode, session: SessionState) -> Result:
     from headrace.runtime.airflow import announce
 
     name = session.context.catalog.members.drop(stage.dnode)
@@ -301,6 +301,14 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
         context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
     context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE
+
+
+@apply.register(stages.ReplayQuarantine)
+def _(stage: stages.ReplayQuarantine, session: SessionState) -> Result:
+    """Ask the stream's driver, which replays the rows as a micro-batch of its own; `affected` is the number of rows."""
+    context = session.context
+    context.catalog.quarantine.request_replay(stage.record.definition.id, context.clock.now())
+    return Result(affected=stage.rows)
 
 
 @apply.register(work_stages.LoadFiles)

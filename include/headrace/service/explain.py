@@ -13,7 +13,8 @@ from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import stages, virtual_stages, work_stages
+from headrace.service import snode_stages, stages, virtual_stages, work_stages
+from headrace.service.estimates import describe_execution
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS, describe_query
 from headrace.sql import to_sql
@@ -198,7 +199,8 @@ def _(stage: stages.RecordStream) -> list[str]:
         f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
     ]
     head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
-    return [explain_target(plan), head, *indent(statistics), *explain_plan(plan.query)]
+    execution = describe_execution(plan, stage.settings)
+    return [explain_target(plan), head, *indent([*statistics, *execution]), *explain_plan(plan.query)]
 
 
 def describe_emission(plan: StreamPlan) -> str:
@@ -229,7 +231,7 @@ def explain_target(plan: StreamPlan) -> str:
 
 @describe.register
 def _(stage: stages.FillHistory) -> list[str]:
-    return [f"fill history: {stage.rows} stored rows in about {stage.chunks} chunks, on Spark"]
+    return [f"fill history: {stage.rows} stored rows in about {stage.chunks} chunks, on Spark", f"  {stage.estimate.text}"]
 
 
 @describe.register
@@ -253,12 +255,12 @@ def _(stage: stages.RedefineStream) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.AddSnode) -> list[str]:
+def _(stage: snode_stages.AddSnode) -> list[str]:
     return [f"add an snode on dnode {stage.dnode}; Airflow starts its driver, which takes its share of the streams"]
 
 
 @describe.register
-def _(stage: stages.RemoveSnode) -> list[str]:
+def _(stage: snode_stages.RemoveSnode) -> list[str]:
     return [f"remove the snode on dnode {stage.dnode}; its streams move to that of dnode 1"]
 
 
@@ -305,6 +307,11 @@ def _(stage: stages.ReactivateJob) -> list[str]:
         return [f"resume {definition.kind} {definition}, with the executions that its policy asks for"]
     catch_up = "skipping rows written meanwhile" if stage.ignore_untreated else "catching up with rows written meanwhile"
     return [f"resume {definition.kind} {definition}, {catch_up}"]
+
+
+@describe.register
+def _(stage: stages.ReplayQuarantine) -> list[str]:
+    return [f"process {stage.rows} rows in quarantine of stream {stage.record.definition} again"]
 
 
 @describe.register

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from headrace.verify import VerificationResult
 
-Type = Literal["string", "bool", "int32", "int64", "timestamp[ms, tz=UTC]"]
+Type = Literal["string", "bool", "int32", "int64", "double", "timestamp[ms, tz=UTC]"]
 """The name of an Arrow type, so that a table that is only printed does not import PyArrow."""
 
 STRING: Final[Type] = "string"
 BOOL: Final[Type] = "bool"
 INT: Final[Type] = "int32"
 BIGINT: Final[Type] = "int64"
+DOUBLE: Final[Type] = "double"
 INSTANT: Final[Type] = "timestamp[ms, tz=UTC]"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CONVERSION_BATCH_ROWS: Final = 10_000

@@ -20,6 +20,7 @@ from headrace.service.rights import (
     required_rights,
     table_securable,
 )
+from headrace.service.snode_stages import AddSnode, RemoveSnode
 from headrace.service.tree_stages import TreeStage
 from headrace.service.virtual_stages import VirtualStage
 from headrace.service.work_stages import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobKind, JobRecord
     from headrace.model.tables import Column, Database, Subtable, Table
+    from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
 
@@ -277,6 +279,7 @@ class RecordStream:
 
     plan: StreamPlan
     if_not_exists: bool
+    settings: ExecutionSettings
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -287,7 +290,7 @@ class RecordStream:
 
 @dataclass(frozen=True, slots=True)
 class FillHistory:
-    """Announce a stream's history: estimated numbers of stored rows and of chunks.
+    """Announce a stream's history: the estimated numbers of stored rows and of chunks, and what they take.
 
     A driver or Airflow backfills it, up to the version in the stream's record.
     """
@@ -295,6 +298,7 @@ class FillHistory:
     plan: StreamPlan
     rows: int
     chunks: int
+    estimate: HistoryEstimate
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -342,30 +346,6 @@ class RedefineStream:
     def required(self) -> tuple[Right, ...]:
         """ALTER on the stream."""
         return (Right(Action.ALTER, job_securable(self.definition)),)
-
-
-@dataclass(frozen=True, slots=True)
-class AddSnode:
-    """Register an snode, which takes its share of the jobs once it runs."""
-
-    dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the catalog."""
-        return (Right(Action.ALTER, CATALOG),)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSnode:
-    """Remove an snode; its jobs move to that of dnode 1."""
-
-    dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the catalog."""
-        return (Right(Action.ALTER, CATALOG),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +422,19 @@ class ReactivateJob:
         return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayQuarantine:
+    """Have a stream process its rows in quarantine again. `rows` is their number when it was planned."""
+
+    record: JobRecord
+    rows: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream."""
+        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
+
+
 def plan_securable(plan: StreamPlan) -> Securable:
     """Return the securable of a planned stream."""
     return Securable(ObjectKind.STREAM, plan.database, plan.name)
@@ -475,6 +468,7 @@ Stage = (
     | RemoveJob
     | SuspendJob
     | ReactivateJob
+    | ReplayQuarantine
     | DescribeStages
     | LoadFiles
     | InsertFiles

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.tables import Table
+from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import stream_tables
-from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Type
+from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Type
 
+SAMPLE_COLUMNS: Final[dict[str, Type]] = {
+    "time": INSTANT,
+    "rows_behind": BIGINT,
+    "lag_ms": BIGINT,
+    "event_lag_ms": BIGINT,
+    "batches": BIGINT,
+    "batch_ms": DOUBLE,
+    "read_ms": DOUBLE,
+    "compute_ms": DOUBLE,
+    "checkpoint_ms": DOUBLE,
+    "write_ms": DOUBLE,
+    "record_ms": DOUBLE,
+    "rows_in_s": DOUBLE,
+    "rows_out_s": DOUBLE,
+    "state_windows": BIGINT,
+    "state_bytes": BIGINT,
+    "quarantined": BIGINT,
+}
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
 
@@ -118,6 +138,7 @@ def stream_progress(context: Context) -> CatalogRows:
         rows_filtered=BIGINT,
         rows_expired=BIGINT,
         rows_pending=BIGINT,
+        rows_quarantined=BIGINT,
         rows_out=BIGINT,
         rows_discarded=BIGINT,
         updated=INSTANT,
@@ -150,11 +171,60 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_filtered,
         counters.rows_expired,
         counters.rows_pending,
+        counters.rows_quarantined,
         counters.rows_out,
         counters.rows_discarded,
         progress.updated,
         activity.batch_ms,
     )
+
+
+def stream_quarantine(context: Context) -> CatalogRows:
+    """Return the rows in quarantine of all streams, oldest first."""
+    rows = [
+        (
+            record.definition.name,
+            record.definition.database,
+            row.key.series,
+            to_milliseconds(row.key.time, precision),
+            row.code.value,
+            row.message,
+            json.dumps(row.values, ensure_ascii=False),
+            row.since,
+            row.replay,
+        )
+        for record in stream_tables.stream_records(context)
+        for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
+        for row in context.catalog.quarantine.rows(record.definition.id)
+    ]
+    return build_rows(
+        rows,
+        stream_name=STRING,
+        db_name=STRING,
+        table_name=STRING,
+        row_time=INSTANT,
+        reason=STRING,
+        message=STRING,
+        row=STRING,
+        since=INSTANT,
+        replay=BOOL,
+    )
+
+
+def stream_metrics(context: Context) -> CatalogRows:
+    """Return the samples of all streams, oldest first."""
+    definitions = {record.definition.id: record.definition for record in stream_tables.stream_records(context)}
+    rows = [
+        (definitions[sample.job_id].name, definitions[sample.job_id].database, *(getattr(sample, name) for name in SAMPLE_COLUMNS))
+        for sample in context.catalog.stream_metrics.all()
+        if sample.job_id in definitions
+    ]
+    return build_rows(rows, stream_name=STRING, db_name=STRING, **SAMPLE_COLUMNS)
+
+
+def to_milliseconds(ticks: int, precision: Precision) -> int:
+    """Convert an instant to epoch milliseconds."""
+    return ticks * 1000 // precision.ticks_per_second
 
 
 def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
@@ -178,4 +248,6 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,
     "ins_stream_progress": stream_progress,
+    "ins_stream_quarantine": stream_quarantine,
+    "ins_stream_metrics": stream_metrics,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +14,12 @@ from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord
 from headrace.model.positions import Offsets, source_id
+from headrace.model.quarantine import RowKey
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableId, TableKind
+from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
@@ -28,6 +30,7 @@ from headrace.sql import parse
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
+from headrace.streams.quarantine.set_aside import SetAside
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.virtual import virtual_rows
 
@@ -159,7 +162,8 @@ def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     for _ in range(MAX_ATTEMPTS):
         record = context.catalog.jobs.by_id(stage.definition.id)
         verification = compare_stream(context, record)
-        if verification.equal or context.catalog.jobs.by_id(stage.definition.id).offsets == record.offsets:
+        position = context.catalog.jobs.by_id(stage.definition.id).progress.position
+        if verification.equal or position == record.progress.position:
             return verification
     assert verification is not None
     return verification
@@ -193,13 +197,25 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
         if plan.source.is_virtual
         else stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
     )
+    held = [row.key for row in context.catalog.quarantine.rows(definition.id)]
+    source = without_rows(source, held, plan.query.precision)
     verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
-    return (
-        verification if verification.equal else replace(verification, remark=describe_option_differences(record, statement.options))
-    )
+    remarks = [] if verification.equal else describe_option_differences(record, statement.options)
+    if held:
+        remarks.append(f"not compared: {len(held)} rows in quarantine, which SHOW QUARANTINE lists; the query leaves them out too")
+    return replace(verification, remark="; ".join(remarks))
 
 
-def describe_option_differences(record: JobRecord, options: StreamOptions) -> str:
+def without_rows(source: StoredTable, keys: Sequence[RowKey], precision: Precision) -> StoredTable:
+    """Return a table without the rows with some keys."""
+    if not keys:
+        return source
+    set_aside = SetAside()
+    set_aside.set(keys)
+    return replace(source, rows=lambda: set_aside.exclude(source.rows(), source.table, precision))
+
+
+def describe_option_differences(record: JobRecord, options: StreamOptions) -> list[str]:
     """Describe how a stream may differ from its query because of its options."""
     differences = []
     if options.ignore_expired and record.progress.counters.rows_expired:
@@ -208,7 +224,7 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> st
         differences.append("with IGNORE UPDATE 1 it counts a rewritten row again")
     if options.trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE:
         differences.append("windows that late changes have marked are recalculated later")
-    return "; ".join(differences)
+    return differences
 
 
 def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:

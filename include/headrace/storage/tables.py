@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ from headrace.storage.delta.changes import CommitSize, InsertedRows
 from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
-from headrace.storage.delta.handles import Handles, normalize_root, path_segment, rows_uri, stored_schema
+from headrace.storage.delta.handles import Handles, normalize_root, rows_uri, stored_schema
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.points import ReplacedPoints
@@ -35,8 +35,6 @@ from headrace.storage.types import field, rows_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-OUTBOXES: Final = ".outbox"
 
 
 class Tables:
@@ -278,14 +276,13 @@ class Tables:
 
     def transaction(self, table: Table, app: str) -> int | None:
         """Return the version recorded for an app transaction, or None."""
-        with self._handles.reader(table).latest() as delta:
-            version: int | None = delta.transaction_version(app)
-            return version
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            return handle.transaction_version(delta, app)
 
     def committed_position(self, table: Table, job_id: str, sources: Collection[SourceId]) -> Position | None:
         """Return the position that a table has recorded of a job that writes to it; None if it has no results of it."""
-        with self._handles.reader(table).latest() as delta:
-            return committed_position(delta, job_id, sources)
+        return committed_position(self._handles.reader(table), job_id, sources)
 
     def bounds(self, table: Table) -> Bounds | None:
         """Return the least and greatest stored timestamp, from statistics; possibly wider than the rows. None if empty."""
@@ -294,6 +291,10 @@ class Tables:
     def rows(self, table: Table) -> int:
         """Return the number of rows, from statistics."""
         return scans.count_rows(self._handles.reader(table))
+
+    def size(self, table: Table) -> int:
+        """Return the size of the data files in bytes, from the log."""
+        return scans.count_bytes(self._handles.reader(table))
 
     def changes(self, table: Table, first: int, last: int) -> pa.Table:
         """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
@@ -304,6 +305,10 @@ class Tables:
             HistoryGoneError: The changes of some of the versions have been removed.
         """
         return changes.read_changes(self._handles.reader(table), first, last)
+
+    def stream_changes(self, table: Table, version: int) -> Iterator[pa.Table]:
+        """Yield the rows of `changes` of a version, about a million at a time."""
+        return changes.stream_changes(self._handles.reader(table), version)
 
     def inserted_rows(self, table: Table, version: int) -> InsertedRows | None:
         """Return the rows of a version for reading in pieces; None unless it has only inserted rows."""
@@ -342,10 +347,7 @@ class Tables:
     def batches(
         self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
     ) -> Iterator[pa.RecordBatch]:
-        """Return rows as stored in batches, with the series key as a dictionary.
-
-        `bounds` (as stored, inclusive) and `tbnames` choose files and row groups by their statistics; others rows may come too.
-        """
+        """Return rows as stored in batches, the series key as a dictionary; other rows may come too, as files are only pruned."""
         return scans.scan_batches(self._handles.reader(table), table, columns, tbnames, bounds)
 
     def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
@@ -362,6 +364,7 @@ class Tables:
         bounds: Bounds | None = None,
         series: SeriesRange = ALL_SERIES,
         by_series: bool = True,
+        paths: Sequence[str] | None = None,
     ) -> list[Share]:
         """Divide the rows of a table, now or as of a version, among tasks that read them from the data files with Arrow.
 
@@ -373,13 +376,14 @@ class Tables:
             bounds: Range of stored timestamps, inclusive; None for all times.
             series: Range of series.
             by_series: Whether each share has all rows of its series. Otherwise a share has some row groups.
+            paths: The data files to read; None for those of the version.
 
         Raises:
             NotSupportedError: The files do not define the rows alone, or reading them in shares takes too long or too much memory.
         """
         tags = self.read_tags(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []
-        shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series)
+        shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series, paths=paths)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
@@ -483,7 +487,7 @@ class Tables:
 
     def outbox(self, job_id: str) -> Outbox:
         """Return a job's outbox; it may not exist yet."""
-        return Outbox(f"{self.uri}/{OUTBOXES}/{path_segment(job_id)}", job_id, self._writer)
+        return Outbox(self.uri, job_id, self._writer)
 
     def close(self) -> None:
         """End background compaction."""

@@ -7,9 +7,23 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.model.quarantine import QuarantineChange
 from headrace.streams.notifications.events import WindowEvents
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Changes
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWindows:
+    """Finished windows in Parquet files, which are deleted once they are committed.
+
+    Attributes:
+        uri: Their folder.
+        files: Their names.
+    """
+
+    uri: str
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,8 @@ class BatchResult:
             result replaces the request of the one before: None cancels it.
         events: The events of the stream's notification.
         messages: What has to be sent; set by the sink.
+        staged: Windows to write that executors have staged; then `upserts` has none.
+        quarantine: What changes in quarantine.
     """
 
     upserts: pa.Table
@@ -32,6 +48,8 @@ class BatchResult:
     wake_at: int | None = None
     events: WindowEvents | None = None
     messages: tuple[bytes, ...] = ()
+    staged: StagedWindows | None = None
+    quarantine: QuarantineChange | None = None
 
 
 class Processor(Protocol):

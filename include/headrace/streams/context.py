@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.model.clock import Clock
     from headrace.settings import Settings
     from headrace.storage import Tables
+    from headrace.streams.quarantine.set_aside import SetAside
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Context:
         open_tables: Returns the tables, opened on first use.
         spark: Returns the session, started on first use.
         epoch: The epoch of the lease under which this driver may commit; 0 in embedded mode, in which a lock excludes others.
+        set_aside: The rows that reads of the source leave out, if the environment is that of one stream.
     """
 
     catalog: Catalog
@@ -31,6 +33,7 @@ class Context:
     clock: Clock
     settings: Settings
     epoch: int = 0
+    set_aside: SetAside | None = None
 
     @property
     def tables(self) -> Tables:

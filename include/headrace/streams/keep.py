@@ -44,19 +44,24 @@ class KeepProcessor:
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """See `Processor`."""
-        result = self._processor.process_batch(state, changes)
-        kept = kept_windows(self._plan, result.upserts, changes.now)
-        discarded = result.upserts.num_rows - kept.num_rows
-        if not discarded:
-            return result
-        counters = result.state.counters
-        counters = replace(counters, rows_out=counters.rows_out - discarded, rows_discarded=counters.rows_discarded + discarded)
-        state = replace(result.state, counters=counters)
-        return replace(result, upserts=kept, state=state, events=self._kept_events(result.events, changes.now))
+        return kept_result(self._plan, self._processor.process_batch(state, changes), changes.now)
 
-    def _kept_events(self, events: WindowEvents | None, now: int) -> WindowEvents | None:
-        """Return the events without results that the target does not keep."""
-        if events is None or EventType.WINDOW_CLOSE not in events.windows:
-            return events
-        closed = kept_windows(self._plan, events.windows[EventType.WINDOW_CLOSE], now)
-        return WindowEvents({**events.windows, EventType.WINDOW_CLOSE: closed})
+
+def kept_result(plan: StreamPlan, result: BatchResult, now: int) -> BatchResult:
+    """Return a result without what the target's database does not keep."""
+    kept = kept_windows(plan, result.upserts, now)
+    discarded = result.upserts.num_rows - kept.num_rows
+    if not discarded:
+        return result
+    counters = result.state.counters
+    counters = replace(counters, rows_out=counters.rows_out - discarded, rows_discarded=counters.rows_discarded + discarded)
+    state = replace(result.state, counters=counters)
+    return replace(result, upserts=kept, state=state, events=kept_events(plan, result.events, now))
+
+
+def kept_events(plan: StreamPlan, events: WindowEvents | None, now: int) -> WindowEvents | None:
+    """Return the events without results that the target does not keep."""
+    if events is None or EventType.WINDOW_CLOSE not in events.windows:
+        return events
+    closed = kept_windows(plan, events.windows[EventType.WINDOW_CLOSE], now)
+    return WindowEvents({**events.windows, EventType.WINDOW_CLOSE: closed})

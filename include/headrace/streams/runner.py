@@ -1,7 +1,7 @@
 """The runner of one stream: its position, its next micro-batch, and making results durable.
 
-A micro-batch is written in the order checkpoint, sink, catalog. If the driver dies in between, the stream restarts at the later of
-the sink's and the catalog's position, and the checkpoint of exactly that micro-batch exists.
+A micro-batch is written in the order checkpoint, quarantine, sink, catalog. If the driver dies in between, the stream restarts at
+the later of the sink's and the catalog's position, and the checkpoint of exactly that micro-batch exists.
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.keep import KeepProcessor
+from headrace.streams.metering import Phase, RunnerSample, Stopwatch, sample_state
 from headrace.streams.projection import ProjectionProcessor
+from headrace.streams.quarantine.quarantine import Quarantine
+from headrace.streams.quarantine.replay import read_replay
+from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
-from headrace.streams.state.checkpoints import StateError, StateStore, StreamState
+from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
+from headrace.streams.state.store import StateStore
+from headrace.streams.wide.staging import discard_staged
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
 
@@ -101,16 +107,18 @@ class Runner:
         processor: Callable[[Context, StreamPlan], Processor] = processor_of,
         sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
-        self.context = context
+        self.context = replace(context, set_aside=SetAside())
         self.plan = plan_recorded_stream(record.definition, context.catalog)
         self.reader = reader
         self.progress = record.progress
         self.store = state_store(context, self.plan.id)
-        self.sink = sink(context, self.plan)
-        self.processor = processor(context, self.plan)
+        self.sink = sink(self.context, self.plan)
+        self.quarantine = Quarantine(self.context, self.plan, processor)
+        self.stopwatch = Stopwatch()
         self.committed: int | None = None
         self._state: StreamState | None = None
         self._record_at: float | None = None
+        self.replay_requested = record.replay_requested
 
     @property
     def position(self) -> Position:
@@ -153,6 +161,11 @@ class Runner:
         """Return True while the sink delivers results to receivers that answer."""
         return self.sink.is_busy()
 
+    def sample(self) -> RunnerSample | None:
+        """Return the runner's measurements; None before the state is restored. Thread-safe."""
+        state = self._state
+        return None if state is None else sample_state(self.stopwatch.meter, state, self.plan.query.precision.ticks_per_second)
+
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""
         self._state = None
@@ -168,6 +181,7 @@ class Runner:
         committed = self.sink.position()
         self.committed = None if committed is None else committed.batch
         position = restart_position(self.plan, committed, self.progress)
+        self.quarantine.restore(position)
         try:
             state = self.store.read(position.batch)
             damage = "there is no checkpoint" if self.store.batches() else None
@@ -189,8 +203,7 @@ class Runner:
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {method}"
             self.context.catalog.events.record("job", self.plan.id, "STATE_RESTORED", message)
-        self.store.write(state, position.batch)
-        return state
+        return self.store.write(state, position.batch)
 
     def replay(self, position: Position) -> StreamState | None:
         """Compute the state of a position from an older checkpoint and the changes since; None if either is gone."""
@@ -200,7 +213,8 @@ class Runner:
             try:
                 state = self.store.read(batch)
                 if state is not None:
-                    return self.replay_from(state, position)
+                    with self.quarantine.recovering(batch):
+                        return self.replay_from(state, position)
             except (StateError, HistoryGoneError):
                 continue
         return None
@@ -216,7 +230,9 @@ class Runner:
             changes = self.reader.read_after(offsets, self.tags, last)
             if changes is None:
                 raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
-            result = self.processor.process_batch(state, replace(changes, now=state.handled_at))
+            result = self.quarantine.process_batch(state, replace(changes, now=state.handled_at))
+            if result.staged is not None:
+                discard_staged(result.staged)
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
         return replace(state, position=position, computed_before=None)
@@ -224,6 +240,8 @@ class Runner:
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""
         state = self.state
+        if self.is_replay_due():
+            return self._replay_quarantine()
         try:
             changes = self._next_changes()
         except Error:
@@ -245,7 +263,8 @@ class Runner:
 
     def _next_changes(self) -> Changes | None:
         """Return the changes of the next micro-batch, without rows if only the clock made it due; None if there is none."""
-        changes = self.reader.read_after(self.offsets, self.tags)
+        with self.stopwatch.measure(Phase.READ):
+            changes = self.reader.read_after(self.offsets, self.tags)
         if changes is None and self.is_due():
             return self.reader.empty_batch(self.offsets, self.tags)
         return changes
@@ -255,10 +274,39 @@ class Runner:
         if record is None or record.skip_to is None or not state.position.is_behind(record.skip_to):
             return False
         moved = replace(state, position=state.position.next(record.skip_to))
-        self.store.write(moved, self._durable_batch())
-        self._state = moved
+        self._state = self.store.write(moved, self._durable_batch())
         self.record()
         return True
+
+    def request_replay(self, requested: int | None) -> None:
+        """Process the rows in quarantine again before the next micro-batch, if the user has asked for it."""
+        if requested is not None:
+            self.replay_requested = requested
+
+    def is_replay_due(self) -> bool:
+        """Return True if the user has asked for the rows in quarantine to be processed again."""
+        return self.replay_requested is not None
+
+    def _replay_quarantine(self) -> Advance:
+        """Process the rows in quarantine again that the user has asked for, as a micro-batch of its own."""
+        record = self._load_record()
+        if record is None:  # the next reconciliation that reaches the catalog asks again
+            self.replay_requested = None
+            return Advance.IDLE
+        if record.desired is not DesiredState.RUNNING:
+            return Advance.UNWANTED
+        if not self.sink.has_room():
+            return Advance.FULL
+        replay = read_replay(self.context, self.plan, self.offsets)
+        if replay is not None:
+            changes = replace(replay.changes, now=self.context.clock.now())
+            with self.stopwatch.measure(Phase.COMPUTE):
+                result = self.quarantine.replay(self.state, changes, replay.keys)
+            self.write(result, changes)
+        if self.replay_requested is not None:
+            self.context.catalog.quarantine.finish_replay(self.plan.id, self.replay_requested)
+        self.replay_requested = None
+        return Advance.HANDLED
 
     def _load_record(self) -> JobRecord | None:
         """Return the job's present record, or None while the catalog cannot be reached.
@@ -273,18 +321,28 @@ class Runner:
 
     def handle(self, changes: Changes) -> None:
         """Compute one micro-batch and make it durable."""
-        state, now = self.state, self.context.clock.now()
-        result = self.processor.process_batch(state, replace(changes, now=now))
-        position = state.position.next(changes.offsets)
+        changes = replace(changes, now=self.context.clock.now())
+        with self.stopwatch.measure(Phase.COMPUTE):
+            result = self.quarantine.process_batch(self.state, changes)
+        self.write(result, changes)
+
+    def write(self, result: BatchResult, changes: Changes) -> None:
+        """Make the result of a micro-batch durable."""
+        position, now = self.state.position.next(changes.offsets), changes.now
         result = self.sink.prepare(result, position)
         moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
         failpoint("streams.evaluated")
-        self.store.write(moved, self._durable_batch())
+        with self.stopwatch.measure(Phase.CHECKPOINT):
+            moved = self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
-        self.commit(result, moved.position)
+        with self.stopwatch.measure(Phase.WRITE):
+            self.quarantine.commit(result.quarantine, position.batch, now)
+            self.commit(result, moved.position)
         failpoint("streams.target.committed")
         self._state = replace(moved, messages=())
-        self.record()
+        with self.stopwatch.measure(Phase.RECORD):
+            self.record()
+        self.stopwatch.count()
         failpoint("streams.progress.recorded")
 
     def commit(self, result: BatchResult, position: Position) -> None:

@@ -72,7 +72,7 @@ class VerificationResult:
         precision: The unit of ticks.
         windows: True if each row is a window's.
         difference: The first difference, None if there is none.
-        remark: Why a difference may be legitimate.
+        remark: Why a difference may be legitimate, and what was not compared.
     """
 
     rows: int

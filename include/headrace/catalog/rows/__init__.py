@@ -9,7 +9,9 @@ from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.members import MEMBERS
+from headrace.catalog.rows.quarantine import QUARANTINE
 from headrace.catalog.rows.snodes import SNODES
+from headrace.catalog.rows.stream_metrics import STREAM_METRICS
 from headrace.catalog.rows.subtables import SUBTABLES
 from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICES, TEMPLATE_PATHS, TTLS
@@ -27,7 +29,9 @@ __all__ = [
     "JOBS",
     "LEASES",
     "MEMBERS",
+    "QUARANTINE",
     "SNODES",
+    "STREAM_METRICS",
     "SUBTABLES",
     "TABLES",
     "TEMPLATE_PATHS",

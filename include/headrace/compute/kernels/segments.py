@@ -175,6 +175,12 @@ class SegmentKernel:
             mask &= flags(as_array(evaluate(state, plain(state, columns)), rows.num_rows).is_valid())
         return mask
 
+    def groups(self, rows: pa.Table) -> pa.Table:
+        """Return the keys of the rows that pass WHERE."""
+        prepared, size = self.prepare(rows)
+        keys = self.schema.names[: len(self.plan.keys)]
+        return pa.table([decoded(prepared[name]) for name in keys], names=keys) if size else self.schema.empty_table().select(keys)
+
     def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
         """Return the segment of each prepared row, several where windows overlap."""
         position: Arrays = {}

@@ -44,6 +44,7 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateStream: ("streams", "create_stream"),
     statements.AlterStream: ("replacements", "alter_stream"),
     statements.ResetStream: ("replacements", "reset_stream"),
+    statements.ReplayStream: ("streams", "replay_stream"),
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),

@@ -126,6 +126,14 @@ def show_streams(statement: Show, session: PlanningContext) -> Result:
     return Result(rows.select(STREAM_COLUMNS).like(statement.like))
 
 
+def show_quarantine(statement: Show, session: PlanningContext) -> Result:
+    """List the rows in quarantine of the streams of all databases, or of the database named."""
+    rows = system_tables.stream_quarantine(session.context)
+    if statement.database is not None:
+        rows = rows.where("db_name", statement.database)
+    return Result(rows.select(QUARANTINE_COLUMNS).like(statement.like))
+
+
 def show_tags(statement: Show, session: PlanningContext) -> Result:
     """List the tags of a subtable, or of all subtables of a supertable."""
     assert statement.name is not None
@@ -242,10 +250,12 @@ STREAM_COLUMNS: Final = [
     "rows_filtered",
     "rows_expired",
     "rows_pending",
+    "rows_quarantined",
     "rows_out",
     "rows_discarded",
     "updated",
 ]
+QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
@@ -257,6 +267,7 @@ READERS: Final[dict[str, Reader]] = {
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
     "streams": show_streams,
+    "quarantine": show_quarantine,
     "snodes": show_snodes,
     "create table": show_create_table,
     "create stable": show_create_table,

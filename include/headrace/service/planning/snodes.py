@@ -6,7 +6,8 @@ from headrace.catalog.members import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.statements import CreateSnode, DropSnode
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.stages import AddSnode, RemoveSnode, Stage
+from headrace.service.snode_stages import AddSnode, RemoveSnode
+from headrace.service.stages import Stage
 
 
 def create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:

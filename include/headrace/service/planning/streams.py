@@ -1,13 +1,24 @@
-"""Plan CREATE, DROP, PAUSE and RESUME STREAM."""
+"""Plan CREATE, DROP, PAUSE, RESUME and REPLAY STREAM."""
 
 from __future__ import annotations
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import JobKind
-from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
+from headrace.model.statements import CreateStream, DropStream, PauseStream, ReplayStream, ResumeStream
+from headrace.service.estimates import ExecutionSettings, estimate_history
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
-from headrace.service.stages import FillHistory, NotifyAirflow, ReactivateJob, RecordStream, RemoveJob, Stage, SuspendJob, notify
+from headrace.service.stages import (
+    FillHistory,
+    NotifyAirflow,
+    ReactivateJob,
+    RecordStream,
+    RemoveJob,
+    ReplayQuarantine,
+    Stage,
+    SuspendJob,
+    notify,
+)
 from headrace.streams.definition.define import define
 from headrace.streams.sources.stored import count_rows
 
@@ -28,10 +39,12 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
         )
     settings = context.settings
     stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
-    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists)]
+    execution = ExecutionSettings(settings.kernels, settings.driver_rows, settings.wide_commit_rows)
+    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, execution)]
     if stream.options.fill_history:
         rows = count_rows(context, stream.sources)
-        stages.append(FillHistory(stream, rows, max(1, -(-rows // settings.chunk_rows))))
+        chunks = max(1, -(-rows // settings.chunk_rows))
+        stages.append(FillHistory(stream, rows, chunks, estimate_history(context, stream, rows)))
     return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
 
 
@@ -51,3 +64,12 @@ def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Sta
     """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
+
+
+def replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
+    """Plan REPLAY STREAM: have the rows in quarantine processed again, by a stream that does not run when it is resumed."""
+    record = find_stream(statement.name, session, statement.if_exists)
+    if record is None:
+        return []
+    rows = session.context.catalog.quarantine.counts().get(record.definition.id, 0)
+    return [ReplayQuarantine(record, rows)] if rows else []

@@ -11,7 +11,7 @@ from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
-LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "FUNCTIONS", "SNODES")
+LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES")
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 
@@ -27,6 +27,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "PAUSE": lambda self: self._parse_pause(),
+        "REPLAY": lambda self: self._parse_replay(),
         "RESET": lambda self: self._parse_reset(),
         "RESUME": lambda self: self._parse_resume(),
         "SELECT": lambda self: self._parse_select_statement(),
@@ -110,6 +111,10 @@ class Parser(TDengineVirtualTables, TDengineStreams):
     def _parse_pause(self) -> Statement:
         self._expect("STREAM")
         return self._parse_pause_stream()
+
+    def _parse_replay(self) -> Statement:
+        self._expect("STREAM")
+        return self._parse_replay_stream()
 
     def _parse_reset(self) -> Statement:
         self._expect("STREAM")

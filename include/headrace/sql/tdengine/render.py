@@ -314,6 +314,8 @@ def _options_sql(options: StreamOptions) -> str:
         _text_if(not options.ignore_expired, "IGNORE EXPIRED 0"),
         _text_if(not options.ignore_update, "IGNORE UPDATE 0"),
         _text_if(options.delete_mark is not None, f"DELETE_MARK {options.delete_mark}"),
+        _text_if(options.max_ahead is not None, f"MAX_AHEAD {options.max_ahead}"),
+        _text_if(options.on_error is not DEFAULTS.on_error, f"ON_ERROR {options.on_error}"),
         _text_if(options.fill_history, "FILL_HISTORY 1"),
         _text_if(options.fill_history_async, "ASYNC"),
     )
@@ -344,7 +346,14 @@ def _(statement: model.AlterStream) -> str:
         _text_if(statement.watermark is not None, f"WATERMARK {statement.watermark}"),
         _text_if(statement.ignore_expired is not None, f"IGNORE EXPIRED {int(statement.ignore_expired or False)}"),
         _text_if(statement.ignore_update is not None, f"IGNORE UPDATE {int(statement.ignore_update or False)}"),
+        _text_if(statement.max_ahead is not None, f"MAX_AHEAD {statement.max_ahead}"),
+        _text_if(statement.on_error is not None, f"ON_ERROR {statement.on_error}"),
     )
+
+
+@statement_sql.register
+def _(statement: model.ReplayStream) -> str:
+    return _join_words("REPLAY STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name), "QUARANTINE")
 
 
 @statement_sql.register

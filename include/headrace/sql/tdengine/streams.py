@@ -13,18 +13,30 @@ from headrace.model.statements import (
     CreateStream,
     DropStream,
     PauseStream,
+    ReplayStream,
     ResetStream,
     ResumeStream,
     TargetColumn,
     TargetTag,
 )
-from headrace.model.streams import StreamOptions, TriggerMode
+from headrace.model.streams import ErrorPolicy, StreamOptions, TriggerMode
 from headrace.sql.tdengine.notifications import TDengineNotifications
 
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
-PART_WORDS: Final = ("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE")
-ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE")
+PART_WORDS: Final = (
+    "TRIGGER",
+    "WATERMARK",
+    "IGNORE",
+    "DELETE_MARK",
+    "MAX_AHEAD",
+    "ON_ERROR",
+    "FILL_HISTORY",
+    "INTO",
+    "TAGS",
+    "SUBTABLE",
+)
+ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE", "MAX_AHEAD", "ON_ERROR")
 
 
 class TDengineStreams(TDengineNotifications):
@@ -38,6 +50,8 @@ class TDengineStreams(TDengineNotifications):
         "IGNORE EXPIRED": lambda self: {"ignore_expired": self._parse_switch()},
         "IGNORE UPDATE": lambda self: {"ignore_update": self._parse_switch()},
         "DELETE_MARK": lambda self: {"delete_mark": self._parse_duration()},
+        "MAX_AHEAD": lambda self: {"max_ahead": self._parse_duration()},
+        "ON_ERROR": lambda self: {"on_error": ErrorPolicy(self._expect_one(*ErrorPolicy))},
         "FILL_HISTORY": lambda self: self._parse_fill_history(),
     }
     """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
@@ -169,6 +183,13 @@ class TDengineStreams(TDengineNotifications):
     def _parse_reset_stream(self) -> ResetStream:
         if_exists = self._parse_exists()
         return ResetStream(self._parse_name("a stream"), if_exists)
+
+    def _parse_replay_stream(self) -> ReplayStream:
+        """Parse `[IF EXISTS] name QUARANTINE`."""
+        if_exists = self._parse_exists()
+        name = self._parse_name("a stream")
+        self._expect("QUARANTINE")
+        return ReplayStream(name, if_exists)
 
     def _parse_drop_stream(self) -> DropStream:
         if_exists = self._parse_exists()

@@ -44,12 +44,17 @@ class InsertedRows:
     times: Bounds
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
+        """Return the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
         batches = read_batches(self.uri, list(self.paths), self.schema, self.schema.names, None, (self.series_key, None))
-        for piece in gather(batches, PIECE_ROWS):
-            change_type = pa.repeat(pa.scalar("insert"), piece.num_rows)
-            version = pa.repeat(pa.scalar(self.version, pa.int64()), piece.num_rows)
-            yield piece.append_column(CHANGE_TYPE, change_type).append_column(COMMIT_VERSION, version)
+        return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
+
+
+def as_inserted(rows: pa.Table, version: int) -> pa.Table:
+    """Return rows that a version has inserted with the columns that changes have."""
+    change_type = pa.repeat(pa.scalar("insert"), rows.num_rows)
+    return rows.append_column(CHANGE_TYPE, change_type).append_column(
+        COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)
+    )
 
 
 def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -108,6 +113,19 @@ def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
         raise _explain_failure(handle, first, last, error) from error
     changes = changes.select(schema.names).cast(schema)
     return changes if first == last else changes.sort_by(COMMIT_VERSION)
+
+
+def stream_changes(handle: Handle, version: int) -> Iterator[pa.Table]:
+    """Yield the changes of a version, about `PIECE_ROWS` at a time."""
+    try:
+        with handle.latest() as delta:
+            _check_range(handle, version, version, delta.version())
+            schema = changes_schema(stored_schema(delta))
+            reader = pa.RecordBatchReader.from_stream(delta.load_cdf(version, version))
+        for piece in gather(reader, PIECE_ROWS):
+            yield piece.select(schema.names).cast(schema)
+    except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
+        raise _explain_failure(handle, version, version, error) from error
 
 
 def changes_schema(stored: pa.Schema) -> pa.Schema:

@@ -15,6 +15,8 @@ from headrace.model.positions import Offsets, Position, SourceId
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from headrace.storage.delta.handles import Handle
+
 
 def stream_app(job_id: str) -> str:
     """App transaction that holds the number of the last micro-batch whose results a table has."""
@@ -108,16 +110,16 @@ def retire_commit(job_id: str) -> Commit:
     return Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED)
 
 
-def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
+def commit_status(handle: Handle, delta: DeltaTable, commit: Commit | None) -> CommitStatus:
     """Return whether this version of a table has recorded a commit; raise `FencedError` if its guard does not hold."""
     if commit is None:
         return CommitStatus.NEW
-    check_epoch(delta, commit.job_id, commit.epoch)
-    seen = delta.transaction_version(commit.app)
+    check_epoch(handle, delta, commit.job_id, commit.epoch)
+    seen = handle.transaction_version(delta, commit.app)
     if seen is not None and seen >= commit.version:
         return CommitStatus.RECORDED
     expected = commit.expected
-    recorded = None if expected is None else delta.transaction_version(expected.app)
+    recorded = None if expected is None else handle.transaction_version(delta, expected.app)
     if expected is not None and recorded != expected.version:
         raise FencedError(
             f"another driver has committed in between: {expected.app} is at {recorded}, not at {expected.version}",
@@ -128,11 +130,11 @@ def commit_status(delta: DeltaTable, commit: Commit | None) -> CommitStatus:
     return CommitStatus.NEW
 
 
-def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
+def check_epoch(handle: Handle, delta: DeltaTable, job_id: str | None, epoch: int) -> None:
     """Raise `FencedError` if the table has recorded a newer epoch of the stream."""
     if job_id is None:
         return
-    seen = delta.transaction_version(epoch_app(job_id))
+    seen = handle.transaction_version(delta, epoch_app(job_id))
     if seen is not None and seen > epoch:
         raise FencedError(
             f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",
@@ -140,16 +142,17 @@ def check_epoch(delta: DeltaTable, job_id: str | None, epoch: int) -> None:
         )
 
 
-def committed_position(delta: DeltaTable, job_id: str, sources: Iterable[SourceId]) -> Position | None:
+def committed_position(handle: Handle, job_id: str, sources: Iterable[SourceId]) -> Position | None:
     """Return the position that a table has recorded of a job; None if it has no results of it.
 
     It is kept in app transactions, which outlive the log entry of the commit that set them.
     """
-    batch = delta.transaction_version(stream_app(job_id))
-    offsets = {source: delta.transaction_version(offset_app(job_id, source)) for source in sources}
-    return (
-        None if batch is None else Position(batch, {source: version for source, version in offsets.items() if version is not None})
-    )
+    with handle.latest() as delta:
+        batch = handle.transaction_version(delta, stream_app(job_id))
+        offsets = {source: handle.transaction_version(delta, offset_app(job_id, source)) for source in sources}
+    if batch is None:
+        return None
+    return Position(batch, {source: version for source, version in offsets.items() if version is not None})
 
 
 def commit_properties(commit: Commit | None) -> CommitProperties:

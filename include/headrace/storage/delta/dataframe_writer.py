@@ -51,7 +51,7 @@ class DataFrameWriter:
         staged = staging.StagedFileCleanup(uri, [*files, *deleted_files])
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
-            if commit_status(delta, commit) is CommitStatus.RECORDED:
+            if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return None
             if not files and not deleted_files:
                 return commit_transactions(delta, commit)

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
+from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
 
 LOG: Final = "_delta_log"
@@ -81,6 +82,7 @@ class Handle:
         # When the log was last seen to be the one that was read, on the monotonic clock.
         self._verified = 0.0
         self._files: tuple[int, pa.Table] | None = None
+        self._transactions = Transactions(lambda version: read_file(log_file(uri, version)))
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
@@ -114,15 +116,21 @@ class Handle:
             self._files = (version, list_files(delta))
         return self._files[1]
 
+    def transaction_version(self, delta: DeltaTable, app: str) -> int | None:
+        """Return the version that this version of the table has recorded of an app transaction; None if there is none."""
+        return self._transactions.version_of(delta, app)
+
     def forget(self) -> None:
         """Reopen the table on next use."""
         with self._mutex:
             self._delta = self._seen = self._files = None
+            self._transactions.forget()
 
     def _refresh(self) -> DeltaTable:
         delta = self._delta
         if delta is None or not self._is_same_log(delta):
             self._files = None
+            self._transactions.forget()
             delta = self._delta = open_table(self.uri)
         elif self._has_newer_version(delta):
             delta.update_incremental()
@@ -172,6 +180,16 @@ def file_exists(uri: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def read_file(uri: str) -> bytes:
+    """Return the content of a file."""
+    if is_local(uri):
+        with open(uri, "rb") as file:
+            return file.read()
+    system, path = file_system(uri)
+    with system.open_input_stream(path) as stream:
+        return bytes(stream.read())
 
 
 def check_readable(delta: DeltaTable, name: str) -> None:

@@ -25,10 +25,11 @@ from headrace.storage.delta.commits import (
     epoch_app,
     fence_commit,
 )
-from headrace.storage.delta.handles import Handle, translate_errors
+from headrace.storage.delta.handles import Handle, path_segment, translate_errors
 from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
 from headrace.storage.object_store import delta_options, file_system
 
+FOLDER: Final = ".outbox"
 BATCH: Final = "batch"
 NUMBER: Final = "number"
 PAYLOAD: Final = "payload"
@@ -69,7 +70,8 @@ class MessageFile:
 class Outbox:
     """The messages of one job that are committed and not yet delivered. Safe for use by several threads."""
 
-    def __init__(self, uri: str, job_id: str, writer: Writer) -> None:
+    def __init__(self, root: str, job_id: str, writer: Writer) -> None:
+        uri = f"{root}/{FOLDER}/{path_segment(job_id)}"
         self.job_id = job_id
         self._writer = writer
         self._handle = Handle(uri, f"outbox of {job_id}")
@@ -91,17 +93,16 @@ class Outbox:
     def fence(self, epoch: int) -> None:
         """Make commits of drivers with an older epoch fail; raise `FencedError` if a newer one is recorded."""
 
-        def work(_: Handle, delta: DeltaTable) -> None:
-            check_epoch(delta, self.job_id, epoch)
-            if epoch > 0 and delta.transaction_version(epoch_app(self.job_id)) != epoch:
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            check_epoch(handle, delta, self.job_id, epoch)
+            if epoch > 0 and handle.transaction_version(delta, epoch_app(self.job_id)) != epoch:
                 commit_transactions(delta, fence_commit(self.job_id, epoch))
 
         self._writer.attempts(self._handle, work)
 
     def position(self, sources: Collection[SourceId]) -> Position | None:
         """Return the position of the last micro-batch whose messages were committed; None if there is none."""
-        with self._handle.latest() as delta:
-            return committed_position(delta, self.job_id, sources)
+        return committed_position(self._handle, self.job_id, sources)
 
     def append(self, payloads: Sequence[bytes], commit: Commit, batch: int | None = None) -> bool:
         """Commit the messages of a micro-batch; False if they are committed already.
@@ -116,8 +117,8 @@ class Outbox:
             [batches, pa.array(range(len(payloads)), pa.int64()), pa.array(payloads, pa.binary())], schema=SCHEMA
         )
 
-        def work(_: Handle, delta: DeltaTable) -> bool:
-            if commit_status(delta, commit) is CommitStatus.RECORDED:
+        def work(handle: Handle, delta: DeltaTable) -> bool:
+            if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return False
             append_rows(delta, rows, commit)
             return True
@@ -152,7 +153,7 @@ class Outbox:
         """
 
         def work(handle: Handle, delta: DeltaTable) -> list[str]:
-            check_epoch(delta, self.job_id, epoch)
+            check_epoch(handle, delta, self.job_id, epoch)
             paths = [file["path"] for file in handle.files(delta).to_pylist() if file[f"max.{BATCH}"] <= batch]
             if paths:
                 delta.delete(f"{BATCH} <= {batch}", commit_properties=commit_properties(None))

@@ -60,6 +60,12 @@ def count_rows(handle: Handle) -> int:
     return int(pc.sum(files["num_records"]).as_py() or 0)
 
 
+def count_bytes(handle: Handle) -> int:
+    """Return the size of all data files, from the log."""
+    files, _ = _files(handle, None)
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+
 def scan_batches(
     handle: Handle, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
 ) -> Iterator[pa.RecordBatch]:

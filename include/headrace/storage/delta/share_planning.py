@@ -84,6 +84,7 @@ class Footers:
         tasks: int,
         *,
         by_series: bool,
+        paths: Sequence[str] | None = None,
     ) -> list[Share]:
         """Divide a table among tasks.
 
@@ -95,6 +96,7 @@ class Footers:
             names: Names of series, by which shares are made equally large; they need not be complete.
             tasks: Number of tasks that run at the same time.
             by_series: Whether each share has all rows of its series.
+            paths: The data files to read; None for those of the version.
 
         Raises:
             NotSupportedError: The files do not define the rows alone, or reading them in such shares takes too long or too much
@@ -103,18 +105,15 @@ class Footers:
         handle = self._handles.reader(table)
         with handle.latest() as delta:
             schema = stored_schema(delta)
-            is_latest = version is None or version == delta.version()
-            files = handle.files(delta) if is_latest else None
-        if files is None:
-            files = list_files(handle.at(version or 0))
-        paths = prune_files(files, table, schema, bounds, None)["path"].to_pylist()
+        if paths is None:
+            paths = prune_files(files_at(handle, version), table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
         check(groups)
         ranges = divide_series(groups, series, names, tasks) if by_series else divide_groups(groups, series, tasks)
         key, time = table.series_key, table.timestamp.name
         return [Share(handle.uri, file_parts(own), schema, key, time, range_, bounds, whole=by_series) for range_, own in ranges]
 
-    def _row_groups(self, handle: Handle, table: Table, paths: list[str]) -> list[RowGroup]:
+    def _row_groups(self, handle: Handle, table: Table, paths: Sequence[str]) -> list[RowGroup]:
         if len(paths) > MAX_DATA_FILES:
             raise NotSupportedError(f"{handle.name} has {len(paths)} data files", hint="compact the table")
         with self._mutex:
@@ -127,6 +126,14 @@ class Footers:
             if len(kept) > 2 * MAX_DATA_FILES:
                 self._tables[handle.uri] = {path: kept[path] for path in paths}
             return [group for path in paths for group in kept[path]]
+
+
+def files_at(handle: Handle, version: int | None) -> pa.Table:
+    """Return the data files of a version; None for the newest."""
+    with handle.latest() as delta:
+        if version is None or version == delta.version():
+            return handle.files(delta)
+    return list_files(handle.at(version))
 
 
 def read_footer(system: pafs.FileSystem, root: str, path: str, table: Table) -> tuple[RowGroup, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ORDER: Final = "__order"
 Outcome = TypeVar("Outcome")
+Work = TypeVar("Work")
 
 
 @contextmanager
@@ -43,29 +44,27 @@ def translate_spark_errors(owner: str) -> Iterator[None]:
 
 def stage_splits(spark: SparkSession, work: list[FileSplit], target: SplitTarget, uri: str) -> Iterator[StagedSplit]:
     """Convert and stage file splits by Spark's workers, in order."""
-    return map_splits(spark, work, lambda file_split: stage_split(file_split, target, uri), target.table.name)
+    return map_in_tasks(spark, work, lambda file_split: stage_split(file_split, target, uri), target.table.name)
 
 
-def map_splits(
-    spark: SparkSession, work: list[FileSplit], function: Callable[[FileSplit], Outcome], owner: str
-) -> Iterator[Outcome]:
-    """Apply a function to file splits by Spark's workers, in order, in waves so that progress can be reported."""
+def map_in_tasks(spark: SparkSession, work: Sequence[Work], function: Callable[[Work], Outcome], owner: str) -> Iterator[Outcome]:
+    """Apply a function to pieces of work by Spark's workers, in order, in waves so that progress can be reported."""
     context = spark.sparkContext
     wave = max(1, context.defaultParallelism * 2)
     for start in range(0, len(work), wave):
         some = work[start : start + wave]
         with translate_spark_errors(owner):
-            outcomes = context.parallelize(some, len(some)).map(lambda file_split: _try(function, file_split)).collect()
+            outcomes = context.parallelize(some, len(some)).map(lambda piece: _try(function, piece)).collect()
         for outcome in outcomes:
             if isinstance(outcome, Error):
                 raise outcome
             yield outcome
 
 
-def _try(function: Callable[[FileSplit], Outcome], file_split: FileSplit) -> Outcome | Error:
+def _try(function: Callable[[Work], Outcome], piece: Work) -> Outcome | Error:
     """Return our errors as values, as Spark would wrap them in its own."""
     try:
-        return function(file_split)
+        return function(piece)
     except Error as error:
         return error
 
@@ -111,9 +110,9 @@ def stored_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     return frame.select(*columns)
 
 
-def staged_frame(spark: SparkSession, uri: str, files: Sequence[StagedFile]) -> DataFrame:
+def staged_frame(spark: SparkSession, uri: str, paths: Iterable[str]) -> DataFrame:
     """Read staged files as a DataFrame."""
-    return spark.read.parquet(*(f"{spark_path(uri)}/{file.path}" for file in files))
+    return spark.read.parquet(*(f"{spark_path(uri)}/{path}" for path in paths))
 
 
 def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: Table, schema: pa.Schema) -> list[StagedFile]:
@@ -125,7 +124,7 @@ def deduplicate(spark: SparkSession, uri: str, files: list[StagedFile], table: T
 
     keys = [quote_identifier(name) for name in table.primary_key]
     with translate_spark_errors(table.name):
-        rows = staged_frame(spark, uri, files)
+        rows = staged_frame(spark, uri, (file.path for file in files))
         if not rows.groupBy(*keys).count().where("count > 1").limit(1).count():
             return files
         order = F.create_map(*(F.lit(part) for number, file in enumerate(files) for part in (file.path, number)))

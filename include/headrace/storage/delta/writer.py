@@ -82,7 +82,7 @@ class Writer:
         rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
-            if commit_status(delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
+            if commit_status(handle, delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
                 return WriteMetrics(delta.version())
             stored = find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
             if stored.num_rows == 0:
@@ -110,7 +110,7 @@ class Writer:
         deleted_keys = anti_join(keep_last_per_key(deleted_keys, key), rows, key)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
-            if commit_status(delta, commit) is CommitStatus.RECORDED:
+            if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return None
             keys = pa.concat_tables([rows.select(key), deleted_keys])
             stored = keys.slice(0, 0) if fresh else find_stored_keys(handle, delta, table, schema, keys)
@@ -161,9 +161,9 @@ class Writer:
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Record a lease epoch; see `Tables.fence`."""
 
-        def work(_: Handle, delta: DeltaTable) -> None:
-            check_epoch(delta, job_id, epoch)
-            if epoch > 0 and delta.transaction_version(epoch_app(job_id)) != epoch:
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            check_epoch(handle, delta, job_id, epoch)
+            if epoch > 0 and handle.transaction_version(delta, epoch_app(job_id)) != epoch:
                 commit_transactions(delta, fence_commit(job_id, epoch))
 
         # Without the lock, which the driver to be fenced may hold.
@@ -172,8 +172,8 @@ class Writer:
     def retire(self, table: Table, job_id: str) -> None:
         """Make all later commits of a job fail; see `Tables.retire`."""
 
-        def work(_: Handle, delta: DeltaTable) -> None:
-            if delta.transaction_version(epoch_app(job_id)) != RETIRED:
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            if handle.transaction_version(delta, epoch_app(job_id)) != RETIRED:
                 commit_transactions(delta, retire_commit(job_id))
 
         # Without the lock, which a driver of the job may hold.

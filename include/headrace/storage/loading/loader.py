@@ -205,7 +205,7 @@ class Loader:
 
     def _merge_by_spark(self, files: list[StagedFile], present_columns: frozenset[str]) -> WriteMetrics:
         spark = self._spark()
-        rows = spark_writes.staged_frame(spark, self._uri, files)
+        rows = spark_writes.staged_frame(spark, self._uri, (file.path for file in files))
         merged = spark_writes.merge_rows(
             spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), present_columns
         )

@@ -111,7 +111,7 @@ class TreeLoader:
             return scan_split(file_split, files)
 
         if is_large(work, self.small_write_rows):
-            yield from spark_writes.map_splits(self.spark(), work, scan, self.table.database)
+            yield from spark_writes.map_in_tasks(self.spark(), work, scan, self.table.database)
             return
         with ThreadPoolExecutor(WORKERS) as executor:
             yield from executor.map(scan, work)

@@ -276,7 +276,9 @@ def check_having(statement: CreateStream, _: Relation, _language: Language) -> N
 
 def check_watermark(statement: CreateStream, _: Relation, _language: Language) -> None:
     """Require durations of fixed length."""
-    for option, duration in (("WATERMARK", statement.options.watermark), ("DELETE_MARK", statement.options.delete_mark)):
+    options = statement.options
+    durations = {"WATERMARK": options.watermark, "DELETE_MARK": options.delete_mark, "MAX_AHEAD": options.max_ahead}
+    for option, duration in durations.items():
         if duration is not None and duration.is_calendar:
             raise LimitError(
                 f"{option} {duration} has no fixed length", hint="use the units b, u, a, s, m, h, d or w", span=statement.name.span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import StateWindow
+from headrace.compute.window_plans import IntervalWindow, StateWindow
 from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import Emission, EmitState
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
@@ -34,9 +35,13 @@ class WindowEvents:
     """
 
     windows: dict[EventType, pa.Table]
+    evicted: pa.Table | None = None
+    """Windows that are retracted after they left the state (`p*`, `_wstart`, `_wend`). Only the target knows which had a result."""
 
 
-def window_events(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, others: pa.Table | None) -> WindowEvents | None:
+def window_events(
+    plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, in_state: StateTable | None
+) -> WindowEvents | None:
     """Return the events to which a stream's notification subscribes; None if it has none.
 
     A window that has left the state and is computed again opens again.
@@ -45,28 +50,67 @@ def window_events(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emissio
         plan: The stream.
         evaluated: The windows after the micro-batch.
         emission: What is written of them.
-        others: The windows in state that the micro-batch does not concern.
+        in_state: The windows in state before the micro-batch.
     """
     notification = plan.notification
     if notification is None:
         return None
     key = [*key_columns(plan.query), WSTART]
-    in_state = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
-    opened = anti_join(evaluated.windows, pa.concat_tables(in_state), key) if in_state else evaluated.windows
+    before = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
+    opened = anti_join(evaluated.windows, pa.concat_tables(before), key) if before else evaluated.windows
     closed = emission.upserts
     if isinstance(plan.query.window, StateWindow):
-        neighbors = [evaluated.windows, evaluated.unaffected, *([] if others is None else [others])]
+        neighbors = [evaluated.windows, *unchanged_windows(evaluated, in_state)]
         opened, closed = (add_neighbor_states(windows, neighbors, key) for windows in (opened, closed))
     windows = {
         EventType.WINDOW_INVALIDATION: invalidated_windows(evaluated, emission, key),
         EventType.WINDOW_OPEN: opened,
         EventType.WINDOW_CLOSE: closed,
     }
-    return WindowEvents({type_: rows for type_, rows in windows.items() if rows.num_rows and notification.subscribes_to(type_)})
+    return WindowEvents(
+        {type_: rows for type_, rows in windows.items() if rows.num_rows and notification.subscribes_to(type_)},
+        evicted_windows(plan, evaluated, emission, key) if notification.subscribes_to(EventType.WINDOW_INVALIDATION) else None,
+    )
+
+
+def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table | None:
+    """Return the windows that are retracted although they are not in state; None if there are none.
+
+    Only windows of INTERVAL: the end of another one that has lost its rows is not known.
+    """
+    possibly_emitted = evaluated.possibly_emitted
+    if not isinstance(plan.query.window, IntervalWindow) or possibly_emitted.num_rows == 0 or emission.retractions.num_rows == 0:
+        return None
+    windows = distinct(possibly_emitted.select([*key, WEND]), key)
+    if evaluated.state_windows.num_rows:
+        windows = anti_join(windows, evaluated.state_windows, key)
+    evicted = windows.filter(pa.array(match_rows(windows, distinct(emission.retractions, key), key) >= 0))
+    return evicted if evicted.num_rows else None
+
+
+def confirm_evicted(
+    events: WindowEvents, had_result: Callable[[pa.Table], npt.NDArray[np.bool_]], key: Sequence[str]
+) -> WindowEvents:
+    """Return the events with those of evicted windows that had a result, which `had_result` says of each."""
+    if events.evicted is None:
+        return events
+    invalidated = events.evicted.filter(pa.array(had_result(events.evicted)))
+    if invalidated.num_rows == 0:
+        return WindowEvents(events.windows)
+    return combined_events(events, WindowEvents({EventType.WINDOW_INVALIDATION: invalidated}), key) or events
+
+
+def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) -> list[pa.Table]:
+    """Return the windows in state that a micro-batch leaves as they are, of the groups in which it has windows."""
+    if in_state is None or evaluated.windows.num_rows == 0:
+        return []
+    before = evaluated.state_windows
+    changed = before[ROW_ID].to_numpy() if before.num_rows else NO_IDS
+    return [in_state.take(np.setdiff1d(in_state.matching(evaluated.windows), changed))]
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
-    """Return the windows whose results are removed. Those that have left the state are not among them: they may have had none."""
+    """Return the windows in state whose results are removed."""
     before = evaluated.state_windows
     had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
     if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
@@ -103,20 +147,20 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
     return pa.array(neighbor, mask=~has_neighbor)
 
 
-def written_events(plan: StreamPlan, written: pa.Table, all_windows: pa.Table) -> WindowEvents | None:
+def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) -> WindowEvents | None:
     """Return the events of windows in state that the clock has written; None if the stream has no notification.
 
     Args:
         plan: The stream.
         written: The windows, with their results.
-        all_windows: All windows in state.
+        in_state: The windows in state.
     """
     notification = plan.notification
     if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
         return None
     key = [*key_columns(plan.query), WSTART]
     is_state_window = isinstance(plan.query.window, StateWindow)
-    closed = add_neighbor_states(written, [all_windows], key) if is_state_window else written
+    closed = add_neighbor_states(written, [in_state.take(in_state.matching(written))], key) if is_state_window else written
     return WindowEvents({EventType.WINDOW_CLOSE: closed})
 
 
@@ -139,4 +183,5 @@ def combined_events(first: WindowEvents | None, second: WindowEvents | None, key
         windows[type_] = (
             rows if later is None else pa.concat_tables([anti_join(rows, later, key), later], promote_options="permissive")
         )
-    return WindowEvents(windows)
+    evicted = [events.evicted for events in (first, second) if events.evicted is not None]
+    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)

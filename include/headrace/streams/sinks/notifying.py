@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.compute.plan import WSTART
+from headrace.compute.windows import key_columns
 from headrace.model.notifications import Notification
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.sink import table_sink_of
+from headrace.streams.notifications.events import confirm_evicted
 from headrace.streams.notifications.messages import MessageEncoder
 from headrace.streams.notifications.websocket import WebSocketSender
 from headrace.streams.sinks.outbox import OutboxSink
@@ -66,8 +69,10 @@ class NotifyingSink:
         """See `Sink`."""
         if result.events is None:
             return result
-        encoder = MessageEncoder(self._plan, self._table.target)
-        return replace(result, messages=tuple(encoder.encode(result.events, position, self._context.clock.now())))
+        target, key = self._table.target, [*key_columns(self._plan.query), WSTART]
+        events = confirm_evicted(result.events, target.has_rows, key)
+        encoder = MessageEncoder(self._plan, target)
+        return replace(result, messages=tuple(encoder.encode(events, position, self._context.clock.now())))
 
     def resume(self, state: StreamState) -> None:
         """See `Sink`."""

@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 
 from headrace.model.positions import Position
 from headrace.storage import Bounds, Commit
-from headrace.streams.batches import BatchResult
+from headrace.storage.delta.spark_writes import staged_frame
+from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
+from headrace.streams.sinks.target_frame import target_rows
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.staging import discard_staged
 from headrace.streams.windows.row_matching import anti_join, row_ids
 
 
@@ -101,15 +104,32 @@ class DeltaSink:
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`. A micro-batch without rows for the target does not touch it."""
+        if result.staged is not None:
+            return self._commit_staged(result, result.staged, position, expected)
         upserts = self.target.to_rows(result.upserts) if result.upserts.num_rows else None
         deletes = self.target.to_keys(result.retractions) if result.retractions.num_rows else None
         if not any(rows is not None and rows.num_rows for rows in (upserts, deletes)):
             return False
         if self.plan.target.key is not None:
             deletes = superseded_keys(self.context, self.plan, upserts, deletes)
-        commit = Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
+        commit = self._commit(position, expected)
         self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
         return True
+
+    def _commit(self, position: Position, expected: int | None) -> Commit:
+        return Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
+
+    def _commit_staged(self, result: BatchResult, staged: StagedWindows, position: Position, expected: int | None) -> bool:
+        """Commit windows that executors have staged; executors write them too."""
+        spark, deletes = self.context.spark(), self.target.to_keys(result.retractions) if result.retractions.num_rows else None
+        upserts = target_rows(self.context, self.target, staged_frame(spark, staged.uri, staged.files)) if staged.files else None
+        has_rows = upserts is not None or (deletes is not None and deletes.num_rows > 0)
+        if has_rows:
+            deleted = None if deletes is None else spark.createDataFrame(deletes)
+            commit = self._commit(position, expected)
+            self.context.tables.replace_frame(spark, self.plan.target, self.plan.target_database, upserts, deleted, commit)
+        discard_staged(staged)
+        return has_rows
 
 
 def superseded_keys(context: Context, plan: StreamPlan, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:

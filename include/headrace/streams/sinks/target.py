@@ -14,14 +14,17 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.errors import ExistsError
 from headrace.model.types import TypeKind
+from headrace.storage import Bounds
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.groups import GroupKind
 from headrace.streams.filling.marks import MARK, mark_values, marked_table
 from headrace.streams.windows.change_batch import Int64s, from_ticks
-from headrace.streams.windows.row_matching import row_ids
+from headrace.streams.windows.row_matching import match_rows, row_ids
 
+MAX_NEW_GROUPS: Final = 100_000
+"""Subtables to create at once."""
 MAX_CACHED_GROUPS: Final = 1_000_000
 """When more groups than this are cached, the cache is cleared."""
 
@@ -71,6 +74,22 @@ class TargetTable:
         keys = pa.table({target.series_key: series, target.timestamp.name: self.to_timestamps(windows[WSTART])})
         return keys.filter(pc.is_valid(series))
 
+    def has_rows(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each window with the columns `p*` and `_wstart` whether the target has a row of it."""
+        target, (_, names) = self.plan.target, self.identify(windows)
+        times = self.to_timestamps(windows[WSTART]).cast(pa.int64())
+        keys = pa.table({target.series_key: names, target.timestamp.name: times})
+        stored = self.context.tables.scan(
+            target,
+            self.plan.target_database,
+            columns=keys.column_names,
+            tbnames=pc.unique(names.drop_null()).to_pylist(),
+            bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),
+        )
+        index = stored.schema.get_field_index(target.timestamp.name)
+        stored = stored.set_column(index, target.timestamp.name, stored[target.timestamp.name].cast(pa.int64()))
+        return np.asarray(match_rows(keys, stored, keys.column_names) >= 0)
+
     def to_timestamps(self, ticks: pa.ChunkedArray) -> pa.ChunkedArray:
         """Convert instants in ticks of the source to timestamps of the target."""
         return self.to_stored(from_ticks(ticks, self.plan.query.precision), self.schema.field(self.plan.target.timestamp.name))
@@ -109,8 +128,8 @@ class TargetTable:
             return [()], np.zeros(windows.num_rows, np.int64)
         (group_ids,) = row_ids([windows], columns)
         _, first, group_index = np.unique(group_ids, return_index=True, return_inverse=True)
-        groups = windows.select(columns).take(pa.array(first)).to_pylist()
-        return [tuple(group[column] for column in columns) for group in groups], group_index.astype(np.int64)
+        values = (windows[column].take(pa.array(first)).to_pylist() for column in columns)
+        return list(zip(*values, strict=True)), group_index.astype(np.int64)
 
     def subtable_names(self, groups: Sequence[tuple[Any, ...]]) -> list[str | None]:
         """Return the subtables of groups, creating those of new groups."""
@@ -118,8 +137,8 @@ class TargetTable:
             self._names.clear()
             self._group_ids.clear()
         new = [group for group in groups if group not in self._names]
-        if new:
-            self._names.update(self.create_subtables(new))
+        for start in range(0, len(new), MAX_NEW_GROUPS):
+            self._names.update(self.create_subtables(new[start : start + MAX_NEW_GROUPS]))
         return [self._names[group] for group in groups]
 
     def create_subtables(self, groups: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], str | None]:
@@ -153,13 +172,16 @@ class TargetTable:
         """Add missing subtables to the target; return those of the names that belong to it."""
         plan, subtables = self.plan, self.context.catalog.subtables
         try:
-            return set(subtables.add(plan.target_database.name, plan.target.name, names))
+            subtables.ensure(plan.target_database.name, plan.target.name, names)
         except ExistsError as error:
             if len(names) == 1:
                 message = f"discarding results for {names[0]}: {error.message}"
                 self.context.catalog.events.record("job", plan.id, "DISCARDED", message)
                 return set()
-        return {name for failed in names for name in self.add_subtables([failed])}
+        else:
+            return set(names)
+        middle = len(names) // 2
+        return self.add_subtables(names[:middle]) | self.add_subtables(names[middle:])
 
     def tag_rows(self, subtables: dict[tuple[Any, ...], str], group_ids: dict[tuple[Any, ...], int]) -> pa.Table:
         """Return the tags of new subtables, in stored types."""

@@ -5,27 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
 from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
-from headrace.model.positions import Offsets, SourceId, is_behind
+from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
 from headrace.streams.context import Context
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
+from headrace.streams.metering import RunnerSample
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.sources.subscriptions import JobActivity, PollRound, Retry, Subscription
 from headrace.streams.sources.virtual_reader import VirtualReader
 
-MAX_ATTEMPTS: Final = 5
-"""Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
-
-FIRST_PAUSE_S: Final = 0.1
-MAX_PAUSE_S: Final = 5.0
 FULL_SINK_PAUSE_S: Final = 0.05
 DELIVERY_CHECK_S: Final = 0.01
 CLOSE_GRACE_S: Final = 5.0
@@ -36,101 +32,6 @@ MAX_VERSION_READ_S: Final = 0.5
 
 RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
-
-
-@dataclass(slots=True)
-class Retry:
-    """Consecutive failures, and when to try again, on the monotonic clock."""
-
-    failures: int = 0
-    retry_at: float = 0.0
-
-    def record_failure(self, error: Error) -> bool:
-        """Record a failure; return False if there should be no other attempt."""
-        self.failures += 1
-        if not isinstance(error, TransientError) or self.failures >= MAX_ATTEMPTS:
-            return False
-        self.retry_at = time.monotonic() + min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** (self.failures - 1))
-        return True
-
-    def pause(self) -> None:
-        """Wait for the longest pause between attempts."""
-        self.retry_at = time.monotonic() + MAX_PAUSE_S
-
-    def record_success(self) -> None:
-        """Reset the failures."""
-        self.failures, self.retry_at = 0, 0.0
-
-    def is_waiting(self) -> bool:
-        """Return True if it is too early for the next attempt."""
-        return self.retry_at > time.monotonic()
-
-
-@dataclass(slots=True)
-class Subscription:
-    """One stream on a source. `started_at` is when the micro-batch in flight started, on the monotonic clock."""
-
-    record: JobRecord
-    runner: Runner | None = None
-    in_flight: Future[Advance] | None = None
-    started_at: float = 0.0
-    retry: Retry = field(default_factory=Retry)
-    is_removed: bool = False
-
-    def has_work(self, latest: Offsets) -> bool:
-        """Return True if the next micro-batch can start: after a failure, for new commits, by the clock, or to record progress."""
-        runner = self.runner
-        return (
-            runner is None
-            or self.retry.failures > 0
-            or is_behind(runner.offsets, latest)
-            or runner.is_due()
-            or runner.is_record_due()
-        )
-
-    @property
-    def in_flight_ms(self) -> int:
-        """How long the micro-batch in flight has been running; 0 if there is none."""
-        return 0 if self.in_flight is None else max(1, round((time.monotonic() - self.started_at) * 1000))
-
-
-@dataclass(frozen=True, slots=True)
-class JobActivity:
-    """What a driver is doing for one job.
-
-    Attributes:
-        in_flight_ms: How long the micro-batch in flight has been running; 0 if there is none.
-        failures: Consecutive failed attempts.
-        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all are handled.
-    """
-
-    in_flight_ms: int
-    failures: int
-    pending_since: int | None
-
-    def lag_ms(self, now: int) -> int:
-        """Return the age of the oldest commit not yet handled; `now` is in epoch ms."""
-        return 0 if self.pending_since is None else max(0, now - self.pending_since)
-
-
-@dataclass(slots=True)
-class PollRound:
-    """What a poll can wait for: micro-batches, the next attempt at anything else (monotonic clock), slow version reads."""
-
-    in_flight: list[Future[Advance]] = field(default_factory=list)
-    next_attempt: float | None = None
-    version_reads: list[Future[Offsets]] = field(default_factory=list)
-
-    def wait_until(self, instant: float) -> None:
-        """Wait until this instant at the latest."""
-        self.next_attempt = instant if self.next_attempt is None else min(self.next_attempt, instant)
-
-    def add(self, other: PollRound) -> None:
-        """Add what another poller waits for."""
-        self.in_flight.extend(other.in_flight)
-        self.version_reads.extend(other.version_reads)
-        if other.next_attempt is not None:
-            self.wait_until(other.next_attempt)
 
 
 class SourcePoller:
@@ -167,6 +68,12 @@ class SourcePoller:
     def add(self, record: JobRecord) -> None:
         """Add a stream at its recorded position. An error is recorded as its stop reason, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
+
+    def refresh(self, runnable: Mapping[str, JobRecord]) -> None:
+        """Pass on what users have asked its streams for."""
+        for job_id, subscription in self._subscriptions.items():
+            if subscription.runner is not None and job_id in runnable:
+                subscription.runner.request_replay(runnable[job_id].replay_requested)
 
     def remove(self, job_id: str) -> None:
         """Remove a stream, now or once its micro-batch in flight has ended."""
@@ -214,6 +121,12 @@ class SourcePoller:
             )
             for subscription in list(self._subscriptions.values())
         }
+
+    def samples(self) -> dict[str, RunnerSample]:
+        """Return the measurements of each stream that has a state. Thread-safe."""
+        runners = {id: subscription.runner for id, subscription in list(self._subscriptions.items())}
+        samples = {id: runner.sample() for id, runner in runners.items() if runner is not None}
+        return {id: sample for id, sample in samples.items() if sample is not None}
 
     def close(self) -> None:
         """Wait for micro-batches in flight and remove all streams."""
@@ -370,6 +283,10 @@ class SourcePollers:
         pollers = list(self._pollers.values())
         return {stream: activity for poller in pollers for stream, activity in poller.activity().items()}
 
+    def samples(self) -> dict[str, RunnerSample]:
+        """Return the measurements of each stream that has a state. Thread-safe."""
+        return {id: sample for poller in list(self._pollers.values()) for id, sample in poller.samples().items()}
+
     def reconcile(self, records: Sequence[JobRecord]) -> None:
         """Run those of `records` that should run, and no others.
 
@@ -381,6 +298,7 @@ class SourcePollers:
         for poller in self._pollers.values():
             for job_id in poller.outdated(runnable):
                 poller.remove(job_id)
+            poller.refresh(runnable)
         running = self.streams
         for record in records:
             if record.definition.id not in running:

@@ -86,10 +86,11 @@ class ChangeReader:
             return None
         last = self._last_version(first, latest_version)
         offsets, is_one_write = {self.id: last}, first == last
-        if is_one_write and self._sizes.count(first) > self.context.settings.driver_rows:
+        count = self._sizes.count(first) if is_one_write else 0
+        if count > self.context.settings.driver_rows:
+            stream = functools.partial(self.context.tables.stream_changes, self.source, first)
             inserted = self.context.tables.inserted_rows(self.source, first)
-            if inserted is not None:
-                return Changes(offsets, LargeCommit(inserted), is_one_write)
+            return Changes(offsets, LargeCommit(self.source.series_key, count, stream, inserted), is_one_write)
         return Changes(offsets, self.context.tables.changes(self.source, first, last), is_one_write)
 
     def _last_version(self, first: int, latest_version: int) -> int:

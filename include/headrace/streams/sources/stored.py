@@ -35,8 +35,8 @@ def scan_source(
     """Return stored rows as of offsets; `filter`, `series` and `bounds` restrict them as those of `Tables.scan` do."""
     if plan.source.is_virtual:
         rows = scan_virtual(context, plan.scan, offsets, series, bounds).select(columns)
-        return rows if filter is None else rows.filter(filter)
-    return context.tables.scan(
+        return without_set_aside(context, plan, rows if filter is None else rows.filter(filter))
+    rows = context.tables.scan(
         plan.source,
         plan.source_database,
         columns=columns,
@@ -45,13 +45,23 @@ def scan_source(
         tbnames=series,
         bounds=bounds,
     )
+    return without_set_aside(context, plan, rows)
+
+
+def without_set_aside(context: Context, plan: StreamPlan, rows: pa.Table) -> pa.Table:
+    """Return stored rows without those that the stream has set aside."""
+    return rows if context.set_aside is None else context.set_aside.exclude(rows, plan.source, plan.query.precision)
 
 
 def source_frame(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
     """Return all stored rows as of offsets, without tags."""
     if plan.source.is_virtual:
-        return virtual_frame(context, plan.scan, offsets)
-    return context.tables.frame(context.spark(), plan.source, version=offsets[plan.source_ids[0]])
+        frame = virtual_frame(context, plan.scan, offsets)
+    else:
+        frame = context.tables.frame(context.spark(), plan.source, version=offsets[plan.source_ids[0]])
+    if context.set_aside is None:
+        return frame
+    return context.set_aside.exclude_frame(frame, plan.source, plan.query.precision, context.spark())
 
 
 def source_extents(context: Context, plan: StreamPlan, offsets: Offsets) -> list[extents.Extent]:

@@ -20,7 +20,7 @@ from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_frame
-from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, event_times, window_table
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.emission import EmitState
 
@@ -52,7 +52,7 @@ def rebuild(
     max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
     state = StreamState(
         position,
-        max_event_time_by_subtable=max_event_time_by_subtable,
+        max_event_time_by_subtable=event_times(max_event_time_by_subtable),
         max_event_time=max_event_time,
         counters=settled_counters,
         wake_at=context.clock.now(),
@@ -61,7 +61,7 @@ def rebuild(
     if watermark is None or plan.query.window is None:
         return state
     windows = open_windows(plan, rows, watermark, EmitState.CURRENT if after_history else EmitState.STALE)
-    return replace(state, windows=windows if windows.num_rows else None, evicted_through=watermark - 1)
+    return replace(state, windows=window_table(windows), evicted_through=watermark - 1)
 
 
 def without_pending(counters: JobCounters) -> JobCounters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
-from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, RowKind
+from headrace.streams.state.tables import ROW_ID, StateTable
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, RowKind, times_of, to_numpy
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -21,8 +22,12 @@ class BatchCount:
     """Rows of a micro-batch by outcome, and the largest event times after it, by subtable and overall."""
 
     counters: JobCounters
-    max_event_time_by_subtable: pa.Table
+    max_event_time_by_subtable: StateTable
     max_event_time: int | None
+
+    def reaching(self, max_event_time: int | None) -> BatchCount:
+        """Return the count of rows of which others, of other series, have reached an event time."""
+        return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
 
 
 def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
@@ -78,17 +83,12 @@ def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     return pa.table({SERIES_KEY: grouped[SERIES_KEY], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
 
 
-def merge_max_times(previous: pa.Table, batch_times: pa.Table) -> pa.Table:
-    """Merge the largest event times of a batch into those so far. Subtables keep their order; new ones follow."""
-    row_index = pc.index_in(
-        batch_times[SERIES_KEY],
-        previous[SERIES_KEY].combine_chunks() if previous.num_rows else pa.array([], pa.string()),
-    )
-    existing = batch_times.filter(pc.is_valid(row_index))
-    new = batch_times.filter(pc.is_null(row_index)).rename_columns(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
-    if existing.num_rows:
-        values = np.array(previous[MAX_EVENT_TIME].to_numpy(), copy=True)
-        old_rows = row_index.drop_null().to_numpy().astype(np.int64)
-        np.maximum.at(values, old_rows, existing[MAX_TIME].to_numpy())
-        previous = pa.table({SERIES_KEY: previous[SERIES_KEY], MAX_EVENT_TIME: pa.array(values)}, schema=MAX_EVENT_TIMES)
-    return pa.concat_tables([previous, new]).combine_chunks()
+def merge_max_times(previous: StateTable, batch_times: pa.Table) -> StateTable:
+    """Merge the largest event times of a batch into those so far."""
+    in_state = times_of(previous, batch_times[SERIES_KEY])
+    row = pc.index_in(batch_times[SERIES_KEY], in_state[SERIES_KEY])
+    old_times = to_numpy(pc.fill_null(pc.take(in_state[MAX_EVENT_TIME], row), NEVER)).astype(np.int64)
+    is_later = batch_times[MAX_TIME].to_numpy() > old_times
+    replaced = pc.take(in_state[ROW_ID], row.filter(pa.array(is_later)).drop_null())
+    later = batch_times.filter(pa.array(is_later)).rename_columns(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
+    return previous.replace(to_numpy(replaced).astype(np.int64), later)

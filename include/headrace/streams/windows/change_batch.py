@@ -19,6 +19,7 @@ from headrace.model.time import Precision
 from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
+from headrace.streams.state.tables import StateTable
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -71,12 +72,14 @@ class Changes:
             say which changes were written together, and in which order.
         is_one_write: Whether all were written together.
         now: When they are handled, in epoch ms of the connection's clock.
+        max_event_time: The largest event time of all changes, in ticks, if these are only those of some series.
     """
 
     offsets: Offsets
     source: pa.Table | LargeCommit
     is_one_write: bool
     now: int = 0
+    max_event_time: int | None = None
 
     @property
     def rows(self) -> pa.Table:
@@ -86,26 +89,35 @@ class Changes:
 
 @dataclass(frozen=True)
 class LargeCommit:
-    """A commit of many new rows, which is processed piece by piece if its rows need no recalculation.
+    """A commit of many changes, which is processed in pieces if that is possible.
 
     Attributes:
-        inserted: The rows.
+        series_key: The column with the name of a row's series.
+        count: The number of changes.
+        stream: Yields the changes in pieces.
+        inserted: The rows, if it has only inserted some.
         add_tags: Joins the tags that a query reads.
     """
 
-    inserted: InsertedRows
+    series_key: str
+    count: int
+    stream: Callable[[], Iterator[pa.Table]]
+    inserted: InsertedRows | None = None
     add_tags: Callable[[pa.Table], pa.Table] = lambda rows: rows
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield the rows in pieces. The series key is a dictionary."""
-        return (self.add_tags(piece) for piece in self.inserted.pieces())
+        """Yield the changes in pieces. The series key of inserted rows is a dictionary."""
+        return (self.add_tags(piece) for piece in (self.stream() if self.inserted is None else self.inserted.pieces()))
+
+    def plain_pieces(self) -> Iterator[pa.Table]:
+        """Yield the changes in pieces. The series key is text."""
+        for piece in self.pieces():
+            index = piece.schema.get_field_index(self.series_key)
+            yield piece.set_column(index, self.series_key, piece.column(index).cast(pa.string()))
 
     def read(self) -> pa.Table:
-        """Return all rows."""
-        rows = pa.concat_tables(self.inserted.pieces())
-        key = rows.schema.get_field_index(self.inserted.series_key)
-        plain = rows.set_column(key, self.inserted.series_key, rows.column(key).cast(pa.string()))
-        return self.add_tags(plain)
+        """Return all changes."""
+        return pa.concat_tables(self.plain_pieces(), promote_options="permissive")
 
 
 @dataclass(frozen=True)
@@ -202,9 +214,14 @@ def max_subtable_time_in_state(state: StreamState, series: pa.ChunkedArray | pa.
     if pa.types.is_dictionary(series.type):
         encoded = series.unify_dictionaries().combine_chunks()
         return np.asarray(max_subtable_time_in_state(state, encoded.dictionary)[to_numpy(encoded.indices)])
-    row_index = pc.index_in(series, state.max_event_time_by_subtable[SERIES_KEY])
-    times = pc.take(state.max_event_time_by_subtable[MAX_EVENT_TIME], row_index)
-    return to_numpy(pc.fill_null(times, NEVER)).astype(np.int64)
+    times = times_of(state.max_event_time_by_subtable, series)
+    in_state = pc.take(times[MAX_EVENT_TIME], pc.index_in(series, times[SERIES_KEY]))
+    return to_numpy(pc.fill_null(in_state, NEVER)).astype(np.int64)
+
+
+def times_of(times: StateTable, series: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """Return the largest event times of some subtables in a state, and maybe of a few others."""
+    return times.take(times.matching(pa.table({SERIES_KEY: series})))
 
 
 def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int64s:

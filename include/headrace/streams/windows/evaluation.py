@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 class WindowEvaluation(Protocol):
     """Computes windows from rows and segments. The columns are those of `window_sql`."""
 
+    def groups(self, rows: pa.Table) -> pa.Table | None:
+        """Return the group keys of the rows that pass WHERE; None if finding them would take as long as their windows."""
+
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """Return the windows of INTERVAL after new rows: those in state and the touched ones, with their values."""
 
@@ -53,6 +56,11 @@ class SparkEvaluation:
 
     context: Context
     plan: Plan
+
+    def groups(self, rows: pa.Table) -> pa.Table | None:
+        """See `WindowEvaluation`. Spark would take a job."""
+        del rows
+        return None
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -109,6 +117,10 @@ class KernelEvaluation:
             windows,
             OutputKernel.compile(window_sql.output_columns(plan.query), windows.schema),
         )
+
+    def groups(self, rows: pa.Table) -> pa.Table | None:
+        """See `WindowEvaluation`."""
+        return self.windows.groups(self._typed(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -174,6 +186,13 @@ class FallbackEvaluation:
 
     kernels: KernelEvaluation
     spark: WindowEvaluation
+
+    def groups(self, rows: pa.Table) -> pa.Table | None:
+        """See `WindowEvaluation`."""
+        try:
+            return self.kernels.groups(rows)
+        except UnsupportedError:
+            return None
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """See `WindowEvaluation`."""

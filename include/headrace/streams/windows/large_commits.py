@@ -6,6 +6,7 @@ partition where the order of rows matters. Otherwise the micro-batch is computed
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
+from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -32,35 +34,52 @@ from headrace.streams.windows.change_batch import (
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
-from headrace.streams.windows.retention import Span, empty_state_windows, split_state, subtable_key
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.window_sql import ADDED
 
 
-@dataclass(frozen=True)
-class MergedCommit:
-    """The windows after a commit, and the windows in state that it cannot have changed."""
-
-    evaluated: EvaluatedBatch
-    others: pa.Table | None
+class TooManyWindowsError(Exception):
+    """A commit has more windows than may be in memory."""
 
 
 @dataclass(frozen=True)
 class LargeCommits:
-    """Merges the large commits of one stream."""
+    """Merges the large commits of one stream.
+
+    Attributes:
+        plan: The stream.
+        kernels: Its kernels.
+        max_windows: How many windows may be in memory; None for any number.
+    """
 
     plan: StreamPlan
     kernels: KernelEvaluation
+    max_windows: int | None = None
 
-    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> MergedCommit | None:
+    def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
+        if commit.inserted is None:
+            return None
         if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
             return None
-        unit, times = stored_units_per_tick(self.plan.query.precision), commit.inserted.times
+        return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
+
+    def span(self, inserted: InsertedRows) -> Span:
+        """Return the span of a commit's rows."""
+        unit, times = stored_units_per_tick(self.plan.query.precision), inserted.times
         first, last = times.low // unit, times.high // unit
-        affected, others = split_state(self.plan, state, Span(first, last, last))
+        return Span(first, last, last)
+
+    def merge_pieces(self, state: StreamState, changes: Changes, pieces: Iterable[pa.Table], span: Span) -> EvaluatedBatch | None:
+        """Return the windows after pieces of a commit; None if they may need recalculation.
+
+        Raises:
+            TooManyWindowsError: There are more windows than `max_windows`.
+        """
+        affected = affected_windows(self.plan, state, span)
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
-        for piece in commit.pieces():
+        for piece in pieces:
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
             if batch.rows.num_rows == 0:
                 continue
@@ -68,6 +87,8 @@ class LargeCommits:
             if not self._is_on_time(batch, state, tally) or not self._continues(windows, added, state):
                 return None
             windows = self.kernels.add(windows, added)
+            if self.max_windows is not None and windows.num_rows > self.max_windows:
+                raise TooManyWindowsError
             tally = self._counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None
@@ -76,7 +97,7 @@ class LargeCommits:
         finished = self.kernels.finish(windows)
         no_windows = empty_state_windows(self.plan, windows)
         state_windows = no_windows if affected is None else affected
-        return MergedCommit(EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count), others)
+        return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
 
     def _is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import UnsupportedError
 from headrace.compute.plan import FIRST_ROW, WSTART
 from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
@@ -16,10 +15,10 @@ from headrace.model.streams import TriggerMode
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import count_inserts
+from headrace.streams.windows.accounting import count_inserts, later_of
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
@@ -32,10 +31,9 @@ from headrace.streams.windows.change_batch import (
     recalculation_batch,
     to_numpy,
 )
-from headrace.streams.windows.emission import EmitState, emit, flags, is_closed
+from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
-from headrace.streams.windows.large_commits import LargeCommits, MergedCommit
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -46,7 +44,8 @@ from headrace.streams.windows.lateness import (
     select_segments,
 )
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
-from headrace.streams.windows.retention import Span, empty_state_windows, evict_windows, split_state
+from headrace.streams.windows.results import result_of
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
@@ -61,7 +60,7 @@ class WindowProcessor:
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
         kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
-        self.large_commits = None if kernels is None else LargeCommits(plan, kernels)
+        self.large_commits = large_commit_processor(context, plan, kernels, self.process_rows)
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
@@ -71,26 +70,31 @@ class WindowProcessor:
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what the changes alone make due."""
-        merged = self.merge_large_commit(state, changes)
-        if merged is not None:
-            return self.to_result(state, merged.evaluated, merged.others)
+        if isinstance(changes.source, LargeCommit):
+            result = self.large_commits.process(state, changes, changes.source)
+            if result is not None:
+                return result
+        return self.process_rows(state, changes)
+
+    def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute what changes make due from all of them at once."""
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         if batch.rows.num_rows == 0:
             return idle_result(state)
-        affected, others = split_state(self.plan, state, Span.of(batch))
-        evaluated = self.merge_inserts(batch, state, affected) if self.can_use_fast_path(batch, state) else None
+        affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
+        evaluated = self.merge_inserts(batch, state, affected, changes) if self.can_use_fast_path(batch, state) else None
         if evaluated is not None:
-            return self.to_result(state, evaluated, others)
+            return result_of(self.plan, state, evaluated)
         evaluated = self.recalculate(batch, state, affected, changes, defers=self.plan.defers_changes)
-        result = self.to_result(state, evaluated, others)
+        result = result_of(self.plan, state, evaluated)
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
         batch = recalculation_batch(self.plan, rows)
-        affected, others = split_state(self.plan, state, Span.of(batch))
+        affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
-        return self.to_result(state, self.recalculate(batch, state, affected, no_changes), others)
+        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
         """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
@@ -105,14 +109,15 @@ class WindowProcessor:
         is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
         return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
 
-    def merge_large_commit(self, state: StreamState, changes: Changes) -> MergedCommit | None:
-        """Merge a large commit piece by piece; None if the batch is not one, or has to be computed from all rows at once."""
-        if self.large_commits is None or not isinstance(changes.source, LargeCommit):
-            return None
-        try:
-            return self.large_commits.merge(state, changes, changes.source)
-        except UnsupportedError:
-            return None
+    def span_of(self, batch: ChangeBatch, state: StreamState, changes: Changes) -> Span:
+        """Return what decides which windows in state a batch may change."""
+        keys = key_columns(self.plan.query)
+        if keys == [subtable_key(self.plan)]:
+            span = Span.of(batch, pa.table({keys[0]: batch.series}))
+        else:
+            span = Span.of(batch, self.evaluation.groups(batch.rows) if keys else None)
+        moves_watermark = changes.max_event_time is not None and changes.max_event_time != state.max_event_time
+        return replace(span, written=later_of(span.written, changes.max_event_time)) if moves_watermark else span
 
     def can_use_fast_path(self, batch: ChangeBatch, state: StreamState) -> bool:
         """Return True for an insert-only INTERVAL batch that cannot contain expired rows.
@@ -125,7 +130,9 @@ class WindowProcessor:
             return True
         return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 
-    def merge_inserts(self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None) -> EvaluatedBatch | None:
+    def merge_inserts(
+        self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes
+    ) -> EvaluatedBatch | None:
         """Merge new rows in one step; None if a window turns out to have stored rows that are not in state."""
         windows = self.evaluation.merge_inserts(batch.rows, affected)
         in_state = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if affected is None else affected
@@ -137,7 +144,8 @@ class WindowProcessor:
                 return None
         state_windows = empty_state_windows(self.plan, windows) if affected is None else affected
         no_windows = state_windows.slice(0, 0)
-        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count_inserts(self.plan, batch, state, windows))
+        count = count_inserts(self.plan, batch, state, windows).reaching(changes.max_event_time)
+        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
 
     def recalculate(
         self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes, *, defers: bool = False
@@ -146,7 +154,7 @@ class WindowProcessor:
         row_segments = self.evaluation.assign_windows(batch.rows)
         own_segments = batch_segments(self.plan, batch, state, row_segments, affected, defers=defers)
         segments = mark_rewritten(self.plan.query, own_segments)
-        count = count_batch(self.plan, batch, state, segments)
+        count = count_batch(self.plan, batch, state, segments).reaching(changes.max_event_time)
         no_windows = empty_state_windows(self.plan, row_segments)
         if len(segments.start) == 0:
             windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
@@ -241,28 +249,3 @@ class WindowProcessor:
         group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
         first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
         return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)
-
-    def to_result(self, state: StreamState, evaluated: EvaluatedBatch, others: pa.Table | None) -> BatchResult:
-        """Decide what to write and retract, and return it with the state after the batch."""
-        count = evaluated.count
-        new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
-        previous_watermark, watermark = state.watermark(self.plan.watermark), new_state.watermark(self.plan.watermark)
-        trigger = self.plan.options.trigger
-        emission = emit(
-            self.plan.query,
-            trigger,
-            evaluated.windows,
-            evaluated.state_windows,
-            evaluated.possibly_emitted,
-            previous_watermark,
-            watermark,
-        )
-        rows_out = emission.upserts.num_rows + emission.retractions.num_rows
-        counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
-        parts = [others, evaluated.unaffected, emission.windows]
-        return BatchResult(
-            emission.upserts,
-            emission.retractions,
-            evict_windows(self.plan, replace(new_state, counters=counters), parts),
-            events=window_events(self.plan, evaluated, emission, others),
-        )

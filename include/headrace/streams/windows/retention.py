@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,9 +16,10 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, window_table
+from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
-from headrace.streams.windows.emission import EmitState, flags, is_closed
+from headrace.streams.windows.emission import EmitState
 from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import EMITTED, window_columns
 
@@ -40,34 +41,63 @@ class Span:
         last: The last one.
         written: The last one of its inserted and updated rows; None if there is none.
         series: The names of its rows' series; None for any.
+        groups: The group keys of its rows; None if they are unknown.
     """
 
     first: int
     last: int
     written: int | None
     series: pa.ChunkedArray | None = None
+    groups: pa.Table | None = None
 
     @classmethod
-    def of(cls, batch: ChangeBatch) -> Span:
-        """Return the span of a batch with rows."""
+    def of(cls, batch: ChangeBatch, groups: pa.Table | None) -> Span:
+        """Return the span of a batch with rows, and the group keys of these."""
         written = batch.ts[batch.is_written]
-        return cls(int(batch.ts.min()), int(batch.ts.max()), int(written.max()) if len(written) else None, batch.series)
+        return cls(int(batch.ts.min()), int(batch.ts.max()), int(written.max()) if len(written) else None, batch.series, groups)
 
 
-def split_state(plan: StreamPlan, state: StreamState, span: Span) -> tuple[pa.Table | None, pa.Table | None]:
-    """Split the windows in state into those that a batch may change, continue or close, and the others."""
+def affected_windows(plan: StreamPlan, state: StreamState, span: Span) -> pa.Table | None:
+    """Return the windows in state that a batch may change, continue or close, with `_id`; None if there are none in state."""
     windows = state.windows
     if windows is None or windows.num_rows == 0:
-        return None, None
-    is_affected = may_be_affected(plan.query, windows, span.first, span.last)
+        return None
+    affected = changed_windows(plan, windows, span)
+    if plan.options.trigger is TriggerMode.AT_ONCE or span.written is None:
+        return affected
+    max_event_time = span.written if state.max_event_time is None else max(span.written, state.max_event_time)
+    closing = windows.where(partial(is_unwritten_before, max_event_time - plan.watermark))
+    others = np.setdiff1d(closing, ids_of(affected), assume_unique=True)
+    return windows.take(np.sort(np.concatenate((ids_of(affected), others)))) if len(others) else affected
+
+
+def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Table:
+    """Return the windows in state that a batch may change or continue."""
+    if span.groups is not None:
+        in_groups = windows.take(windows.matching(span.groups))
+        if in_groups.num_rows == 0:
+            return in_groups
+        return in_groups.filter(pa.array(may_be_affected(plan.query, in_groups, span.first, span.last)))
+    is_affected = partial(may_be_affected, plan.query, first=span.first, last=span.last)
+    if isinstance(plan.query.window, IntervalWindow | SessionWindow):
+        affected = windows.take(windows.where(is_affected))
+    else:
+        all_windows = windows.to_table(numbered=True)
+        affected = all_windows.filter(pa.array(is_affected(all_windows)))
     if span.series is not None and (key := subtable_key(plan)) is not None:
-        is_affected &= flags(pc.is_in(windows[key], pc.unique(span.series)))
-    if plan.options.trigger is not TriggerMode.AT_ONCE and span.written is not None:
-        max_event_time = span.written if state.max_event_time is None else max(span.written, state.max_event_time)
-        is_affected |= (to_numpy(windows[WEND]).astype(np.int64) < max_event_time - plan.watermark) & (
-            to_numpy(windows[EMITTED]) != EmitState.CURRENT
-        )
-    return windows.filter(pa.array(is_affected)), windows.filter(pa.array(~is_affected))
+        return affected.filter(pc.is_in(affected[key], pc.unique(span.series)))
+    return affected
+
+
+def is_unwritten_before(instant: int, windows: pa.Table) -> Bools:
+    """Return a mask of the windows that end before an instant, and that the target does not have as they are."""
+    has_ended = ends_before(instant, windows)
+    return has_ended & (to_numpy(windows[EMITTED]) != EmitState.CURRENT) if has_ended.any() else has_ended
+
+
+def ids_of(windows: pa.Table) -> Int64s:
+    """Return the numbers of windows in state."""
+    return to_numpy(windows[ROW_ID]).astype(np.int64) if windows.num_rows else NO_IDS
 
 
 def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
@@ -108,34 +138,61 @@ def subtable_key(plan: StreamPlan) -> str | None:
     return None if series is None else series.column
 
 
-def evict_windows(plan: StreamPlan, state: StreamState, parts: Sequence[pa.Table | None]) -> StreamState:
-    """Return the state with these windows. Those behind DELETE_MARK, and the oldest if too many are closed, are evicted."""
+def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Table, after: pa.Table) -> StateTable | None:
+    """Return the windows in state after some of them have become others."""
+    after = after.select(state_columns(plan.query))
+    if windows is None:
+        return window_table(after) if after.num_rows else None
+    return windows.replace(ids_of(before), after)
+
+
+def evict_windows(plan: StreamPlan, state: StreamState, max_closed_windows: int = MAX_CLOSED_WINDOWS) -> StreamState:
+    """Return the state without windows that are behind DELETE_MARK, and without the oldest if too many are closed."""
     state = forget_subtables(plan, state)
-    columns = state_columns(plan.query)
-    windows = [part.select(columns) for part in parts if part is not None and part.num_rows]
-    if not windows:
-        return replace(state, windows=None)
-    all_windows = pa.concat_tables(windows, promote_options="permissive").combine_chunks()
-    closed = flags(is_closed(all_windows, state.watermark(plan.watermark)))
-    max_closed = max(MAX_CLOSED_WINDOWS, 2 * state.max_event_time_by_subtable.num_rows)
-    start, end = to_numpy(all_windows[WSTART]).astype(np.int64), to_numpy(all_windows[WEND]).astype(np.int64)
+    windows, watermark = state.windows, state.watermark(plan.watermark)
+    if windows is None or watermark is None:
+        return state
+    max_closed = max(max_closed_windows, 2 * state.max_event_time_by_subtable.num_rows)
+    are_too_many = windows.num_rows > max_closed and windows.count(partial(ends_before, watermark)) > max_closed
     mark = delete_mark_instant(plan, state)
-    is_evicted = end < (NEVER if mark is None else mark)
-    if closed.sum() <= max_closed and not is_evicted.any():
-        return replace(state, windows=all_windows)
+    if mark is None and not are_too_many:
+        return state
+    closed = windows.take(windows.where(partial(ends_before, watermark if are_too_many or mark is None else min(mark, watermark))))
     if not isinstance(plan.query.window, IntervalWindow):
-        closed &= ~is_last_in_partition(row_ids([all_windows], key_columns(plan.query))[0], start, end)
-    is_evicted &= closed
-    if closed.sum() > max_closed:
-        is_evicted |= select_oldest(closed, end, int(closed.sum()) - max_closed * 3 // 4)
-    if not is_evicted.any():
-        return replace(state, windows=all_windows)
-    evicted_through = int((start if isinstance(plan.query.window, IntervalWindow) else end)[is_evicted].max())
+        closed = without_last(plan, windows, closed)
+    excess = closed.num_rows - max_closed * 3 // 4 if closed.num_rows > max_closed else 0
+    evicted = closed.filter(pa.array(is_evicted(closed, mark, excess)))
+    if evicted.num_rows == 0:
+        return state
+    evicted_through = pc.max(evicted[WSTART if isinstance(plan.query.window, IntervalWindow) else WEND]).as_py()
     return replace(
         state,
-        windows=all_windows.filter(pa.array(~is_evicted)),
+        windows=windows.replace(ids_of(evicted), evicted.slice(0, 0)),
         evicted_through=evicted_through if state.evicted_through is None else max(evicted_through, state.evicted_through),
     )
+
+
+def ends_before(instant: int, windows: pa.Table) -> Bools:
+    """Return a mask of the windows that end before an instant."""
+    return np.asarray(windows[WEND].to_numpy() < instant)
+
+
+def without_last(plan: StreamPlan, windows: StateTable, closed: pa.Table) -> pa.Table:
+    """Return the closed windows without those that their partition's next row may continue."""
+    if closed.num_rows == 0:
+        return closed
+    in_groups = windows.take(windows.matching(closed))
+    start, end = (to_numpy(in_groups[name]).astype(np.int64) for name in (WSTART, WEND))
+    is_last = is_last_in_partition(row_ids([in_groups], key_columns(plan.query))[0], start, end)
+    return closed.filter(pa.array(~np.isin(ids_of(closed), ids_of(in_groups)[is_last])))
+
+
+def is_evicted(closed: pa.Table, mark: int | None, excess: int) -> Bools:
+    """Return a mask of the closed windows that end before a mark, and of those beyond the number to retain that ended first."""
+    end = to_numpy(closed[WEND]).astype(np.int64)
+    is_oldest = np.zeros(len(end), np.bool_)
+    is_oldest[np.argsort(end, kind="stable")[:excess]] = True
+    return np.asarray(is_oldest | (end < (NEVER if mark is None else mark)))
 
 
 def delete_mark_instant(plan: StreamPlan, state: StreamState) -> int | None:
@@ -151,13 +208,5 @@ def forget_subtables(plan: StreamPlan, state: StreamState) -> StreamState:
     needs_order = plan.leaves_rows_out and not plan.options.ignore_expired
     if instant is None or times.num_rows == 0 or needs_order:
         return state
-    is_recent = pc.greater_equal(times[MAX_EVENT_TIME], instant)
-    return state if pc.all(is_recent).as_py() else replace(state, max_event_time_by_subtable=times.filter(is_recent))
-
-
-def select_oldest(closed: Bools, end: Int64s, count: int) -> Bools:
-    """Return a mask of the `count` closed windows that ended first."""
-    order = np.argsort(np.where(closed, end, np.iinfo(np.int64).max), kind="stable")
-    is_oldest = np.zeros(len(end), np.bool_)
-    is_oldest[order[: max(0, count)]] = True
-    return is_oldest & closed
+    old = times.where(lambda rows: np.asarray(rows[MAX_EVENT_TIME].to_numpy() < instant))
+    return replace(state, max_event_time_by_subtable=times.replace(old, MAX_EVENT_TIMES.empty_table())) if len(old) else state

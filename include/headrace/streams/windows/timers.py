@@ -17,9 +17,11 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import combined_events, written_events
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.change_batch import Bools, Changes, LargeCommit, to_numpy
+from headrace.streams.state.tables import NO_IDS
+from headrace.streams.windows.change_batch import Bools, Changes, Int64s, LargeCommit, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluation import WindowEvaluation
+from headrace.streams.windows.retention import ids_of
 from headrace.streams.windows.row_matching import anti_join, match_rows
 from headrace.streams.windows.window_sql import EMITTED, IS_RESULT, append_bookkeeping
 
@@ -92,29 +94,32 @@ class DelayTimer:
         if before.wake_at is not None and before.wake_at <= changes.now:
             return self.write_overdue(result)
         wake_at = before.wake_at
-        if wake_at is None and result.state is not before and self.delayed(result.state).any():
+        if wake_at is None and result.state is not before and len(self.delayed(result.state)):
             wake_at = changes.now + self.delay_ms
         return replace(result, wake_at=wake_at)
 
-    def delayed(self, state: StreamState) -> Bools:
-        """Return a mask of the windows in state that are open, and that the target does not have as they are."""
-        if state.windows is None:
-            return np.zeros(0, np.bool_)
-        is_open = ~flags(is_closed(state.windows, state.watermark(self.plan.watermark)))
-        return np.asarray(is_open & (to_numpy(state.windows[EMITTED]) != EmitState.CURRENT))
+    def delayed(self, state: StreamState) -> Int64s:
+        """Return the numbers of the windows in state that are open, and that the target does not have as they are."""
+        watermark = state.watermark(self.plan.watermark)
+
+        def is_delayed(windows: pa.Table) -> Bools:
+            is_open = ~flags(is_closed(windows, watermark))
+            return np.asarray(is_open & (to_numpy(windows[EMITTED]) != EmitState.CURRENT))
+
+        return NO_IDS if state.windows is None else state.windows.where(is_delayed)
 
     def write_overdue(self, result: BatchResult) -> BatchResult:
         """Return the result with all delayed windows."""
-        state, delayed = result.state, self.delayed(result.state)
-        if state.windows is None or not delayed.any():
+        state, ids = result.state, self.delayed(result.state)
+        if state.windows is None or not len(ids):
             return replace(result, wake_at=None)
-        key = [*key_columns(self.plan.query), WSTART]
-        finished = self.evaluation.finalize_windows(append_bookkeeping(state.windows.filter(pa.array(delayed))))
+        key, delayed = [*key_columns(self.plan.query), WSTART], state.windows.take(ids)
+        finished = self.evaluation.finalize_windows(append_bookkeeping(delayed))
         upserts = finished.filter(finished[IS_RESULT])
-        is_written = match_rows(state.windows.select(key), upserts.select(key), key) >= 0
-        emitted = np.where(is_written & delayed, np.int32(EmitState.CURRENT), to_numpy(state.windows[EMITTED])).astype(np.int32)
-        column = state.windows.schema.get_field_index(EMITTED)
-        windows = state.windows.set_column(column, EMITTED, pa.array(emitted))
+        written = delayed.filter(pa.array(match_rows(delayed.select(key), upserts.select(key), key) >= 0))
+        current = pa.repeat(pa.scalar(EmitState.CURRENT, pa.int32()), written.num_rows)
+        updated = written.set_column(written.schema.get_field_index(EMITTED), EMITTED, current)
+        windows = state.windows.replace(ids_of(written), updated)
         counters = state.counters.plus(JobCounters(rows_out=upserts.num_rows))
         no_retractions = upserts.slice(0, 0).select(key)
         events = written_events(self.plan, upserts, windows)

@@ -1,5 +1,6 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
+import { chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, isQuery, sparkline, stopReason } from "./parts.js";
 import { ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
@@ -145,11 +146,11 @@ function lastExecution(last, now) {
 
 function streamOverview(row, more, now) {
   const { counters } = row;
-  const sourceOffset = more.source_version === null ? "not started" : `version ${number(more.source_version)}`;
   return element(
     "div",
     { class: "facts" },
     accounting(counters),
+    chartPanel(more.metrics),
     element(
       "dl",
       {},
@@ -163,13 +164,20 @@ function streamOverview(row, more, now) {
       fact("Windows recalculated", number(counters.windows_recalculated)),
       fact("Batches", number(counters.batches)),
       fact("Watermark", time(more.watermark)),
-      fact("Source offset", sourceOffset),
-      fact("History up to", more.boundary === null ? "no history" : `version ${number(more.boundary)}`),
+      fact("Source offset", versions(more.offsets, "not started")),
+      fact("History up to", versions(more.boundaries, "no history")),
       fact("Snode", row.snode),
       fact("Created", time(row.created)),
       fact("Id", element("code", {}, row.id)),
     ),
   );
+}
+
+// The version of each source; their names only if there are several.
+function versions(offsets, none) {
+  const sources = Object.entries(offsets);
+  if (!sources.length) return none;
+  return sources.map(([source, version]) => `${sources.length > 1 ? `${source} ` : ""}version ${number(version)}`).join(", ");
 }
 
 function backfillPanel(more) {

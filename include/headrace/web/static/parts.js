@@ -69,6 +69,7 @@ const OUTCOMES = [
   ["updated", "rows_updated", "updated (replaced an earlier row)"],
   ["filtered", "rows_filtered", "filtered by WHERE"],
   ["expired", "rows_expired", "expired (late, dropped)"],
+  ["quarantined", "rows_quarantined", "in quarantine"],
   ["pending", "rows_pending", "pending"],
 ];
 

@@ -1,4 +1,4 @@
-"""Databases, tables, subtables, jobs, leases, snodes, chunks of backfills, executions, events."""
+"""Databases, tables, subtables, jobs, quarantine, metrics, leases, snodes, chunks of backfills, executions, events."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ def upgrade() -> None:
     create_column_references()
     create_trees()
     create_jobs()
+    create_quarantine()
+    create_stream_metrics()
     create_chunks()
     create_executions()
     create_leases_and_snodes()
@@ -169,6 +171,7 @@ def create_jobs() -> None:
         sa.Column("position", sa.JSON()),
         sa.Column("boundary", sa.JSON()),
         sa.Column("skip_to", sa.JSON()),
+        sa.Column("replay_requested", sa.BigInteger()),
         sa.Column("watermark", sa.BigInteger()),
         sa.Column("updated", sa.BigInteger()),
         sa.Column("pending_since", sa.BigInteger()),
@@ -178,6 +181,45 @@ def create_jobs() -> None:
         sa.UniqueConstraint("target_database", "target_table", name="uq_jobs_target_database_target_table"),
     )
     op.create_index("ix_jobs_snode", "jobs", ["snode"])
+
+
+def create_quarantine() -> None:
+    """Create `stream_quarantine`: rows that streams have set aside."""
+    op.create_table(
+        "stream_quarantine",
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("series", NAME, nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("key", NAME, nullable=False),
+        sa.Column("batch", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("released", sa.BigInteger()),
+        sa.Column("code", sa.String(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("replay", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "series", "time", "key", "batch", name="pk_stream_quarantine"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_stream_quarantine_job_id", ondelete="CASCADE"),
+    )
+
+
+def create_stream_metrics() -> None:
+    """Create `stream_metrics`: measurements of streams at regular intervals."""
+    counts, means = ("rows_behind", "lag_ms", "batches", "state_windows", "state_bytes", "quarantined"), ("rows_in_s", "rows_out_s")
+    parts = ("batch_ms", "read_ms", "compute_ms", "checkpoint_ms", "write_ms", "record_ms")
+    op.create_table(
+        "stream_metrics",
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in counts),
+        *(sa.Column(name, sa.Float(), nullable=False) for name in means),
+        *(sa.Column(name, sa.Float()) for name in parts),
+        sa.Column("event_lag_ms", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("job_id", "time", name="pk_stream_metrics"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_stream_metrics_job_id", ondelete="CASCADE"),
+    )
+    op.create_index("ix_stream_metrics_time", "stream_metrics", ["time"])
 
 
 def create_chunks() -> None:

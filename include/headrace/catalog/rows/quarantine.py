@@ -1,0 +1,80 @@
+"""Rows that streams have set aside. A row that was released stays for as long as its stream may restart before that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Named,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    TypedColumns,
+)
+
+from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model.quarantine import QuarantineCode, QuarantinedRow, RowKey
+
+
+class QuarantineColumns(TypedColumns):
+    """Columns of `stream_quarantine`."""
+
+    job_id: Named[str] = Column(String, primary_key=True)
+    series: Named[str] = Column(NAME, primary_key=True)
+    time: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    key: Named[str] = Column(NAME, primary_key=True)
+    batch: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    version: Named[int] = Column(BigInteger)
+    released: Named[int | None] = Column(BigInteger, nullable=True)
+    code: Named[str]
+    message: Named[str] = Column(Text)
+    content: Named[str] = Column(Text)
+    since: Named[int] = Column(BigInteger)
+    replay: Named[bool] = Column(Boolean)
+
+
+QUARANTINE = Table(
+    "stream_quarantine", METADATA, QuarantineColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE")
+)
+
+
+def key_to_row(key: RowKey) -> dict[str, Any]:
+    """Convert a key to its columns."""
+    return {"series": key.series, "time": key.time, "key": json.dumps(key.key)}
+
+
+def to_row(job_id: str, row: QuarantinedRow) -> dict[str, Any]:
+    """Convert a row to its catalog row."""
+    return {
+        "job_id": job_id,
+        **key_to_row(row.key),
+        "batch": row.batch,
+        "version": row.version,
+        "released": None,
+        "code": row.code.value,
+        "message": row.message.replace("\0", "�"),
+        "content": json.dumps(row.values),
+        "since": row.since,
+        "replay": row.replay,
+    }
+
+
+def from_row(row: RowMapping) -> QuarantinedRow:
+    """Convert a catalog row to a row in quarantine."""
+    return QuarantinedRow(
+        key=RowKey(row["series"], row["time"], json.loads(row["key"])),
+        version=row["version"],
+        code=QuarantineCode(row["code"]),
+        message=row["message"],
+        values=json.loads(row["content"]),
+        batch=row["batch"],
+        since=row["since"],
+        replay=row["replay"],
+        released=row["released"],
+    )

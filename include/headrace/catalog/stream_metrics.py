@@ -1,0 +1,41 @@
+"""Measurements of streams at regular intervals; old ones are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import delete, insert, select
+
+from headrace.catalog.rows.jobs import JOBS
+from headrace.catalog.rows.stream_metrics import STREAM_METRICS, from_row
+from headrace.catalog.store import Store
+from headrace.model.stream_metrics import StreamSample
+
+
+class StreamMetrics:
+    """The samples of all streams, for as long as they are kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, samples: Sequence[StreamSample], *, keep_ms: int) -> None:
+        """Record samples that were taken at one moment, and remove those that are too old. Dropped streams are left out."""
+        if not samples:
+            return
+        with self._store.write() as connection:
+            existing = set(connection.scalars(select(JOBS.c.id).where(JOBS.c.id.in_([sample.job_id for sample in samples]))))
+            rows = [asdict(sample) for sample in samples if sample.job_id in existing]
+            if rows:
+                connection.execute(insert(STREAM_METRICS), rows)
+            connection.execute(delete(STREAM_METRICS).where(STREAM_METRICS.c.time < samples[0].time - keep_ms))
+
+    def all(self, job_id: str | None = None, *, since: int = 0) -> list[StreamSample]:
+        """Return the samples of all streams, or of one, from an instant on (epoch ms), oldest first."""
+        query = (
+            select(STREAM_METRICS).where(STREAM_METRICS.c.time >= since).order_by(STREAM_METRICS.c.time, STREAM_METRICS.c.job_id)
+        )
+        if job_id is not None:
+            query = query.where(STREAM_METRICS.c.job_id == job_id)
+        with self._store.read() as connection:
+            return [from_row(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,1 @@
+"""The quarantine of a stream: rows that it sets aside, and processes again on request."""

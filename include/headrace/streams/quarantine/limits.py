@@ -1,0 +1,52 @@
+"""Which rows a stream sets aside before it computes anything: those too far ahead of the clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.settings import Settings
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.quarantine.changed_rows import is_written
+from headrace.streams.windows.change_batch import Bools, LargeCommit, to_numpy, to_ticks
+
+
+def max_ahead_ms(plan: StreamPlan, settings: Settings) -> int | None:
+    """Return how far rows may be ahead of the clock, in milliseconds; None if there is no limit."""
+    option = plan.options.max_ahead
+    limit = settings.max_ahead_s * 1000 if option is None else option.nanoseconds // 1_000_000
+    return limit if limit > 0 else None
+
+
+def latest_allowed(plan: StreamPlan, settings: Settings, now: int) -> int | None:
+    """Return the latest timestamp that a row may have at an instant of the clock, in ticks; None if there is no limit."""
+    limit = max_ahead_ms(plan, settings)
+    return None if limit is None else (now + limit) * plan.query.precision.ticks_per_second // 1000
+
+
+def has_later_rows(plan: StreamPlan, source: pa.Table | LargeCommit, latest: int) -> bool:
+    """Return whether changes may have rows after an instant, in ticks. Of new rows in a large commit, statistics say so."""
+    unit = stored_units_per_tick(plan.query.precision)
+    if isinstance(source, LargeCommit):
+        if source.inserted is not None:
+            return bool(source.inserted.times.high // unit > latest)
+        return any(has_later_rows(plan, piece, latest) for piece in source.stream())
+    if source.num_rows == 0:
+        return False
+    return bool(pc.max(source[plan.source.timestamp.name].cast(pa.int64())).as_py() // unit > latest)
+
+
+def later_rows(plan: StreamPlan, rows: pa.Table, latest: int) -> Bools:
+    """Return a mask of the written rows of a stream that are after an instant, in ticks."""
+    return np.asarray(own_rows(plan, rows) & (to_ticks(rows[plan.source.timestamp.name], plan.query.precision) > latest))
+
+
+def own_rows(plan: StreamPlan, rows: pa.Table) -> Bools:
+    """Return a mask of the written rows that a stream reads."""
+    written = is_written(rows)
+    if plan.source_subtable is None:
+        return written
+    is_own = pc.equal(rows[plan.source.series_key].cast(pa.string()), plan.source_subtable)
+    return np.asarray(written & to_numpy(is_own).astype(np.bool_))

@@ -1,0 +1,228 @@
+"""The quarantine of one stream: what its micro-batches set aside, and what they process again.
+
+Rows in quarantine stay in the source, but no read of the stream's source returns them, so recalculated windows do not have them
+either. Which rows are in quarantine is recorded in the catalog with the number of the micro-batch, after its checkpoint and before
+its results, and undone by a driver that restarts before that micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import Error, TerminalError
+from headrace.model.failpoints import failpoint
+from headrace.model.positions import Position
+from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
+from headrace.model.streams import ErrorPolicy
+from headrace.streams.batches import BatchResult, Processor
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
+from headrace.streams.quarantine.failing_rows import FailingRows, value_error
+from headrace.streams.quarantine.limits import has_later_rows, later_rows, latest_allowed, max_ahead_ms, own_rows
+from headrace.streams.quarantine.set_aside import SetAside
+from headrace.streams.quarantine.trial import Attempt, Trial
+from headrace.streams.quarantine.values import json_values
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
+
+Reason = tuple[QuarantineCode, str]
+Reasons = Mapping[int, Reason]
+"""For each row of a batch to set aside, why."""
+
+
+class QuarantineFullError(TerminalError):
+    """A stream has as many rows in quarantine as it may have."""
+
+    code = "QUARANTINE_FULL"
+
+
+class Quarantine:
+    """Computes the micro-batches of a stream without the rows that have to be set aside.
+
+    Attributes:
+        context: The runner's environment, whose `set_aside` this changes.
+        plan: The stream.
+        held: The rows in quarantine.
+    """
+
+    def __init__(self, context: Context, plan: StreamPlan, processor: Callable[[Context, StreamPlan], Processor]) -> None:
+        assert context.set_aside is not None
+        self.context = context
+        self.plan = plan
+        self.held: SetAside = context.set_aside
+        self._create = processor
+        self._recorded: dict[tuple[RowKey, int], Reason] | None = None
+
+    @cached_property
+    def processor(self) -> Processor:
+        """The stream's processor."""
+        return self._create(self.context, self.plan)
+
+    @cached_property
+    def replaying(self) -> Processor:
+        """The processor of rows that are processed again: late ones belong to their windows, which the user has asked for."""
+        if self.plan.is_closed_by_clock:
+            return self.processor
+        return self._create(self.context, replace(self.plan, options=replace(self.plan.options, ignore_expired=False)))
+
+    def restore(self, position: Position) -> None:
+        """Load the rows that were in quarantine after a micro-batch, and undo what later ones have changed."""
+        self.context.catalog.quarantine.rewind(self.plan.id, position.batch)
+        self.held.set(row.key for row in self.context.catalog.quarantine.rows(self.plan.id))
+
+    @contextmanager
+    def recovering(self, batch: int) -> Iterator[None]:
+        """Set aside what was set aside after a micro-batch, and then the same rows again, while the block runs."""
+        rows, before = self.context.catalog.quarantine.rows(self.plan.id, with_released=True), self.held.rows.keys
+        is_replayed = [row.replay and row.released is not None for row in rows]
+        self._recorded = {
+            (row.key, row.version): (row.code, row.message) for row, replayed in zip(rows, is_replayed, strict=True) if not replayed
+        }
+        self.held.set(row.key for row in rows if row.is_held_after(batch))
+        try:
+            yield
+        finally:
+            self._recorded = None
+            self.held.set(before)
+
+    def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute a micro-batch. Its result says what changes in quarantine."""
+        if self._recorded is not None:
+            return self._process_again(state, changes, self._recorded)
+        changes, reasons = self._changes_ahead(changes)
+        return self._process(Attempt(self.processor, state, changes, self.held.rows.keys), reasons)
+
+    def replay(self, state: StreamState, changes: Changes, keys: Sequence[RowKey]) -> BatchResult:
+        """Compute a micro-batch of rows that were in quarantine, as inserted rows. Those that still fail return to it."""
+        changes, reasons = self._changes_ahead(changes)
+        rows = changes.rows.num_rows
+        result = self._process(Attempt(self.replaying, state, changes, self.held.rows.keys - frozenset(keys)), reasons)
+        counters = result.state.counters
+        counters = replace(counters, rows_in=counters.rows_in - rows, rows_quarantined=counters.rows_quarantined - rows)
+        change = replace(result.quarantine or QuarantineChange(), released=tuple(keys))
+        return replace(result, state=replace(result.state, counters=counters), quarantine=change)
+
+    def commit(self, change: QuarantineChange | None, batch: int, now: int) -> None:
+        """Record what a micro-batch has changed."""
+        if not change:
+            return
+        change = replace(change, added=tuple(replace(row, batch=batch, since=now) for row in change.added))
+        self.context.catalog.quarantine.commit(self.plan.id, batch, change, self.context.epoch or None)
+        failpoint("streams.quarantine.committed")
+        self._apply(change)
+
+    def _apply(self, change: QuarantineChange) -> None:
+        self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
+
+    def _process_again(self, state: StreamState, changes: Changes, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
+        """Compute a micro-batch that was computed before, and set aside the same rows."""
+        reasons: dict[int, Reason] = {}
+        if recorded:
+            changes = replace(changes, source=changes.rows)
+            written = np.flatnonzero(own_rows(self.plan, changes.rows))
+            rows = changes.rows.take(pa.array(written))
+            keys = zip(row_keys(rows, self.plan.source, self.plan.query.precision), rows[VERSION].to_pylist(), strict=True)
+            reasons = {int(index): recorded[key] for index, key in zip(written, keys, strict=True) if key in recorded}
+        result = self._compute(Attempt(self.processor, state, changes, self.held.rows.keys), reasons)
+        if result.quarantine:
+            self._apply(result.quarantine)
+        return result
+
+    def _changes_ahead(self, changes: Changes) -> tuple[Changes, Reasons]:
+        """Return changes with the reasons for the rows that are too far ahead of the clock."""
+        limit, latest = (
+            max_ahead_ms(self.plan, self.context.settings),
+            latest_allowed(self.plan, self.context.settings, changes.now),
+        )
+        if limit is None or latest is None or not has_later_rows(self.plan, changes.source, latest):
+            return changes, {}
+        changes = replace(changes, source=changes.rows)
+        reason = QuarantineCode.FUTURE, f"its timestamp is more than {limit / 1000:g} s ahead of the clock"
+        return changes, dict.fromkeys(np.flatnonzero(later_rows(self.plan, changes.rows, latest)).tolist(), reason)
+
+    def _process(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
+        """Compute a micro-batch without the rows for which there are reasons, and those that turn out to fail."""
+        self._check_room(attempt, reasons)
+        try:
+            return self._compute(attempt, reasons)
+        except Exception as error:
+            cause = value_error(error)
+            if cause is None or self.plan.options.on_error is ErrorPolicy.STOP:
+                raise
+            attempt = attempt.with_rows()
+            failing = self._failing_rows(attempt, reasons, cause)
+            if not failing:
+                raise
+        reasons = {**reasons, **{row: (QuarantineCode.DATA, error.message) for row, error in failing.items()}}
+        self._check_room(attempt, reasons)
+        return self._compute(attempt, reasons)
+
+    def _compute(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
+        """Compute a micro-batch without the rows for which there are reasons."""
+        if not reasons and (not attempt.held or has_only_new_rows(attempt.changes)):
+            with self.held.changed(attempt.held):  # none of the new rows of a large commit is in quarantine
+                return attempt.processor.process_batch(attempt.state, attempt.changes)
+        rows = attempt.changes.rows
+        remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
+        with self.held.changed(remaining.held):
+            result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=remaining.rows))
+        counters = result.state.counters
+        counters = replace(
+            counters, rows_in=counters.rows_in + len(reasons), rows_quarantined=counters.rows_quarantined + len(reasons)
+        )
+        change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
+        return replace(result, state=replace(result.state, counters=counters), quarantine=change)
+
+    def _rows(self, rows: pa.Table, remaining: RemainingChanges, reasons: Reasons) -> tuple[QuarantinedRow, ...]:
+        """Return the rows that are set aside, with the values that they have at last."""
+        indexes = {key: index for key, index in remaining.held.items() if index is not None}
+        if not indexes:
+            return ()
+        held = rows.take(pa.array(list(indexes.values()), pa.int64()))
+        content = zip(json_values(held, self.plan.source), held[VERSION].to_pylist(), strict=True)
+        return tuple(
+            QuarantinedRow(key, version, *reasons[index], values)
+            for (key, index), (values, version) in zip(indexes.items(), content, strict=True)
+        )
+
+    def _failing_rows(self, attempt: Attempt, reasons: Reasons, cause: Error) -> dict[int, Error]:
+        """Return the rows with which a micro-batch cannot be computed, with their errors."""
+        rows = attempt.changes.rows
+        own = own_rows(self.plan, rows)
+        candidates = np.flatnonzero(own & ~mask(rows, reasons))
+        if len(candidates) == 0:
+            return {}
+        trial = Trial(self.plan, self.held, attempt, own)
+        return FailingRows(trial.compute, self.context.settings.quarantine_rows).find(candidates, cause)
+
+    def _check_room(self, attempt: Attempt, reasons: Reasons) -> None:
+        """Raise `QuarantineFullError` if there is no room for the rows to set aside."""
+        most = self.context.settings.quarantine_rows
+        if not reasons or len(attempt.held) + len(reasons) <= most:
+            return
+        code, message = next(iter(reasons.values()))
+        raise QuarantineFullError(
+            f"the quarantine of stream {self.plan.name} has room for {most} rows: it has {len(attempt.held)}, and {len(reasons)} "
+            f"more have to be set aside, the first because [{code}] {message}",
+            hint="correct the rows that SHOW QUARANTINE lists, or the stream, or set HEADRACE_QUARANTINE_ROWS to a larger number; "
+            "then RESUME STREAM",
+        )
+
+
+def mask(rows: pa.Table, reasons: Reasons) -> Bools:
+    """Return a mask of the rows for which there are reasons."""
+    masked = np.zeros(rows.num_rows, np.bool_)
+    masked[list(reasons)] = True
+    return masked
+
+
+def has_only_new_rows(changes: Changes) -> bool:
+    """Return whether changes are those of a large commit that has only inserted rows."""
+    return isinstance(changes.source, LargeCommit) and changes.source.inserted is not None

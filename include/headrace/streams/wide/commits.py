@@ -1,0 +1,122 @@
+"""Large commits by executors: tasks compute the windows of ranges of series and stage results; the driver commits these once.
+
+The driver sees the windows that stay in state, the names of files, counts and event times, and no other rows, windows or results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+from headrace.compute.window_plans import StateWindow
+from headrace.errors import NotSupportedError
+from headrace.model.failpoints import failpoint
+from headrace.model.streams import TriggerMode
+from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.delta.spark_writes import map_in_tasks
+from headrace.storage.object_store import file_system
+from headrace.streams.batches import BatchResult, StagedWindows
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.parts import CommitPart, PartResult, PartTask, is_in_range, join_series, split_series
+from headrace.streams.wide.staging import discard_staged, staging_folder
+from headrace.streams.windows.accounting import later_of
+from headrace.streams.windows.change_batch import Changes
+from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.large_commits import LargeCommits
+from headrace.streams.windows.retention import evict_windows, subtable_key
+
+TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
+
+
+def can_be_wide(plan: StreamPlan) -> bool:
+    """Return whether the windows of a stream can be computed by ranges of series, and its results be written by executors."""
+    is_by_series = subtable_key(plan) is not None and plan.source_subtable is None
+    is_plain_target = plan.target.key is None and plan.notification is None and not plan.fills_gaps
+    return is_by_series and is_plain_target and plan.options.trigger in TRIGGERS
+
+
+@dataclass(frozen=True)
+class WideCommits:
+    """Has executors compute the large commits of one stream."""
+
+    context: Context
+    plan: StreamPlan
+    kernels: KernelEvaluation
+
+    def process(self, state: StreamState, changes: Changes, inserted: InsertedRows) -> BatchResult | None:
+        """Return the result of a commit; None if its rows need recalculation, or its files are not ordered by series."""
+        parts = self._parts(state, inserted)
+        if parts is None:
+            return None
+        task = self._task(state, changes, inserted, parts)
+        spark, name = self.context.spark(), self.plan.name
+        system, root = file_system(task.folder)
+        system.create_dir(root, recursive=True)
+        results = [result for result in map_in_tasks(spark, parts, task.compute, name) if result is not None]
+        failpoint("streams.wide.staged")
+        if len(results) < len(parts):
+            discard_staged(StagedWindows(task.folder, ()))
+            return None
+        return self._combine(state, task, results)
+
+    def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
+        """Divide a commit and the state by series."""
+        spark, columns = self.context.spark(), self._columns()
+        tasks = spark.sparkContext.defaultParallelism
+        try:
+            shares = self.context.tables.shares(self.plan.source, columns, tasks, paths=inserted.paths)
+        except NotSupportedError:
+            return None
+        parts = []
+        for share in shares:
+            own, state = split_series(self.plan, state, lambda series, share=share: is_in_range(share.series, series))  # type: ignore[misc]
+            parts.append(CommitPart(share, own))
+        if parts:  # what no share has belongs to series without rows, which any task can take
+            parts[-1] = replace(parts[-1], state=join_series(parts[-1].state, [state]))
+        return parts or None
+
+    def _columns(self) -> tuple[str, ...]:
+        source = self.plan.source
+        return tuple(dict.fromkeys([source.series_key, source.timestamp.name, *self.plan.query.scans[0].columns]))
+
+    def _task(self, state: StreamState, changes: Changes, inserted: InsertedRows, parts: Sequence[CommitPart]) -> PartTask:
+        """Return what the tasks have in common."""
+        commits = LargeCommits(self.plan, self.kernels)
+        span = commits.span(inserted)
+        task = PartTask(
+            commits=commits,
+            changes=replace(changes, source=inserted.schema.empty_table()),
+            version=inserted.version,
+            columns=self._columns(),
+            span=span,
+            max_event_time=None,
+            folder=staging_folder(self.context, self.plan.id),
+        )
+        return replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))
+
+    def _max_event_time(self, task: PartTask, parts: Sequence[CommitPart]) -> int | None:
+        """Return the largest event time of a commit's rows that pass WHERE."""
+        if self.plan.query.filter is None and not isinstance(self.plan.query.window, StateWindow):
+            return task.span.last
+        without_state = [replace(part, state=StreamState(part.state.position)) for part in parts]
+        return reduce(later_of, map_in_tasks(self.context.spark(), without_state, task.max_time, self.plan.name), None)
+
+    def _combine(self, state: StreamState, task: PartTask, results: Sequence[PartResult]) -> BatchResult:
+        """Return the result of all parts."""
+        total = reduce(PartResult.plus, results)
+        moved = replace(
+            total.state,
+            position=state.position,
+            counters=replace(state.counters.plus(total.state.counters), batches=state.counters.batches + 1),
+            max_event_time=task.max_event_time,
+        )
+        return BatchResult(
+            upserts=total.retractions.slice(0, 0),
+            retractions=total.retractions,
+            state=evict_windows(self.plan, moved),
+            staged=StagedWindows(task.folder, total.files),
+        )

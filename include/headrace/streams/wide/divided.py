@@ -1,0 +1,84 @@
+"""Large commits with late, updated or deleted rows: divided by series on the driver's disk, and computed one part after the other.
+
+A part has all changes of its series, so that it is computed like a small micro-batch, with the state of these series alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from headrace.compute.kernels import UnsupportedError
+from headrace.storage.object_store import file_system
+from headrace.streams.batches import BatchResult, StagedWindows
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.keep import kept_result
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.parts import PartResult, split_series
+from headrace.streams.wide.spill import Spill
+from headrace.streams.wide.staging import stage_windows, staging_folder
+from headrace.streams.windows.accounting import later_of
+from headrace.streams.windows.change_batch import Changes, LargeCommit, change_batch
+from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.retention import evict_windows
+
+ProcessRows = Callable[[StreamState, Changes], BatchResult]
+"""Computes changes from all of them at once."""
+
+
+@dataclass(frozen=True)
+class DividedCommits:
+    """Computes the large commits of one stream part by part."""
+
+    context: Context
+    plan: StreamPlan
+    kernels: KernelEvaluation
+    process_rows: ProcessRows
+
+    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
+        """Return the result of a commit; None if it has to be computed from all changes at once."""
+        with Spill.open(commit.series_key, commit.count) as spill:
+            latest = state.max_event_time
+            try:
+                for piece in commit.plain_pieces():
+                    spill.add(piece)
+                    latest = later_of(latest, self._max_event_time(replace(changes, source=piece)))
+            except UnsupportedError:
+                return None
+            if not spill.parts():
+                return None
+            return self._process_parts(state, replace(changes, max_event_time=latest), spill)
+
+    def _max_event_time(self, changes: Changes) -> int | None:
+        """Return the largest event time of written rows that pass WHERE, in ticks."""
+        batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
+        times = batch.ts[batch.is_written & self.kernels.passing(batch.rows)]
+        return int(times.max()) if len(times) else None
+
+    def _process_parts(self, state: StreamState, changes: Changes, spill: Spill) -> BatchResult:
+        """Return the result of all parts. Windows to write are staged."""
+        folder = staging_folder(self.context, self.plan.id)
+        system, root = file_system(folder)
+        system.create_dir(root, recursive=True)
+        results, rest = list[PartResult](), state
+        for number in spill.parts():
+            own, rest = split_series(self.plan, rest, lambda series, number=number: spill.part_of(series) == number)  # type: ignore[misc]
+            results.append(self._process_part(own, replace(changes, source=spill.read(number)), folder))
+        total = reduce(PartResult.plus, results)
+        moved = replace(
+            total.state,
+            position=state.position,
+            counters=replace(state.counters.plus(total.state.counters), batches=state.counters.batches + 1),
+            max_event_time=changes.max_event_time,
+        )
+        no_windows = total.retractions.slice(0, 0)
+        return BatchResult(
+            no_windows, total.retractions, evict_windows(self.plan, moved), staged=StagedWindows(folder, total.files)
+        )
+
+    def _process_part(self, state: StreamState, changes: Changes, folder: str) -> PartResult:
+        """Return the result of the changes of a part."""
+        result = kept_result(self.plan, self.process_rows(state, changes), changes.now)
+        return PartResult(result.state, result.retractions, stage_windows(folder, result.upserts))

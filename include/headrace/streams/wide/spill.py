@@ -1,0 +1,79 @@
+"""Rows that are divided by series into files on the local disk, each small enough to be read at once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.streams.state.hashing import hash_column
+
+PART_ROWS: Final = 1_000_000
+"""Rows of a part, if series have about equally many."""
+MAX_PARTS: Final = 256
+"""Greatest number of files that are open at the same time."""
+OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Spill:
+    """Rows in parts. The hash of a series decides which part its rows belong to."""
+
+    def __init__(self, folder: Path, key: str, count: int) -> None:
+        self._folder = folder
+        self._key = key
+        self._count = count
+        self._files = ExitStack()
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, key: str, rows: int) -> Iterator[Spill]:
+        """Yield an empty one; delete its files at the end.
+
+        Args:
+            key: The column with the name of a row's series.
+            rows: The expected number of rows.
+        """
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            spill = cls(Path(folder), key, min(MAX_PARTS, 1 + rows // PART_ROWS))
+            with spill._files:
+                yield spill
+
+    def add(self, rows: pa.Table) -> None:
+        """Write rows to the parts of their series, in their order."""
+        part = self._hashed(rows[self._key])
+        order = np.argsort(part, kind="stable")
+        ordered, numbers = rows.take(pa.array(order)), part[order]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+            self._writer(int(numbers[start]), rows.schema).write_table(ordered.slice(start, end - start))
+
+    def _hashed(self, series: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        return (hash_column(series) % np.uint64(self._count)).astype(np.int64)
+
+    def _writer(self, number: int, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+        if number not in self._writers:
+            path = str(self._folder / str(number))
+            self._writers[number] = self._files.enter_context(pa.ipc.new_stream(path, schema, options=OPTIONS))
+        return self._writers[number]
+
+    def parts(self) -> list[int]:
+        """Return the numbers of the parts that have rows."""
+        return sorted(self._writers)
+
+    def part_of(self, series: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """Return the part with the rows of each series; for those of a part without rows, the first."""
+        part = self._hashed(series)
+        return np.where(np.isin(part, self.parts()), part, self.parts()[0])
+
+    def read(self, number: int) -> pa.Table:
+        """Return the rows of a part, after which none can be added to it."""
+        self._writers[number].close()
+        with pa.OSFile(str(self._folder / str(number))) as file, pa.ipc.open_stream(file) as reader:
+            return reader.read_all()

@@ -1,0 +1,74 @@
+"""Rows in quarantine by statements: listing them, processing them again, and what EXPLAIN says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+START = "2024-05-01 12:00:00"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[headrace.Connection]:
+    """A stream with a row in quarantine that is too far ahead of the clock."""
+    with headrace.connect(tmp_path / "home") as connection:
+        connection.execute("create database d")
+        connection.execute("use d")
+        connection.execute("create stable meters (ts timestamp, watts int) tags (site varchar(20))")
+        connection.execute(
+            "create stream s trigger at_once max_ahead 1h into sums as select _wstart, sum(watts) total from meters interval(1m)"
+        )
+        connection.execute(f"insert into m1 using meters tags ('north') values ('{START}', 1) ('2099-01-01 00:00:00', 2)")
+        connection.settle()
+        yield connection
+
+
+def rows(connection: headrace.Connection, sql: str) -> list[tuple[object, ...]]:
+    return connection.execute(sql).fetchall()
+
+
+def test_rows_in_quarantine_are_listed(guarded: headrace.Connection) -> None:
+    message = "its timestamp is more than 3600 s ahead of the clock"
+    ((*shown, row, _),) = rows(guarded, "show quarantine from d like 's'")
+    assert (shown[0], shown[2], shown[4:]) == ("s", "m1", ["FUTURE", message])
+    assert row == '{"ts": "2099-01-01 00:00:00+00:00", "watts": 2}'
+    assert rows(guarded, "show quarantine from information_schema") == []
+    query = "select stream_name, table_name, reason from information_schema.ins_stream_quarantine"
+    assert rows(guarded, query) == [("s", "m1", "FUTURE")]
+    progress = "select rows_in, rows_used, rows_quarantined from information_schema.ins_stream_progress"
+    assert rows(guarded, progress) == [(2, 1, 1)]
+
+
+def test_rows_are_processed_again_after_the_stream_was_altered(guarded: headrace.Connection) -> None:
+    assert rows(guarded, "explain replay stream s quarantine")[0] == ("process 1 rows in quarantine of stream d.s again",)
+    guarded.execute("alter stream s max_ahead 0s")
+    guarded.execute("replay stream s quarantine")
+    guarded.settle()
+    assert [total for (total,) in rows(guarded, "select total from sums order by _wstart")] == [1, 2]
+    assert rows(guarded, "show quarantine") == []
+    guarded.execute("replay stream s quarantine")
+    guarded.execute("replay stream if exists missing quarantine")
+    with pytest.raises(headrace.Error, match="missing"):
+        guarded.execute("replay stream missing quarantine")
+
+
+def test_explain_estimates_the_history_and_names_what_computes_it(guarded: headrace.Connection) -> None:
+    create = "explain create stream t fill_history 1 into out as select _wstart, count(*) n from meters interval(1m)"
+    lines = [str(line) for (line,) in rows(guarded, create)]
+    assert any(line.startswith("  micro-batches in the driver, by kernels; commits of more than") for line in lines)
+    assert "  state: about 24 bytes for each open window of a group (3 columns)" in lines
+    (estimate,) = (line for line in lines if "an estimate" in line)
+    assert "bytes of files; an estimate: about 1 s of computing at 5,000,000 rows/s" in estimate
+    sketch = create.replace("count(*)", "hyperloglog(watts)")
+    assert any("micro-batches by Spark SQL, a job each (kernels do not know" in str(line) for (line,) in rows(guarded, sketch))
+
+
+def test_measurements_are_a_table(guarded: headrace.Connection) -> None:
+    query = (
+        "select stream_name, db_name, rows_behind, batches, state_windows, quarantined from information_schema.ins_stream_metrics"
+    )
+    assert rows(guarded, query)[0][:3] == ("s", "d", 0)

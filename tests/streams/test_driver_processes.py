@@ -1,0 +1,137 @@
+"""Drivers in processes of their own that are killed or frozen: nothing is lost, and a frozen one writes nothing once it thaws."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import psutil
+import pytest
+
+from tests.streams import counting
+from tests.streams.environment import START, SUBTABLES, StreamEnvironment, open_profile
+from tests.streams.killing import STREAMS, Campaign, StreamRun, open_runs
+from tests.streams.test_kills import KILLS, SEED
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+KILLED_AT: Final = ("streams.evaluated", "storage.committed", "streams.target.committed", "outbox.sent", "streams.state.rename")
+ALL_KILLED_AT: Final = (*KILLED_AT, "streams.state.written", "storage.commit", "streams.progress.recorded", "outbox.removed")
+FROZEN_AT: Final = ("streams.evaluated", "streams.state.written", "streams.target.committed", "outbox.sent")
+FROZEN_STREAMS: Final = ("interval_window_close", "state_at_once", "forced", "forced_filled", "filled", "continuous")
+"""Streams that notify, of which the clock closes two."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
+    with open_profile("kernels", tmp_path / "home", spark) as env:
+        yield env
+
+
+@contextmanager
+def twins(home: StreamEnvironment, names: Sequence[str]) -> Iterator[tuple[list[StreamRun], list[StreamRun]]]:
+    """Yield two runs of the same streams, each in a database of its own."""
+    with ExitStack() as stack:
+        both = [stack.enter_context(home.new_database({name: (g, 0) for name, g in SUBTABLES.items()})) for _ in range(2)]
+        first, second = (stack.enter_context(open_runs(env, names)) for env in both)
+        yield first, second
+
+
+def start_driver(env: StreamEnvironment, epoch: int, failpoint: str = "") -> subprocess.Popen[bytes]:
+    """Start a driver of the streams of a database."""
+    arguments = [str(env.context.settings.home), "0", str(env.clock.now() - START), str(epoch), env.database.name]
+    command = [sys.executable, "-m", "tests.streams.worker", *arguments]
+    return subprocess.Popen(command, env={**os.environ, "HEADRACE_FAILPOINTS": failpoint})
+
+
+def apply_step(campaign: Campaign, runs: Sequence[Sequence[StreamRun]]) -> None:
+    """Write the same rows for both runs, and let the clock advance."""
+    (step,) = campaign.steps(1)
+    for run in runs:
+        step.apply(run[0].env)
+    runs[0][0].env.clock.advance(step.pause_ms)
+
+
+def settle(runs: Sequence[StreamRun]) -> None:
+    for run in runs:
+        run.settle()
+
+
+def take_over(runs: Sequence[StreamRun], epoch: int) -> None:
+    """Let newer drivers continue, in this process."""
+    for run in runs:
+        run.env.restart_after_failure()
+        run.env.restart(epoch)
+    settle(runs)
+
+
+def assert_equal(disturbed: Sequence[StreamRun], undisturbed: Sequence[StreamRun]) -> None:
+    for one, other in zip(disturbed, undisturbed, strict=True):
+        assert one.rows() == other.rows(), (one.plan.name, SEED)
+        assert one.events() == other.events(), (one.plan.name, SEED)
+
+
+def test_processes_that_are_killed_are_followed_by_ones_that_continue(home: StreamEnvironment) -> None:
+    campaign = Campaign(SEED)
+    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
+    points, killed = ALL_KILLED_AT if KILLS else KILLED_AT, 0
+    with twins(home, list(STREAMS)) as (disturbed, undisturbed):
+        for number, point in enumerate(points, 1):
+            apply_step(campaign, (disturbed, undisturbed))
+            settle(undisturbed)
+            driver = start_driver(disturbed[0].env, 2 * number, f"{point}:{campaign.random.randint(1, 12)}:kill")
+            killed += driver.wait() == -signal.SIGKILL
+            take_over(disturbed, 2 * number + 1)
+            assert_equal(disturbed, undisturbed)
+    counting.add("kills by SIGKILL", killed)
+    assert killed
+
+
+@pytest.mark.parametrize("point", FROZEN_AT)
+def test_a_frozen_process_writes_nothing_once_another_has_taken_its_streams_over(home: StreamEnvironment, point: str) -> None:
+    campaign = Campaign(SEED)
+    lease = home.catalog.leases.acquire("default", "frozen", 1)
+    assert lease is not None
+    with twins(home, FROZEN_STREAMS) as (disturbed, undisturbed):
+        apply_step(campaign, (disturbed, undisturbed))
+        home.clock.advance(10_000)
+        settle(undisturbed)
+        driver = start_driver(disturbed[0].env, lease.epoch, f"{point}:{campaign.random.randint(1, 3)}:stop")
+        try:
+            wait_until(lambda: psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED, "the driver to freeze")
+            newer = home.catalog.leases.acquire("default", "newer", 600_000)
+            assert newer is not None
+            take_over(disturbed, newer.epoch)
+            written = written_by(disturbed)
+            driver.send_signal(signal.SIGCONT)
+            driver.wait()
+        finally:
+            driver.kill()
+            driver.wait()
+        assert written_by(disturbed) == written
+        apply_step(campaign, (disturbed, undisturbed))
+        settle(undisturbed)
+        settle(disturbed)
+        assert_equal(disturbed, undisturbed)
+
+
+def written_by(runs: Sequence[StreamRun]) -> list[object]:
+    """Return what a driver of these streams writes: versions of targets and outboxes, progress, and events."""
+    written: list[object] = []
+    for run in runs:
+        tables, record = run.env.tables, run.env.record(run.plan)
+        outbox = tables.outbox(run.plan.id)
+        outbox_position = outbox.position(run.plan.source_ids)
+        written.append((tables.version(run.plan.target), outbox_position, outbox.backlog(), record.progress, run.events()))
+    return written

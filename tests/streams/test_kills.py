@@ -1,0 +1,107 @@
+"""Drivers that die at any failpoint, in any state of a stream: results and events are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from headrace.history.backfill import fill_history
+from headrace.model.failpoints import FailpointError, armed
+from tests.streams import counting
+from tests.streams.environment import SUBTABLES, StreamEnvironment, open_profile
+from tests.streams.killing import FAILPOINTS, STREAMS, Campaign, open_runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS: Final = int(os.environ.get("HEADRACE_KILLS", "0"))
+"""Kills of a campaign; 0 for the one round of an ordinary run."""
+SEED: Final = int(os.environ.get("HEADRACE_KILL_SEED", "0")) or time.time_ns() % 1_000_000
+STEPS: Final = 12 if KILLS else 6
+"""Writes in a round, with about ten kills each."""
+
+HISTORY_FAILPOINTS: Final = ("history.evaluate", "history.commit", "history.committed")
+FILLED_HISTORIES: Final = ("interval_at_once", "session_window_close", "state_max_delay", "event_at_once", "count", "filled")
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(max(600, 4 * KILLS)),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),  # delivering threads die too
+]
+
+
+@pytest.fixture(scope="module", params=["kernels", "pieces"])
+def home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[StreamEnvironment]:
+    with open_profile(request.param, tmp_path_factory.mktemp("kills"), spark) as env:
+        yield env
+
+
+def test_drivers_that_die_anywhere_leave_the_results_and_events_of_an_undisturbed_run(home: StreamEnvironment) -> None:
+    killed, seed = 0, SEED
+    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
+    while killed == 0 or killed < KILLS:
+        campaign = Campaign(seed)
+        play(home, campaign)
+        counting.add("kills", campaign.counts.total())
+        killed, seed = killed + campaign.counts.total(), seed + 1
+        assert len(campaign.counts) > len(FAILPOINTS) // 2, campaign.counts
+
+
+def test_backfills_that_die_anywhere_leave_the_results_of_an_undisturbed_one(home: StreamEnvironment) -> None:
+    campaign = Campaign(SEED)
+    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
+    with ExitStack() as stack:
+        both = [stack.enter_context(home.new_database({name: (g, 0) for name, g in SUBTABLES.items()})) for _ in range(2)]
+        write(campaign, both)
+        plans = [[env.create(with_history(name)) for name in FILLED_HISTORIES] for env in both]
+        for disturbed, undisturbed in zip(*plans, strict=True):
+            fill_history(home.context, undisturbed.id)
+            for point in HISTORY_FAILPOINTS:
+                with armed(f"{point}:1:raise"), suppress(FailpointError):
+                    fill_history(home.context, disturbed.id)
+                    pytest.fail(f"the backfill does not pass {point}")
+                counting.add("kills of backfills")
+            fill_history(home.context, disturbed.id)
+        for _ in range(2):
+            for env, own in zip(both, plans, strict=True):
+                env.settle({plan.id for plan in own})
+            for name, disturbed, undisturbed in zip(FILLED_HISTORIES, *plans, strict=True):
+                rows = [[row[:-1] for row in env.results(plan)] for env, plan in zip(both, (disturbed, undisturbed), strict=True)]
+                assert rows[0] == rows[1], (name, SEED)
+            write(campaign, both)
+
+
+def with_history(name: str) -> str:
+    """Return the statement of a stream that fills its history."""
+    return f"create stream {name} {STREAMS[name].replace(' into ', ' fill_history 1 into ', 1)}"
+
+
+def write(campaign: Campaign, envs: Sequence[StreamEnvironment]) -> None:
+    """Write the same rows to the sources of some streams."""
+    for step in campaign.steps(3):
+        for env in envs:
+            step.apply(env)
+
+
+def play(home: StreamEnvironment, campaign: Campaign) -> None:
+    """Run all streams with and without kills, and compare them after each step."""
+    names = list(STREAMS)
+    with ExitStack() as stack:
+        both = [stack.enter_context(home.new_database({name: (g, 0) for name, g in SUBTABLES.items()})) for _ in range(2)]
+        runs = [stack.enter_context(open_runs(env, names)) for env in both]
+        for step in campaign.steps(STEPS):
+            for env in both:
+                step.apply(env)
+            home.clock.advance(step.pause_ms)
+            both[1].settle({run.plan.id for run in runs[1]})
+            for name, disturbed, undisturbed in zip(names, *runs, strict=True):
+                campaign.play(disturbed, undisturbed, name)
+        for name, disturbed, undisturbed in zip(names, *runs, strict=True):
+            assert disturbed.events() == undisturbed.events(), (name, campaign.seed)

@@ -1,0 +1,264 @@
+"""Rows that a stream sets aside: those too far ahead of the clock, and those with which its results cannot be computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.failpoints import FailpointError, armed
+from headrace.model.jobs import JobCounters, JobState
+from headrace.model.quarantine import QuarantineCode, QuarantinedRow
+from headrace.streams.runner import state_store
+from tests.streams.environment import START, StreamEnvironment
+
+if TYPE_CHECKING:
+    from headrace.streams.definition.define import StreamPlan
+
+HOUR = 3_600_000
+BAD = "99999999999"
+"""A value of `b` with which LENGTHS cannot be computed: it is out of the range of the position in a string."""
+
+SUMS = "into sums as select _wstart, count(*) n, sum(a) total from readings interval(10s)"
+LENGTHS = "into lengths as select _wstart, count(*) n, max(length(substr(b, cast(b as bigint)))) longest from readings"
+
+
+def held(env: StreamEnvironment, plan: StreamPlan) -> list[QuarantinedRow]:
+    return env.catalog.quarantine.rows(plan.id)
+
+
+def counters(env: StreamEnvironment, plan: StreamPlan) -> JobCounters:
+    return env.record(plan).progress.counters
+
+
+def replay(env: StreamEnvironment, plan: StreamPlan) -> None:
+    env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+    env.settle()
+
+
+def windows(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[object, ...]]:
+    return sorted(row[:3] for row in env.results(plan))
+
+
+def test_rows_ahead_of_the_clock_move_the_watermark_by_default(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    env.settle()
+    env.insert([("d1", 1000, 2, None)])
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 1)]
+    assert (counters(env, plan).rows_expired, held(env, plan)) == (1, [])
+
+
+def test_a_row_too_far_ahead_is_set_aside_and_does_not_move_the_watermark(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None), ("d0", HOUR - 10_000, 3, None)])
+    env.settle()
+    assert env.record(plan).progress.watermark == START + HOUR - 10_000
+    (row,) = held(env, plan)
+    assert (row.code, row.key.series, row.key.time) == (QuarantineCode.FUTURE, "d1", START + 5 * HOUR)
+    assert row.values == {"ts": "2023-11-15 03:13:20+00:00", "a": 9, "b": None}
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 2, 1)
+    assert windows(env, plan) == [(0, 1, 1)]
+
+
+def test_the_setting_applies_to_streams_without_the_option(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"max_ahead_s": 60}))
+    guarded, free = (
+        env.create(f"create stream s {SUMS}"),
+        env.create(f"create stream f max_ahead 0s {SUMS.replace('sums', 'free')}"),
+    )
+    env.insert([("d1", 61_000, 9, None)])
+    env.settle()
+    assert (len(held(env, guarded)), len(held(env, free))) == (1, 0)
+
+
+def test_a_row_that_is_replayed_once_its_time_has_come_is_in_the_results(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    env.settle()
+    replay(env, plan)
+    assert (windows(env, plan), len(held(env, plan))) == ([(0, 1, 1)], 1)
+    env.clock.advance(6 * HOUR)
+    env.insert([("d0", 6 * HOUR, 4, None)])
+    env.settle()
+    replay(env, plan)
+    assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 1, 9), (6 * HOUR, 1, 4)]
+    assert held(env, plan) == []
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 3, 0)
+    assert env.record(plan).replay_requested is None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("correction", ["update", "delete"])
+def test_a_row_that_is_corrected_in_the_source_leaves_the_quarantine(env: StreamEnvironment, correction: str) -> None:
+    plan = env.create(f"create stream s trigger at_once ignore update 0 {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, BAD)])
+    env.settle()
+    assert (windows(env, plan), len(held(env, plan))) == ([(0, 1, 1)], 1)
+    if correction == "update":
+        env.insert([("d1", 1000, 2, "12")])
+    else:
+        env.delete("d1", 1000, 1000)
+    env.settle()
+    assert windows(env, plan) == ([(0, 2, 1)] if correction == "update" else [(0, 1, 1)])
+    assert held(env, plan) == []
+
+
+@pytest.mark.spark
+def test_an_update_that_fails_removes_the_row_that_it_replaces(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger at_once ignore update 0 {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, "1")])
+    env.settle()
+    env.insert([("d1", 1000, 3, BAD)])
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 1)]
+    assert [row.values["a"] for row in held(env, plan)] == [3]
+
+
+@pytest.mark.spark
+def test_only_the_rows_that_fail_are_set_aside(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger at_once {LENGTHS} interval(10s)")
+    rows = [("d0", 100 * number, number, BAD if number in (3, 17, 40) else "1") for number in range(64)]
+    env.insert(rows)
+    env.settle()
+    assert windows(env, plan) == [(0, 61, 1)]
+    assert [row.values["a"] for row in held(env, plan)] == [3, 17, 40]
+    assert {row.code for row in held(env, plan)} == {QuarantineCode.DATA}
+    assert "CAST_OVERFLOW" in held(env, plan)[0].message
+    assert counters(env, plan).rows_quarantined == 3
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "window", ["session(ts, 10s)", "event_window start with a = 1 end with a = 2", "state_window(a)", "interval(10s) sliding(5s)"]
+)
+def test_recalculated_windows_do_not_have_the_rows_in_quarantine(env: StreamEnvironment, window: str) -> None:
+    partition = "" if window.startswith("interval") else "partition by tbname "
+    plan = env.create(f"create stream s trigger at_once ignore expired 0 {LENGTHS} {partition}{window}")
+    env.insert([("d0", 0, 1, "1"), ("d0", 1000, 1, BAD), ("d0", 2000, 1, "1"), ("d0", 90_000, 1, "1"), ("d0", 91_000, 1, "1")])
+    env.settle()
+    assert len(held(env, plan)) == 1
+    env.insert([("d0", 1500, 1, "1")])
+    env.settle()
+    without = f"select _wstart, count(*), 1 from readings where b != '{BAD}' {partition}{window}"
+    assert windows(env, plan) == [row[:3] for row in env.query(without)]
+    assert len(held(env, plan)) == 1
+
+
+@pytest.mark.spark
+def test_a_stream_with_on_error_stop_stops(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s on_error stop {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, BAD)])
+    env.settle()
+    record = env.record(plan)
+    assert record.state is JobState.STOPPED
+    assert record.reason is not None
+    assert record.reason.code == "DATA"
+    assert held(env, plan) == []
+
+
+def test_a_stream_stops_when_its_quarantine_is_full(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 2}))
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d0", 5 * HOUR, 2, None), ("d0", 6 * HOUR, 3, None)])
+    env.settle()
+    env.insert([("d0", 1000, 1, None), ("d0", 7 * HOUR, 4, None)])
+    env.settle()
+    record = env.record(plan)
+    assert record.state is JobState.STOPPED
+    assert record.reason is not None
+    assert record.reason.code == "QUARANTINE_FULL"
+    assert len(held(env, plan)) == 2
+    env.clock.advance(7 * HOUR)
+    env.catalog.jobs.set_state(plan.id, JobState.RUNNING)
+    replay(env, plan)
+    assert [total for _, _, total in windows(env, plan)] == [2, 2, 3, 4]
+    assert held(env, plan) == []
+
+
+def test_a_replayed_row_that_is_late_is_in_its_window(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d0", 2 * HOUR, 2, None)])
+    env.settle()
+    env.clock.advance(5 * HOUR)
+    env.insert([("d0", 2 * HOUR + 1000, 4, None), ("d0", 4 * HOUR, 8, None), ("d0", 5 * HOUR, 16, None)])
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 1), (2 * HOUR, 1, 4), (4 * HOUR, 1, 8)]
+    replay(env, plan)
+    assert windows(env, plan) == [(0, 1, 1), (2 * HOUR, 2, 6), (4 * HOUR, 1, 8)]
+    assert counters(env, plan).rows_expired == 0
+
+
+@pytest.mark.spark
+def test_a_row_that_still_fails_stays_in_quarantine(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger at_once {LENGTHS} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d0", 1000, 2, BAD)])
+    env.settle()
+    replay(env, plan)
+    assert (windows(env, plan), [row.replay for row in held(env, plan)]) == ([(0, 1, 1)], [False])
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_quarantined) == (2, 1)
+
+
+@pytest.mark.spark
+def test_a_state_that_is_rebuilt_does_not_have_the_rows_in_quarantine(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    env.settle()
+    state_store(env.context, plan.id).clear()
+    env.restart()
+    env.insert([("d0", 20_000, 2, None)])
+    env.settle()
+    assert env.record(plan).progress.watermark == START + 20_000
+    assert windows(env, plan) == [(0, 1, 1), (20_000, 1, 2)]
+
+
+def test_a_state_that_is_recomputed_from_an_older_one_sets_the_same_rows_aside(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    env.insert([("d1", 5 * HOUR, 9, None), ("d0", 1000, 2, None)])
+    env.settle()
+    store = state_store(env.context, plan.id)
+    last = max(store.batches())
+    next(Path(store.folder).glob(f"{last:020d}-*")).unlink()
+    env.clock.advance(6 * HOUR)
+    env.restart()
+    env.insert([("d0", 20_000, 4, None)])
+    env.settle()
+    assert env.record(plan).progress.watermark == START + 20_000
+    assert (windows(env, plan), len(held(env, plan))) == ([(0, 2, 3)], 1)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["streams.evaluated", "streams.state.written", "streams.quarantine.committed", "storage.committed", "streams.target.committed"],
+)
+def test_rows_are_set_aside_and_replayed_exactly_once(offline_env: StreamEnvironment, point: str) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    crash(env, point)
+    env.settle()
+    assert (windows(env, plan), len(held(env, plan)), counters(env, plan).rows_quarantined) == ([(0, 1, 1)], 1, 1)
+    env.clock.advance(5 * HOUR)
+    env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+    crash(env, point)
+    env.settle()
+    assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 1, 9)]
+    assert (held(env, plan), counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == ([], 2, 0)
+
+
+def crash(env: StreamEnvironment, point: str) -> None:
+    with armed(f"{point}:1:raise"), pytest.raises(FailpointError):
+        env.settle()
+    env.restart_after_failure()
