@@ -45,7 +45,7 @@ class EventCounter:
             self._events -= events
 
     def clear(self) -> None:
-        """Forget the messages."""
+        """Keep the messages that come from now on."""
         self.messages = []
 
     def close(self) -> None:
@@ -107,7 +107,8 @@ class PlainSender:
         self._server = server
 
     def __call__(self) -> Sequence[float]:
-        messages = list(self._server.messages)
+        messages = self._server.messages
+        self._server.clear()
         with connect(self._server.url, compression=None) as connection:
             start = time.perf_counter()
             for message in messages:
