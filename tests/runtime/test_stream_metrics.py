@@ -97,3 +97,12 @@ def test_a_runner_that_takes_over_starts_to_count_anew(env: StreamEnvironment) -
         env.restart()
         env.clock.advance(10_000)
     assert [sample.batches for sample in env.catalog.stream_metrics.all(plan.id)] == [1, 1]
+
+
+def test_samples_of_two_processes_at_the_same_moment_are_one(env: StreamEnvironment) -> None:
+    plan = env.create(SUMS.format(name="s"))
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    for _ in range(2):
+        take(env, StreamSampler(env.context))
+    assert [sample.batches for sample in env.catalog.stream_metrics.all(plan.id)] == [1]

@@ -20,15 +20,20 @@ class StreamMetrics:
         self._store = store
 
     def add(self, samples: Sequence[StreamSample], *, keep_ms: int) -> None:
-        """Record samples that were taken at one moment, and remove those that are too old. Dropped streams are left out."""
+        """Record samples that were taken at one moment, and remove those that are too old. Dropped streams are left out.
+
+        They replace samples of the same moment, which another process may have taken.
+        """
         if not samples:
             return
         with self._store.write() as connection:
-            existing = set(connection.scalars(select(JOBS.c.id).where(JOBS.c.id.in_([sample.job_id for sample in samples]))))
+            now, ids = samples[0].time, [sample.job_id for sample in samples]
+            existing = set(connection.scalars(select(JOBS.c.id).where(JOBS.c.id.in_(ids))))
+            is_replaced = (STREAM_METRICS.c.time == now) & STREAM_METRICS.c.job_id.in_(ids)
+            connection.execute(delete(STREAM_METRICS).where(is_replaced | (STREAM_METRICS.c.time < now - keep_ms)))
             rows = [asdict(sample) for sample in samples if sample.job_id in existing]
             if rows:
                 connection.execute(insert(STREAM_METRICS), rows)
-            connection.execute(delete(STREAM_METRICS).where(STREAM_METRICS.c.time < samples[0].time - keep_ms))
 
     def all(self, job_id: str | None = None, *, since: int = 0) -> list[StreamSample]:
         """Return the samples of all streams, or of one, from an instant on (epoch ms), oldest first."""
