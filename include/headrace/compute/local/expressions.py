@@ -208,15 +208,15 @@ def limited_text(node: Node) -> tuple[Node, int] | None:
     """Return a text and the bytes to which an expression cuts it, as for a tag of type VARCHAR."""
     match node:
         case Operation(
-            "if", (Operation("<=", (Operation("octet_length", (text,)), Constant(int(limit)))), same, Operation("cast", (cut,)))
+            "if", (Operation("<=", (Operation("octet_length", (text,)), Constant(int(limit)))), same, Operation("left", (cut, _)))
         ):
-            if same == text and cut == Operation("left", (Operation("cast", (text,), "binary"), Constant(limit, "int"))):
+            if text == same == cut:
                 return text, limit
     return None
 
 
 def check_length(values: Values, limit: int) -> Values:
-    """Return texts of at most `limit` bytes; Spark cuts longer ones, also within a character."""
+    """Return texts of at most `limit` bytes; Spark cuts longer ones."""
     lengths = pc.binary_length(values)
     longest = (lengths if isinstance(lengths, pa.Scalar) else pc.max(lengths)).as_py()
     if longest is not None and longest > limit:

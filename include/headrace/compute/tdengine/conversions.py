@@ -34,13 +34,14 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
 
 
 def truncate_text(sql: str, type_: DataType) -> str:
-    """Truncate text to the length of its type (NCHAR in characters, VARCHAR in bytes)."""
+    """Truncate text to the length of its type: NCHAR in characters, VARCHAR in bytes, of which only complete characters remain."""
     if type_.length is None:
         return sql
     if type_.kind is TypeKind.NCHAR:
         return f"left({sql}, {type_.length})"
-    bytes_ = f"left(CAST({sql} AS BINARY), {type_.length})"
-    return f"if(octet_length({sql}) <= {type_.length}, {sql}, CAST({bytes_} AS STRING))"
+    cut = f"CAST(left(CAST({sql} AS BINARY), {type_.length}) AS STRING)"
+    characters = f"char_length(make_valid_utf8({cut})) - if(is_valid_utf8({cut}), 0, 1)"
+    return f"if(octet_length({sql}) <= {type_.length}, {sql}, left({sql}, {characters}))"
 
 
 def as_bool(term: Term) -> str:
