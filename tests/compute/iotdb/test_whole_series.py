@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.compute import language
 from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction, apply_rule
+from headrace.compute.iotdb.outliers import OUTLIERS
+from headrace.compute.iotdb.samples import AGGREGATIONS
 from headrace.errors import TypeMismatchError
 from headrace.model.time import Precision
 from headrace.model.tree_types import TREE_TYPES
@@ -248,3 +250,25 @@ def test_inputs_and_attributes_that_do_not_fit_are_refused(
     with pytest.raises(TypeMismatchError, match=re.escape(message)) as refused:
         applied(function, type_, **attributes)
     assert refused.value.hint
+
+
+VARIANTS: dict[str, list[dict[str, object]]] = {
+    "equal_size_bucket_agg_sample": [{"type": name} for name in AGGREGATIONS],
+    "equal_size_bucket_outlier_sample": [{"type": name} for name in OUTLIERS],
+    "m4": [{"windowSize": 2}],
+    "top_k": [{"k": 2}],
+    "bottom_k": [{"k": 2}],
+}
+
+
+@pytest.mark.parametrize("type_", ["INT32", "INT64", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("points", [[], [(1, 5), (2, 7), (3, 5)]])
+def test_values_have_the_declared_type_also_if_a_series_is_empty(type_: str, points: Points) -> None:
+    for function in IOTDB.functions_of_type(SeriesArrowFunction):
+        types = [type_] * function.min_arguments
+        for attributes in VARIANTS.get(function.name, [{}]):
+            rule = applied(function.name, *types, **attributes)
+            inputs = {f"x{number}": pa.array([x for _, x in points], ARROW[type_]) for number in range(len(types))}
+            results = apply_rule(rule, pa.table({"time": pa.array([at for at, _ in points], pa.int64())} | inputs))
+            declared = {tree_type: name for name, tree_type in TREE_TYPES.items()}[rule.type]
+            assert results["value"].type == ARROW[declared], (function.name, attributes)

@@ -26,6 +26,7 @@ SELECTABLE: Final = (*NUMERIC, TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.DATE, 
 MAX_K: Final = 1000
 UNBOUNDED: Final = 2**63 - 1
 AGGREGATIONS: Final = ("avg", "min", "max", "sum", "extreme", "variance")
+REAL_AGGREGATIONS: Final = ("avg", "variance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +221,15 @@ def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
             "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance.",
             hint=f"'type'='{name}' is none of them",
         )
-    type_ = DOUBLE if name in ("avg", "variance") else arguments.types[0]
+    type_ = DOUBLE if name in REAL_AGGREGATIONS else arguments.types[0]
     return SeriesArrowRule(type_, partial(aggregate_buckets, size=bucket_size(arguments), name=name))
 
 
 def aggregate_buckets(rows: pa.Table, size: int, name: str) -> pa.Table:
     """Aggregate each bucket to one value, at the instant of its first point."""
     values, starts = first_input(rows), np.arange(0, rows.num_rows, size)
-    results = AGGREGATES[name](values, starts, size) if len(values) else values
+    empty = values.astype(float) if name in REAL_AGGREGATIONS else values
+    results = AGGREGATES[name](values, starts, size) if len(values) else empty
     return pa.table({TIME: rows[TIME].take(starts), VALUE: pa.array(results)})
 
 
