@@ -21,13 +21,13 @@ from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.parts import CommitPart, PartResult, PartTask, is_in_range, join_series, split_series
+from headrace.streams.wide.parts import CommitPart, PartTask, is_in_range, join_series, split_series, whole_result
 from headrace.streams.wide.staging import discard_staged, staging_folder
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.large_commits import LargeCommits
-from headrace.streams.windows.retention import evict_windows, subtable_key
+from headrace.streams.windows.retention import subtable_key
 
 TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
 
@@ -61,7 +61,7 @@ class WideCommits:
         if len(results) < len(parts):
             discard_staged(StagedWindows(task.folder, ()))
             return None
-        return self._combine(state, task, results)
+        return whole_result(self.plan, state, results, task.max_event_time, task.folder)
 
     def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
         """Divide a commit and the state by series."""
@@ -104,19 +104,3 @@ class WideCommits:
             return task.span.last
         without_state = [replace(part, state=StreamState(part.state.position)) for part in parts]
         return reduce(later_of, map_in_tasks(self.context.spark(), without_state, task.max_time, self.plan.name), None)
-
-    def _combine(self, state: StreamState, task: PartTask, results: Sequence[PartResult]) -> BatchResult:
-        """Return the result of all parts."""
-        total = reduce(PartResult.plus, results)
-        moved = replace(
-            total.state,
-            position=state.position,
-            counters=replace(state.counters.plus(total.state.counters), batches=state.counters.batches + 1),
-            max_event_time=task.max_event_time,
-        )
-        return BatchResult(
-            upserts=total.retractions.slice(0, 0),
-            retractions=total.retractions,
-            state=evict_windows(self.plan, moved),
-            staged=StagedWindows(task.folder, total.files),
-        )

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from headrace.compute.kernels import UnsupportedError
 from headrace.storage.object_store import file_system
-from headrace.streams.batches import BatchResult, StagedWindows
+from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.parts import PartResult, split_series
+from headrace.streams.wide.parts import PartResult, split_series, whole_result
 from headrace.streams.wide.spill import Spill
 from headrace.streams.wide.staging import stage_windows, staging_folder
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Changes, LargeCommit, change_batch
 from headrace.streams.windows.evaluation import KernelEvaluation
-from headrace.streams.windows.retention import evict_windows
 
 ProcessRows = Callable[[StreamState, Changes], BatchResult]
 """Computes changes from all of them at once."""
@@ -66,17 +64,7 @@ class DividedCommits:
         for number in spill.parts():
             own, rest = split_series(self.plan, rest, lambda series, number=number: spill.part_of(series) == number)  # type: ignore[misc]
             results.append(self._process_part(own, replace(changes, source=spill.read(number)), folder))
-        total = reduce(PartResult.plus, results)
-        moved = replace(
-            total.state,
-            position=state.position,
-            counters=replace(state.counters.plus(total.state.counters), batches=state.counters.batches + 1),
-            max_event_time=changes.max_event_time,
-        )
-        no_windows = total.retractions.slice(0, 0)
-        return BatchResult(
-            no_windows, total.retractions, evict_windows(self.plan, moved), staged=StagedWindows(folder, total.files)
-        )
+        return whole_result(self.plan, state, results, changes.max_event_time, folder)
 
     def _process_part(self, state: StreamState, changes: Changes, folder: str) -> PartResult:
         """Return the result of the changes of a part."""

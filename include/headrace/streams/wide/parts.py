@@ -19,6 +19,7 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import as_inserted
 from headrace.storage.delta.shares import SeriesRange, Share
+from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.state.checkpoints import StreamState, event_times, window_table
@@ -27,7 +28,7 @@ from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Bools, Changes, to_numpy, to_ticks
 from headrace.streams.windows.large_commits import LargeCommits
 from headrace.streams.windows.results import result_of
-from headrace.streams.windows.retention import Span, subtable_key
+from headrace.streams.windows.retention import Span, evict_windows, subtable_key
 
 MAX_CLOSED_WINDOWS: Final = 100
 """Closed windows of a slice to retain, at least two for each subtable: the driver gets those of all slices."""
@@ -131,6 +132,30 @@ class PartTask:
                 times = to_ticks(rows[self.plan.source.timestamp.name], self.plan.query.precision)
                 latest = later_of(latest, int(times[passing].max()))
         return latest
+
+
+def whole_result(
+    plan: StreamPlan, state: StreamState, results: Sequence[PartResult], max_event_time: int | None, folder: str
+) -> BatchResult:
+    """Return the result of a commit, whose windows to write are staged in a folder.
+
+    Args:
+        plan: The stream.
+        state: The state before the commit.
+        results: The results of all series.
+        max_event_time: The largest event time after it, in ticks.
+        folder: Where results are staged.
+    """
+    total = reduce(PartResult.plus, results)
+    counters = state.counters.plus(total.state.counters)
+    moved = replace(
+        total.state,
+        position=state.position,
+        counters=replace(counters, batches=state.counters.batches + 1),
+        max_event_time=max_event_time,
+    )
+    no_windows = total.retractions.slice(0, 0)
+    return BatchResult(no_windows, total.retractions, evict_windows(plan, moved), staged=StagedWindows(folder, total.files))
 
 
 def contains(names: pa.ChunkedArray | pa.Array, series: pa.ChunkedArray) -> Bools:
