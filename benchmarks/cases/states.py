@@ -80,7 +80,7 @@ def timed_functions() -> list[TimedFunction]:
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
-    from headrace.streams.windows import processor
+    from headrace.streams.windows import processor, results
     from headrace.streams.windows.processor import WindowProcessor
 
     return [
@@ -89,8 +89,8 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("compute: find windows in state", processor, "affected_windows"),
         TimedFunction("compute: assign", SegmentKernel, "segments"),
         TimedFunction("compute: merge", SegmentKernel, "merge"),
-        TimedFunction("compute: replace windows in state", processor, "replace_windows"),
-        TimedFunction("compute: evict windows", processor, "evict_windows"),
+        TimedFunction("compute: replace windows in state", results, "replace_windows"),
+        TimedFunction("compute: evict windows", results, "evict_windows"),
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("subtables of the target", TargetTable, "to_rows"),
         TimedFunction("commit", Tables, "replace"),

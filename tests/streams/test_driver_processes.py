@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psutil
 import pytest
 
+from headrace.errors import OperationalError
 from tests.streams import counting
 from tests.streams.environment import START, SUBTABLES, StreamEnvironment, open_profile
 from tests.streams.killing import STREAMS, Campaign, StreamRun, open_runs
@@ -100,26 +102,50 @@ def test_processes_that_are_killed_are_followed_by_ones_that_continue(home: Stre
     assert killed
 
 
+def is_frozen(driver: subprocess.Popen[bytes]) -> bool:
+    return psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED
+
+
+@contextmanager
+def frozen_driver(
+    home: StreamEnvironment, campaign: Campaign, runs: tuple[list[StreamRun], list[StreamRun]], point: str
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yield a driver of the first runs that is frozen, and the epoch of the lease that was taken from it.
+
+    A driver that freezes while another of its threads writes to the catalog blocks SQLite. It is killed, and the next one frozen.
+    """
+    lease = home.catalog.leases.acquire("default", "frozen", 1)
+    assert lease is not None
+    while True:
+        apply_step(campaign, runs)
+        home.clock.advance(10_000)
+        settle(runs[1])
+        driver = start_driver(runs[0][0].env, lease.epoch, f"{point}:{campaign.random.randint(1, 3)}:stop")
+        try:
+            wait_until(partial(is_frozen, driver), "the driver to freeze")
+            try:
+                newer = home.catalog.leases.acquire("default", "newer", 600_000)
+            except OperationalError:
+                driver.kill()
+                driver.wait()
+                take_over(runs[0], lease.epoch)
+                continue
+            assert newer is not None
+            yield driver, newer.epoch
+            return
+        finally:
+            driver.kill()
+            driver.wait()
+
+
 @pytest.mark.parametrize("point", FROZEN_AT)
 def test_a_frozen_process_writes_nothing_once_another_has_taken_its_streams_over(home: StreamEnvironment, point: str) -> None:
     campaign = Campaign(SEED)
-    lease = home.catalog.leases.acquire("default", "frozen", 1)
-    assert lease is not None
     with twins(home, FROZEN_STREAMS) as (disturbed, undisturbed):
-        apply_step(campaign, (disturbed, undisturbed))
-        home.clock.advance(10_000)
-        settle(undisturbed)
-        driver = start_driver(disturbed[0].env, lease.epoch, f"{point}:{campaign.random.randint(1, 3)}:stop")
-        try:
-            wait_until(lambda: psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED, "the driver to freeze")
-            newer = home.catalog.leases.acquire("default", "newer", 600_000)
-            assert newer is not None
-            take_over(disturbed, newer.epoch)
+        with frozen_driver(home, campaign, (disturbed, undisturbed), point) as (driver, epoch):
+            take_over(disturbed, epoch)
             written = written_by(disturbed)
             driver.send_signal(signal.SIGCONT)
-            driver.wait()
-        finally:
-            driver.kill()
             driver.wait()
         assert written_by(disturbed) == written
         apply_step(campaign, (disturbed, undisturbed))

@@ -7,6 +7,7 @@ and the database of the streams if not all are to run.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import Runner
 from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink
+from headrace.streams.sources import poller
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from tests.streams.receiver import sender
 from tests.streams.ticking import ticker_factory
@@ -49,6 +51,11 @@ def outbox_factory(port: int, max_backlog: int = MAX_BACKLOG_MESSAGES) -> Runner
     return ticker_factory(sink=sink)
 
 
+def use_one_thread() -> None:
+    """Compute micro-batches one after the other, so that a thread that freezes the process interrupts no other's transaction."""
+    poller.BATCH_THREADS = 1  # type: ignore[misc]
+
+
 def main(home: Path, port: int, now: int, epoch: int, database: str | None = None) -> None:
     settings = load(home=home, kernels="always")
     clock = ManualClock(START + now)
@@ -72,4 +79,6 @@ def no_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
+    if ":stop" in os.environ.get("HEADRACE_FAILPOINTS", ""):
+        use_one_thread()
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])
