@@ -56,7 +56,7 @@ def test_constants_have_a_value_where_an_input_has_one(small: SparkSession) -> N
         call("const", ".f", ".i", value="7", type="INT32"),
         call("const", ".f", value="x", type="TEXT"),
         call("const", ".b", value="true", type="BOOLEAN"),
-        call("const", ".i", value="1.5", type="float"),
+        call("const", ".i", value="1.5", type="FLOAT"),
         call("pi", ".f", ".da"),
         call("e", ".f"),
     )
