@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,17 @@ CASES = [
     for name in ("iotdb_queries.jsonl", "iotdb_more_queries.jsonl")
     for line in (CONFORMANCE / name).read_text().splitlines()
 ]
-ANSWERED = [case for case in CASES if "rows" in case and case["query"].startswith("select") and " into " not in case["query"]]
+SETUP = "".join((CONFORMANCE / name).read_text() for name in ("iotdb_setup.sql", "iotdb_more_setup.sql"))
+WRITTEN = [name for case in CASES for name in re.findall(r" into (root[\w.]+)\(", case["query"]) if name not in SETUP]
+"""Devices that only other cases write to, which are not played here."""
+ANSWERED = [
+    case
+    for case in CASES
+    if "rows" in case
+    and case["query"].startswith("select")
+    and " into " not in case["query"]
+    and not any(target in case["query"] for target in WRITTEN)
+]
 MIN_RECOMPUTED = 230
 
 
