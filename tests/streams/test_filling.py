@@ -87,7 +87,7 @@ GONE = writes(inserted(0, 4000, 9000), ("delete", ("d0", 0, 9000)), inserted(600
 """All windows of a group vanish."""
 
 
-@property_settings(4)
+@property_settings(3)
 @given(
     scenario=SCENARIOS,
     options=st.lists(OPTIONS, min_size=2, max_size=3),
@@ -135,7 +135,7 @@ CLOCKED_OPTIONS = st.builds(
 )
 
 
-@property_settings(4)
+@property_settings(3)
 @given(
     scenario=SCENARIOS,
     options=st.lists(CLOCKED_OPTIONS, min_size=2, max_size=4),

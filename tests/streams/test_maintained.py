@@ -53,7 +53,7 @@ def home(
         yield env
 
 
-@property_settings(10)
+@property_settings(6)
 @given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=MAX_STREAMS))
 @example(AGAIN, [Options(trigger, ignore_expired=True) for trigger in ("at_once", "window_close")])
 @limit_shrinking

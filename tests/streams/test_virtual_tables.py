@@ -62,7 +62,7 @@ def devices(env: StreamEnvironment) -> Iterator[VirtualTables]:
         yield tables
 
 
-@property_settings(4)
+@property_settings(3)
 @given(
     writes=st.lists(WRITES, min_size=3, max_size=12),
     names=st.lists(st.sampled_from(sorted(QUERIES)), min_size=3, max_size=4, unique=True),

@@ -34,7 +34,7 @@ FAR = 10_000_000
 MIN_STREAMS, MAX_STREAMS = 3, 12
 MAX_STREAMS_ON_SPARK = 2
 """Spark SQL takes ten times as long as kernels for the same few rows, so it computes the first streams of a scenario only."""
-SCENARIOS_BY_PROFILE = {"kernels": 12, "pieces": 6, "spark": 3}
+SCENARIOS_BY_PROFILE = {"kernels": 7, "pieces": 4, "spark": 2}
 TRIGGERS = ("at_once", "window_close", "max_delay 5s")
 DELAYS_MS = 600_000
 """The longest delay of a trigger."""
