@@ -307,7 +307,8 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
 def _(stage: stages.ReplayQuarantine, session: SessionState) -> Result:
     """Ask the stream's driver, which replays the rows as a micro-batch of its own; `affected` is the number of rows."""
     context = session.context
-    context.catalog.quarantine.request_replay(stage.record.definition.id, context.clock.now())
+    if stage.rows:
+        context.catalog.quarantine.request_replay(stage.record.definition.id, context.clock.now())
     return Result(affected=stage.rows)
 
 

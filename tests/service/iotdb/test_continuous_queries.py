@@ -168,7 +168,7 @@ def test_a_failing_query_says_why_and_is_stopped_while_others_go_on(plant: headr
     plant.execute("create timeseries root.bad.line1.c with datatype=BOOLEAN")
     settle_after(plant, 20)
     ((_, _, state), (_, _, good)) = fetch(plant, "show cqs")
-    assert state.startswith("STOPPED: [TYPE] The data type of target path (root.bad.line1.c[BOOLEAN]) is not compatible")
+    assert state.startswith("STOPPED: [TYPE] 701: The data type of target path (root.bad.line1.c[BOOLEAN]) is not compatible")
     assert good == "ACTIVE"
     (failed,) = [row for row in fetch(plant, "show cq executions bad") if row[4] == "FAILED"]
     assert (failed[5], "not compatible" in failed[8]) == (3, True)

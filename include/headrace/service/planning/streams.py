@@ -72,4 +72,4 @@ def replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Sta
     if record is None:
         return []
     rows = session.context.catalog.quarantine.counts().get(record.definition.id, 0)
-    return [ReplayQuarantine(record, rows)] if rows else []
+    return [ReplayQuarantine(record, rows)]
