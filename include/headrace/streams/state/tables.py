@@ -107,7 +107,7 @@ class StateTable:
         parts: The rows, oldest first. None is empty.
         schema: The columns, which also an empty table has.
         next_id: The number of the next row.
-        origin: What `saved_as` was called with; None if that is not known.
+        origin: What `saved_as` was called with; None before the first call.
         saved_id: Rows from this number on have been added since.
         removed: The rows that have been removed since.
     """

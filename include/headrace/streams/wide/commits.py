@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from headrace.compute.window_plans import StateWindow
@@ -16,13 +16,12 @@ from headrace.model.failpoints import failpoint
 from headrace.model.streams import TriggerMode
 from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.delta.spark_writes import map_in_tasks
-from headrace.storage.object_store import file_system
 from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.parts import CommitPart, PartTask, is_in_range, join_series, split_series, whole_result
-from headrace.streams.wide.staging import discard_staged, staging_folder
+from headrace.streams.wide.staging import create_staging_folder, discard_staged
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.evaluation import KernelEvaluation
@@ -54,8 +53,6 @@ class WideCommits:
             return None
         task = self._task(state, changes, inserted, parts)
         spark, name = self.context.spark(), self.plan.name
-        system, root = file_system(task.folder)
-        system.create_dir(root, recursive=True)
         results = [result for result in map_in_tasks(spark, parts, task.compute, name) if result is not None]
         failpoint("streams.wide.staged")
         if len(results) < len(parts):
@@ -73,7 +70,7 @@ class WideCommits:
             return None
         parts = []
         for share in shares:
-            own, state = split_series(self.plan, state, lambda series, share=share: is_in_range(share.series, series))  # type: ignore[misc]
+            own, state = split_series(self.plan, state, partial(is_in_range, share.series))
             parts.append(CommitPart(share, own))
         if parts:  # what no share has belongs to series without rows, which any task can take
             parts[-1] = replace(parts[-1], state=join_series(parts[-1].state, [state]))
@@ -94,7 +91,7 @@ class WideCommits:
             columns=self._columns(),
             span=span,
             max_event_time=None,
-            folder=staging_folder(self.context, self.plan.id),
+            folder=create_staging_folder(self.context, self.plan.id),
         )
         return replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headrace.compute.kernels import UnsupportedError
-from headrace.storage.object_store import file_system
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -17,7 +17,7 @@ from headrace.streams.keep import kept_result
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.parts import PartResult, split_series, whole_result
 from headrace.streams.wide.spill import Spill
-from headrace.streams.wide.staging import stage_windows, staging_folder
+from headrace.streams.wide.staging import create_staging_folder, stage_windows
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Changes, LargeCommit, change_batch
 from headrace.streams.windows.evaluation import KernelEvaluation
@@ -57,12 +57,10 @@ class DividedCommits:
 
     def _process_parts(self, state: StreamState, changes: Changes, spill: Spill) -> BatchResult:
         """Return the result of all parts. Windows to write are staged."""
-        folder = staging_folder(self.context, self.plan.id)
-        system, root = file_system(folder)
-        system.create_dir(root, recursive=True)
+        folder = create_staging_folder(self.context, self.plan.id)
         results, rest = list[PartResult](), state
         for number in spill.parts():
-            own, rest = split_series(self.plan, rest, lambda series, number=number: spill.part_of(series) == number)  # type: ignore[misc]
+            own, rest = split_series(self.plan, rest, partial(spill.has_series, number))
             results.append(self._process_part(own, replace(changes, source=spill.read(number)), folder))
         return whole_result(self.plan, state, results, changes.max_event_time, folder)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -57,18 +57,6 @@ class PartResult:
     retractions: pa.Table
     files: tuple[str, ...] = ()
 
-    def plus(self, other: PartResult) -> PartResult:
-        """Return the result of both's series."""
-        return PartResult(
-            replace(
-                join_series(self.state, [other.state]),
-                counters=self.state.counters.plus(other.state.counters),
-                evicted_through=later_of(self.state.evicted_through, other.state.evicted_through),
-            ),
-            pa.concat_tables([self.retractions, other.retractions], promote_options="permissive"),
-            self.files + other.files,
-        )
-
 
 @dataclass(frozen=True)
 class PartTask:
@@ -102,13 +90,13 @@ class PartTask:
         results, rest, key = list[PartResult](), part.state, part.share.key
         for rows in part.share.read(self.columns):
             names = rows[key].unique().cast(pa.string())
-            own, rest = split_series(self.plan, rest, lambda series, names=names: contains(names, series))  # type: ignore[misc]
+            own, rest = split_series(self.plan, rest, partial(contains, names))
             result = self._compute_slice(own, [as_inserted(rows, self.version)])
             if result is None:
                 return None
             results.append(result)
         result = self._compute_slice(rest, [])
-        return None if result is None else reduce(PartResult.plus, results, result)
+        return None if result is None else join_results([*results, result])
 
     def _compute_slice(self, state: StreamState, pieces: Iterable[pa.Table]) -> PartResult | None:
         """Return the result of all rows of some series."""
@@ -146,7 +134,7 @@ def whole_result(
         max_event_time: The largest event time after it, in ticks.
         folder: Where results are staged.
     """
-    total = reduce(PartResult.plus, results)
+    total = join_results(results)
     counters = state.counters.plus(total.state.counters)
     moved = replace(
         total.state,
@@ -156,6 +144,20 @@ def whole_result(
     )
     no_windows = total.retractions.slice(0, 0)
     return BatchResult(no_windows, total.retractions, evict_windows(plan, moved), staged=StagedWindows(folder, total.files))
+
+
+def join_results(results: Sequence[PartResult]) -> PartResult:
+    """Return the result of the series of all results."""
+    first, *others = states = [result.state for result in results]
+    return PartResult(
+        replace(
+            join_series(first, others),
+            counters=reduce(JobCounters.plus, (state.counters for state in states)),
+            evicted_through=reduce(later_of, (state.evicted_through for state in states)),
+        ),
+        pa.concat_tables([result.retractions for result in results], promote_options="permissive"),
+        tuple(name for result in results for name in result.files),
+    )
 
 
 def contains(names: pa.ChunkedArray | pa.Array, series: pa.ChunkedArray) -> Bools:

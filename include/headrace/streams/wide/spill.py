@@ -67,10 +67,10 @@ class Spill:
         """Return the numbers of the parts that have rows."""
         return sorted(self._writers)
 
-    def part_of(self, series: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-        """Return the part with the rows of each series; for those of a part without rows, the first."""
-        part = self._hashed(series)
-        return np.where(np.isin(part, self.parts()), part, self.parts()[0])
+    def has_series(self, number: int, series: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the series that belong to a part; the first also takes those of parts without rows."""
+        part, parts = self._hashed(series), self.parts()
+        return np.asarray((part == number) | (~np.isin(part, parts) & (number == parts[0])))
 
     def read(self, number: int) -> pa.Table:
         """Return the rows of a part, after which none can be added to it."""

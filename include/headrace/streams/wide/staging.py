@@ -16,9 +16,12 @@ from headrace.streams.context import Context
 FOLDER: Final = "staged"
 
 
-def staging_folder(context: Context, job_id: str) -> str:
-    """Return the URI of a new folder."""
-    return f"{context.state_uri}/{job_id}/{FOLDER}/{uuid.uuid4().hex}"
+def create_staging_folder(context: Context, job_id: str) -> str:
+    """Create a folder; return its URI."""
+    folder = f"{context.state_uri}/{job_id}/{FOLDER}/{uuid.uuid4().hex}"
+    system, root = file_system(folder)
+    system.create_dir(root, recursive=True)
+    return folder
 
 
 def stage_windows(folder: str, windows: pa.Table) -> tuple[str, ...]:
