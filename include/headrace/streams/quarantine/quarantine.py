@@ -149,10 +149,8 @@ class Quarantine:
 
     def _changes_ahead(self, changes: Changes) -> tuple[Changes, Reasons]:
         """Return changes with the reasons for the rows that are too far ahead of the clock."""
-        limit, latest = (
-            max_ahead_ms(self.plan, self.context.settings),
-            latest_allowed(self.plan, self.context.settings, changes.now),
-        )
+        settings = self.context.settings
+        limit, latest = max_ahead_ms(self.plan, settings), latest_allowed(self.plan, settings, changes.now)
         if limit is None or latest is None or not has_later_rows(self.plan, changes.source, latest):
             return changes, {}
         changes = replace(changes, source=changes.rows)
