@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtur
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Sessions of tests are short: the second compiler of the JVM costs them more processor time than it saves.
+os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture

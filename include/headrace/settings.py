@@ -16,7 +16,7 @@ from headrace.errors import ConfigurationError
 from headrace.model.spark_options import mask_options, parse_spark_options
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
-MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "spark_options"})
+MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "driver_java_options", "spark_options"})
 """Settings whose invalid values are not shown."""
 
 
@@ -76,6 +76,11 @@ class Settings(BaseSettings):
         "",
         description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
         "spaces. Options that have a setting, or that Headrace depends on, are refused.",
+    )
+    driver_java_options: str = Field(
+        "",
+        description="Further options of the JVM of every driver, such as `-XX:+UseParallelGC`. The size of the heap has a "
+        "setting of its own, `HEADRACE_DRIVER_MEMORY`.",
     )
     spark_secret: SecretStr = Field(
         SecretStr(""),
@@ -201,6 +206,13 @@ class Settings(BaseSettings):
     @classmethod
     def _check_spark_options(cls, text: str) -> str:
         parse_spark_options(text)
+        return text
+
+    @field_validator("driver_java_options")
+    @classmethod
+    def _check_driver_java_options(cls, text: str) -> str:
+        if "-Xmx" in text:
+            raise ValueError("set the heap size with HEADRACE_DRIVER_MEMORY instead of -Xmx")
         return text
 
     @property

@@ -85,8 +85,10 @@ def queries(up: RunningSystem) -> Iterator[Queries]:
 def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(queries: Queries) -> None:
     """The seventh execution has been written when the process dies, so its retry writes it again."""
     queries.create("killed", "1m", ago=10 * MINUTE)
-    queries.until(lambda: len(queries.done("killed")) >= 10, "ten executions")
-    queries.until(lambda: len(done_runs(queries, "killed", "scheduled")) >= 10, "a run for each of them")
+    for number in range(1, 11):
+        queries.until(lambda: len(queries.done("killed")) >= number, f"execution {number} of 10")  # noqa: B023
+    for number in range(1, 11):
+        queries.until(lambda: len(done_runs(queries, "killed", "scheduled")) >= number, f"run {number} of 10")  # noqa: B023
     queries.sql("PAUSE CONTINUOUS QUERY killed")
     queries.until(lambda: all(run["state"] == "success" for run in queries.runs("killed", "scheduled")), "the last run to end")
     executions = queries.executions("killed")
@@ -107,7 +109,9 @@ def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries
     first = queries.now // HOUR * HOUR - 26 * HOUR
     from_date, to_date = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, first + 23 * HOUR))
     queries.up.client.backfill("headrace_cq__hourly", from_date, to_date)
-    runs = queries.until(lambda: len(found := done_runs(queries, "hourly", "backfill")) == 24 and found, "24 runs")
+    for number in range(1, 25):
+        queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) >= number, f"run {number} of 24")  # noqa: B023
+    runs = done_runs(queries, "hourly", "backfill")
     executions = [execution for execution in queries.done("hourly") if "backfill" in execution.holder]
     assert [execution.start for execution in executions] == [first + number * HOUR for number in range(24)]
     tries = [task["try_number"] for run in runs for task in queries.up.client.tasks("headrace_cq__hourly", run["dag_run_id"])]

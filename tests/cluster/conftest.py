@@ -30,7 +30,11 @@ from headrace.storage.spark.session import launch_conf  # noqa: E402
 from tests.cluster.spark_cluster import HOST, SECRET, SparkCluster, running_cluster  # noqa: E402
 from tests.support.object_store import Server  # noqa: E402
 
-OPTIONS: Final = (f"spark.driver.host={HOST}", f"spark.driver.bindAddress={HOST}")
+OPTIONS: Final = (
+    f"spark.driver.host={HOST}",
+    f"spark.driver.bindAddress={HOST}",
+    f"spark.executor.extraJavaOptions={os.environ['HEADRACE_DRIVER_JAVA_OPTIONS']}",
+)
 
 
 @pytest.fixture(scope="session")

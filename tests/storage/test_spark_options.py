@@ -48,6 +48,15 @@ def test_options_are_passed_through() -> None:
         assert passed["spark.ui.enabled"] == "true"
 
 
+def test_options_of_the_jvm_follow_those_of_headrace() -> None:
+    for role in Role:
+        options = conf(role, driver_java_options="-XX:+UseSerialGC -Da=b")["spark.driver.extraJavaOptions"].split()
+        assert options[-2:] == ["-XX:+UseSerialGC", "-Da=b"]
+        assert "-XX:-UsePerfData" in options
+    with pytest.raises(ConfigurationError, match="HEADRACE_DRIVER_MEMORY"):
+        load(driver_java_options="-Xmx4g")
+
+
 @pytest.mark.parametrize("name", sorted({*OWN_SETTINGS, *RESERVED}))
 def test_options_that_headrace_sets_are_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):

@@ -18,6 +18,7 @@ class Role(Enum):
 
 OWN_SETTINGS: Final = {
     "spark.master": "HEADRACE_SPARK_MASTER",
+    "spark.driver.extraJavaOptions": "HEADRACE_DRIVER_JAVA_OPTIONS",
     "spark.driver.memory": "HEADRACE_DRIVER_MEMORY",
     "spark.cores.max": "HEADRACE_SNODE_CORES and HEADRACE_TASK_CORES",
     "spark.executor.memory": "HEADRACE_SNODE_EXECUTOR_MEMORY and HEADRACE_TASK_EXECUTOR_MEMORY",
@@ -42,7 +43,6 @@ OWN_SETTINGS: Final = {
 RESERVED: Final = frozenset(
     {
         "spark.driver.extraClassPath",
-        "spark.driver.extraJavaOptions",
         "spark.jars",
         "spark.sql.catalog.spark_catalog",
         "spark.sql.execution.arrow.pyspark.enabled",

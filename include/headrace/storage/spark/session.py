@@ -83,7 +83,7 @@ def launch_conf(settings: Settings, role: Role = Role.EMBEDDED, archive: Path | 
     jars = [str(jar) for jar in spark_jars(s3=s3)]
     conf = {
         "spark.driver.memory": driver_memory(settings, role),
-        "spark.driver.extraJavaOptions": java_options(archive, s3=s3),
+        "spark.driver.extraJavaOptions": f"{java_options(archive, s3=s3)} {settings.driver_java_options}".rstrip(),
         "spark.driver.extraClassPath": os.pathsep.join(jars),
     }
     if not settings.spark_master.startswith("local"):
