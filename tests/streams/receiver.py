@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.runtime.processes import find_free_port
-from headrace.storage.delta.outbox import Message
+# The process of the receiver needs none of Headrace.
+if TYPE_CHECKING:
+    from headrace.storage.delta.outbox import Message
 
 TIMEOUT_S = 1.0
 
@@ -24,6 +25,8 @@ class Receiver:
     """The receiver's process, and the files with the messages it has received: `kept`, and `duplicates` that it has dropped."""
 
     def __init__(self, folder: Path) -> None:
+        from headrace.runtime.processes import find_free_port
+
         self.folder = folder
         self.process: subprocess.Popen[str] | None = None
         self.port = find_free_port()
