@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,8 @@ from headrace.streams.windows.row_matching import match_rows, row_ids
 
 MAX_CACHED_GROUPS: Final = 2_000_000
 """When more groups than this are cached, the cache is cleared."""
+MAX_NAMES: Final = 200_000
+"""Names that the catalog looks up or adds in one transaction, so that neither memory nor its lock follow the number of groups."""
 ONE_GROUP: Final = "_group"
 GROUP_ID: Final = "_group_id"
 SUBTABLE: Final = "_subtable"
@@ -65,8 +67,9 @@ class TargetGroups:
     def with_source(self, groups: pa.Table) -> pa.Table:
         """Return the groups whose source subtable exists."""
         names = groups[self.plan.groups.keys[0].column]
-        sources = pc.unique(names).drop_null().to_pylist()
-        missing = self.context.catalog.subtables.missing(self.plan.source_database.name, sources)
+        database, subtables = self.plan.source_database.name, self.context.catalog.subtables
+        sources = pc.unique(names).drop_null()
+        missing = [name for part in parts(sources) for name in subtables.missing(database, part.to_pylist())]
         if not missing and not names.null_count:
             return groups
         is_missing = pc.is_in(names, pa.array([*missing, None], names.type))
@@ -75,7 +78,10 @@ class TargetGroups:
     def create_subtables(self, groups: pa.Table) -> pa.Table:
         """Create the subtables of groups and set their tags. Return the groups with their subtables, NULL if there is none."""
         identified = self.identified(groups)
-        unavailable = self.add_subtables(pc.unique(identified[SUBTABLE]))
+        names = pc.unique(identified[SUBTABLE])
+        # The order of the catalog's index, in which its pages are written once.
+        in_order = names.take(pc.sort_indices(names))
+        unavailable = [name for part in parts(in_order) for name in self.add_subtables(part)]
         if unavailable:
             identified = identified.filter(pc.invert(pc.is_in(identified[SUBTABLE], pa.array(unavailable, pa.string()))))
         if identified.num_rows and self.plan.target.tags:
@@ -89,8 +95,6 @@ class TargetGroups:
     def add_subtables(self, names: pa.Array) -> list[str]:
         """Add missing subtables to the target. Return those of the names that belong to another table."""
         plan, subtables = self.plan, self.context.catalog.subtables
-        if not len(names):
-            return []
         try:
             subtables.ensure(plan.target_database.name, plan.target.name, names.to_pylist())
         except ExistsError as error:
@@ -153,6 +157,11 @@ class GroupCache:
 
     def _add(self, rows: pa.Table) -> None:
         self._rows = StateTable.of(rows, self._columns) if self._rows is None else self._rows.replace(NO_IDS, rows)
+
+
+def parts(names: pa.Array) -> Iterator[pa.Array]:
+    """Yield names, a limited number at a time."""
+    return (names[start : start + MAX_NAMES] for start in range(0, len(names), MAX_NAMES))
 
 
 def distinct_groups(windows: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Int64s]:
