@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import update
 
 from headrace.catalog import Catalog
-from headrace.catalog.engines import open_engine
-from headrace.catalog.rows.subtables import SUBTABLES, uids_of
 from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from tests.catalog.samples import plain_table, supertable
 
@@ -48,16 +45,10 @@ def test_a_recreated_subtable_has_the_same_uid(meters: Catalog) -> None:
     assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uid
 
 
-@pytest.mark.parametrize("ensures", [False, True])
-def test_a_uid_in_use_is_not_assigned_again(meters: Catalog, url: str, ensures: bool) -> None:
-    meters.subtables.add("power", "meters", ["other"])
-    engine = open_engine(url)
-    with engine.begin() as connection:
-        connection.execute(update(SUBTABLES).values(uid=uids_of("power", ["d1"])[0]))
-    engine.dispose()
-    if ensures:
-        meters.subtables.ensure("power", "meters", ["d1", "d2"])
-    assert meters.subtables.add("power", "meters", ["d1"])["d1"].uid == uids_of("power", ["d1"], attempt=1)[0]
+def test_names_without_a_subtable_are_missing(meters: Catalog) -> None:
+    meters.subtables.add("power", "meters", ["d1", 'it\'s "odd"'])
+    assert meters.subtables.missing("power", ["d3", "d1", 'it\'s "odd"', "d2"]) == ["d3", "d2"]
+    assert meters.subtables.missing("power", []) == []
 
 
 def test_a_name_of_another_table_is_refused_and_none_is_added(meters: Catalog) -> None:

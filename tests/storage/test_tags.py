@@ -48,6 +48,21 @@ def test_an_empty_set_of_tags_changes_nothing(meters: Tables) -> None:
     assert stored(meters) == {}
 
 
+def test_setting_tags_as_they_are_commits_nothing(meters: Tables) -> None:
+    def version() -> int:
+        with meters._handles.tags(METERS).latest() as delta:
+            return int(delta.version())
+
+    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", 2)))
+    before = version()
+    meters.upsert_tags(METERS, tags(("d2", 2), ("d1", 1)))
+    assert version() == before
+
+    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", None), ("d3", 3)))
+    assert version() == before + 1
+    assert stored(meters) == {"d1": 1, "d2": None, "d3": 3}
+
+
 def test_tags_set_by_another_process_are_seen(meters: Tables) -> None:
     other = Tables(meters.uri, meters._writer._lock, 1000)
     meters.upsert_tags(METERS, tags(("d1", 1)))

@@ -15,6 +15,7 @@ from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 from headrace.streams.lifecycle import activate, forget, skip
 from headrace.streams.runner import state_store
+from headrace.streams.sinks import target_groups
 from tests.streams.environment import START, StreamEnvironment, open_environment
 from tests.streams.oracle import Options, Oracle
 
@@ -231,6 +232,39 @@ def test_results_of_a_group_whose_name_is_taken_are_discarded_with_an_event(env:
     assert env.results(plan) == []
     assert env.record(plan).state is JobState.RUNNING
     assert any(event.kind == "DISCARDED" for event in env.catalog.events.all("job", plan.id))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+def test_only_results_of_groups_whose_name_is_taken_are_discarded(
+    env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(target_groups, "MAX_NAMES", limit)
+    plan = env.create(
+        "create stream s trigger at_once into out subtable(concat('x.', tbname)) as "
+        "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    )
+    names = {name: f"x_{name}_out_{env.catalog.subtables.get('db', name).uid}" for name in ("d0", "d1", "d2")}
+    env.catalog.subtables.add("db", "readings", [names["d1"]])
+    for number in range(2):
+        env.insert([(name, number, 1, None) for name in names])
+        env.settle()
+    assert sorted(row[1:3] for row in env.results(plan, names=True)) == [(2, names["d0"]), (2, names["d2"])]
+    assert [event.kind for event in env.catalog.events.all("job", plan.id)].count("DISCARDED") == 1
+    assert env.tables.read_tags(plan.target)["tbname"].to_pylist() == sorted([names["d0"], names["d2"]])
+
+
+def test_results_of_a_subtable_that_was_dropped_are_discarded(env: StreamEnvironment) -> None:
+    plan = env.create(
+        "create stream s trigger window_close into out as "
+        "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    )
+    env.insert([("d0", 0, 1, None), ("d1", 0, 1, None)])
+    env.settle()
+    env.catalog.subtables.drop("db", ["d0"])
+    env.insert([("d1", 30_000, 1, None)])
+    env.settle()
+    uid = env.catalog.subtables.get("db", "d1").uid
+    assert [(row[1], int(row[2])) for row in env.results(plan)] == [(1, uid)]
 
 
 def test_results_go_into_another_database_in_its_precision(env: StreamEnvironment) -> None:

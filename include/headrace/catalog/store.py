@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     URL,
-    BigInteger,
     ColumnElement,
     Connection,
     Engine,
-    FromClause,
     String,
     Table,
+    TableValuedAlias,
     any_,
     bindparam,
+    column,
     exc,
     func,
     select,
@@ -84,29 +84,23 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
     return postgresql.insert(table)
 
 
-def is_among(connection: Connection, column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
+def is_among(connection: Connection, among: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a column has one of many values, passed as a single parameter of unlimited size."""
     if is_sqlite(connection):
-        elements = func.json_each(json.dumps(list(values))).table_valued("value")
-        return column.in_(select(elements.c.value))
+        return among.in_(select(as_rows(connection, values).c.value))
     from sqlalchemy.dialects import postgresql
 
-    return column == any_(bindparam(None, list(values), type_=postgresql.ARRAY(String)))
+    return among == any_(bindparam(None, list(values), type_=postgresql.ARRAY(String)))
 
 
-def pairs(connection: Connection, texts: Sequence[str], numbers: Sequence[int]) -> FromClause:
-    """Return pairs of a text and a number as rows `text`, `number`, passed as one or two parameters of unlimited size."""
+def as_rows(connection: Connection, values: Sequence[str]) -> TableValuedAlias:
+    """Return texts as rows of one column `value`, passed as a single parameter of unlimited size."""
     if is_sqlite(connection):
-        rows = func.json_each(json.dumps(list(zip(texts, numbers, strict=True)))).table_valued("value")
-        columns = (func.json_extract(rows.c.value, f"$[{place}]").label(name) for place, name in enumerate(("text", "number")))
-        return select(*columns).subquery()
+        return func.json_each(json.dumps(list(values))).table_valued(column("value", String))
     from sqlalchemy.dialects import postgresql
 
-    arrays = (
-        bindparam(None, list(texts), type_=postgresql.ARRAY(String)),
-        bindparam(None, list(numbers), type_=postgresql.ARRAY(BigInteger)),
-    )
-    return func.unnest(*arrays).table_valued("text", "number").render_derived()
+    array = bindparam(None, list(values), type_=postgresql.ARRAY(String))
+    return func.unnest(array).table_valued(column("value", String)).render_derived()
 
 
 @contextmanager

@@ -1,13 +1,13 @@
-"""Subtables of the catalog: name → table and uid, many thousands at a time."""
+"""Subtables of the catalog: name → table, many thousands at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
-from sqlalchemy import Connection, delete, literal, select, true
+from sqlalchemy import Connection, delete, func, literal, select, true
+from sqlalchemy import exists as sql_exists
 
-from headrace.catalog.rows.subtables import SUBTABLES, from_row, from_values, uids_of
+from headrace.catalog.rows.subtables import SUBTABLES, from_values
 from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rules import (
     exists,
@@ -18,16 +18,13 @@ from headrace.catalog.rules import (
     require_database,
     require_table,
 )
-from headrace.catalog.store import Store, insert, is_among, pairs
-from headrace.errors import InternalError, ProgrammingError
+from headrace.catalog.store import Store, as_rows, insert, is_among
+from headrace.errors import ProgrammingError
 from headrace.model.tables import Subtable, TableKind
-
-# Among billions of names two may have the same uid; each attempt makes other uids.
-UID_ATTEMPTS: Final = 8
 
 
 class Subtables:
-    """Subtables by database and name. Names are unique in the database, uids (positive, 63 bits) in the catalog."""
+    """Subtables by database and name. Names are unique in the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,51 +36,32 @@ class Subtables:
             ExistsError: A name belongs to another table or is one; none is added.
             NotFoundError: The table does not exist.
         """
-        distinct_names = list(dict.fromkeys(names))
-        with self._store.read() as connection:
-            subtables = find_subtables(connection, database, distinct_names)
-        _refuse_foreign(subtables.values(), table)
-        if len(subtables) < len(distinct_names):
-            with self._store.write() as connection:
-                hold_databases(connection, database)
-                require_table(connection, database, table)
-                subtables = add_subtables(connection, database, table, distinct_names)
-        return {name: subtables[name] for name in distinct_names}
+        self.ensure(database, table, names)
+        return {name: Subtable(database, name, table) for name in names}
 
     def ensure(self, database: str, table: str, names: Sequence[str]) -> None:
-        """Add missing subtables of a table, as `add` does; cheaper for many.
-
-        Raises:
-            ExistsError: A name belongs to another table or is one; none is added.
-            NotFoundError: The table does not exist.
-        """
+        """Add missing subtables of a table, as `add` does; cheaper for many."""
         # The order of the index, in which its pages are written once.
         distinct_names = sorted(set(names))
         with self._store.read() as connection:
-            existing = find_tables(connection, database, distinct_names)
-            if any(owner != table for owner in existing.values()):
-                _refuse_foreign(find_subtables(connection, database, distinct_names).values(), table)
-        missing = [name for name in distinct_names if name not in existing]
-        if not missing:
-            return
+            if count_subtables(connection, database, table, distinct_names) == len(distinct_names):
+                return
         with self._store.write() as connection:
             hold_databases(connection, database)
             require_table(connection, database, table)
-            _refuse_tables(connection, database, table, missing)
-            if insert_subtables(connection, database, table, missing, uids_of(database, missing)) < len(missing):
-                add_subtables(connection, database, table, missing)
+            add_subtables(connection, database, table, distinct_names)
 
     def find(self, database: str, names: Sequence[str]) -> dict[str, Subtable]:
         """Return those of the names that are subtables."""
         with self._store.read() as connection:
             return find_subtables(connection, database, names)
 
-    def uids(self, database: str, names: Sequence[str]) -> dict[str, int]:
-        """Return the uids of those of the names that are subtables; cheaper than `find` for many."""
-        columns = select(SUBTABLES.c.name, SUBTABLES.c.uid)
+    def missing(self, database: str, names: Sequence[str]) -> list[str]:
+        """Return those of the names that are not subtables; cheaper than `find` for many."""
         with self._store.read() as connection:
-            query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-            return {name: uid for name, uid in connection.execute(query).tuples().all()}  # noqa: C416
+            rows = as_rows(connection, names)
+            is_subtable = sql_exists().where(SUBTABLES.c.database == database, SUBTABLES.c.name == rows.c.value)
+            return list(connection.scalars(select(rows.c.value).where(~is_subtable)))
 
     def get(self, database: str, name: str) -> Subtable:
         """Return the subtable; raise `NotFoundError` with the nearest name."""
@@ -103,7 +81,7 @@ class Subtables:
             else:
                 require_table(connection, database, table)
                 query = query.where(SUBTABLES.c.table == table)
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_values(row) for row in connection.execute(query)]
 
     def check_unused(self, database: str, names: Sequence[str]) -> None:
         """Raise `IntegrityError` if a virtual table refers to one of the names, or a stream over a virtual table reads it."""
@@ -138,44 +116,33 @@ def find_subtables(connection: Connection, database: str, names: Sequence[str]) 
     return {subtable.name: subtable for subtable in map(from_values, connection.execute(query))}
 
 
-def find_tables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the tables of those of the names that are subtables."""
-    columns = select(SUBTABLES.c.name, SUBTABLES.c.table)
-    query = columns.where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-    return {name: table for name, table in connection.execute(query).tuples().all()}  # noqa: C416
+def count_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> int:
+    """Return how many of the names are subtables of a table."""
+    rows, is_own = as_rows(connection, names), SUBTABLES.c.table == table
+    is_subtable = sql_exists().where(SUBTABLES.c.database == database, SUBTABLES.c.name == rows.c.value, is_own)
+    return connection.scalar(select(func.count()).select_from(rows).where(is_subtable)) or 0
 
 
-def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
-    """Add the missing names and return all; the caller has locked the database."""
-    subtables = find_subtables(connection, database, names)
-    _refuse_foreign(subtables.values(), table)
+def add_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> None:
+    """Add the missing ones of distinct names in one statement; the caller has locked the database.
+
+    Raises:
+        ExistsError: A name belongs to another table or is one. The caller has to roll back.
+    """
     _refuse_tables(connection, database, table, names)
-    for attempt in range(UID_ATTEMPTS):
-        missing = [name for name in names if name not in subtables]
-        if not missing:
-            return subtables
-        uids = uids_of(database, missing, attempt)
-        if insert_subtables(connection, database, table, missing, uids) == len(missing):
-            new = (Subtable(database, name, table, uid) for name, uid in zip(missing, uids, strict=True))
-            return subtables | {subtable.name: subtable for subtable in new}
-        subtables |= find_subtables(connection, database, missing)
-    raise InternalError(f"no free uid found for subtables of {database}.{table}")
+    added = as_rows(connection, names)
+    rows = select(literal(database), added.c.value, literal(table)).where(true())
+    statement = insert(connection, SUBTABLES).from_select(["database", "name", "table"], rows)
+    if connection.execute(statement.on_conflict_do_nothing()).rowcount < len(names):
+        _refuse_foreign(connection, database, table, names)
 
 
-def insert_subtables(connection: Connection, database: str, table: str, names: Sequence[str], uids: Sequence[int]) -> int:
-    """Insert subtables whose names and uids are free, in one statement, and return how many that were."""
-    added = pairs(connection, names, uids)
-    rows = select(literal(database), added.c.text, literal(table), added.c.number).where(true())
-    statement = insert(connection, SUBTABLES).from_select(["database", "name", "table", "uid"], rows)
-    return connection.execute(statement.on_conflict_do_nothing()).rowcount
-
-
-def _refuse_foreign(subtables: Iterable[Subtable], table: str) -> None:
-    for subtable in subtables:
-        if subtable.table != table:
-            raise exists(
-                "table", f"{subtable.database}.{subtable.name}", hint=f"it is a subtable of {subtable.table}, not of {table}"
-            )
+def _refuse_foreign(connection: Connection, database: str, table: str, names: Sequence[str]) -> None:
+    """Raise if one of the names is a subtable of another table."""
+    is_foreign = is_among(connection, SUBTABLES.c.name, names) & (SUBTABLES.c.table != table)
+    query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_foreign).order_by(SUBTABLES.c.name).limit(1)
+    for subtable in map(from_values, connection.execute(query)):
+        raise exists("table", f"{database}.{subtable.name}", hint=f"it is a subtable of {subtable.table}, not of {table}")
 
 
 def _refuse_tables(connection: Connection, database: str, table: str, names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -157,9 +158,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Subtable:
-    """The table that holds the rows of one `tbname`, and the id of its group in a stream."""
+    """The table that holds the rows of one `tbname`."""
 
     database: str
     name: str
     table: str
-    uid: int
+
+    @property
+    def uid(self) -> int:
+        """The id of its group in a stream: 63 bits of the MD5 of its name, so that a recreated subtable keeps its group."""
+        message = uid_prefix(self.database) + self.name.encode()
+        return int.from_bytes(hashlib.md5(message, usedforsecurity=False).digest()[:8], "little") >> 1 or 1
+
+
+def uid_prefix(database: str) -> bytes:
+    """Return what the MD5 behind the uid of a subtable covers before its name."""
+    return f"{database}\0".encode()

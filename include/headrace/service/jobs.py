@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.catalog.processes import process_identity
 from headrace.history.backfill import recompute
@@ -51,12 +52,12 @@ def make_subtables(context: Context, table: Table, database: Database, tags: pa.
     if table.kind is not TableKind.SUPER:
         return
     names = tags.column(table.series_key).to_pylist()
-    existing = context.catalog.subtables.find(table.database, names)
-    missing = tags.filter(pa.array([name not in existing for name in names]))
+    missing_names = pa.array(context.catalog.subtables.missing(table.database, names), pa.string())
+    missing = tags.filter(pc.is_in(tags[table.series_key], missing_names))
     for field in tags_schema(table, database):
         if field.name not in missing.column_names:
             missing = missing.append_column(field, pa.nulls(missing.num_rows, field.type))
-    context.catalog.subtables.add(table.database, table.name, names)
+    context.catalog.subtables.ensure(table.database, table.name, names)
     if missing.num_rows:
         context.tables.upsert_tags(table, missing)
 

@@ -176,7 +176,7 @@ def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> 
     if table.kind is TableKind.PLAIN:
         return RemoveTable(table, database)
     catalog.subtables.check_unused(subtable.database, [subtable.name])
-    return RemoveSubtables(table, database, (Subtable(subtable.database, subtable.name, subtable.table, subtable.uid),))
+    return RemoveSubtables(table, database, (Subtable(subtable.database, subtable.name, subtable.table),))
 
 
 def plan_supertable_removal(name: Name, session: PlanningContext) -> RemoveTable:

@@ -16,7 +16,7 @@ from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, stored_schema
-from headrace.storage.delta.keys import conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
+from headrace.storage.delta.keys import anti_join, conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.writer import Writer, with_all_columns
 
@@ -33,7 +33,7 @@ class Tags:
         self._writer = writer
         self._names = names
         self._kept: dict[str, tuple[tuple[object, int], pa.Table]] = {}
-        self._tagged: dict[str, frozenset[str]] = {}
+        self._tagged: dict[str, tuple[pa.Table, frozenset[str]]] = {}
 
     def read(self, table: Table) -> pa.Table:
         """Return `tbname` and a column per tag, one row per subtable."""
@@ -48,10 +48,18 @@ class Tags:
 
     def missing(self, table: Table, tbnames: Collection[str]) -> list[str]:
         """Those of some names without tags. Asks the table only about names that the tags last read do not have."""
-        unseen = set(tbnames) - self._tagged.get(self._handles.tags(table).uri, frozenset())
+        uri = self._handles.tags(table).uri
+        unseen = set(tbnames).difference(self._tagged[uri][1] if uri in self._tagged else ())
         if unseen:
-            unseen -= set(self.read(table)[TAG_KEY[0]].to_pylist())
+            unseen -= self._names_with_tags(uri, self.read(table))
         return [name for name in dict.fromkeys(tbnames) if name in unseen]
+
+    def _names_with_tags(self, uri: str, tags: pa.Table) -> frozenset[str]:
+        """Return the names of all subtables with tags. They are collected for who asks for some: streams never do."""
+        kept = self._tagged.get(uri)
+        if kept is None or kept[0] is not tags:
+            kept = self._tagged[uri] = (tags, frozenset(tags[TAG_KEY[0]].to_pylist()))
+        return kept[1]
 
     def upsert(self, table: Table, rows: pa.Table) -> None:
         """Insert or update tags: `tbname` and the tags to set, one row per subtable."""
@@ -61,6 +69,8 @@ class Tags:
             new_rows = keep_last_per_key(
                 conform_rows(rows, fields_of(rows, stored.schema, handle.name), TAG_KEY, handle.name), TAG_KEY
             )
+            # A driver that starts sets the tags of all groups again: a merge would rewrite them.
+            new_rows = anti_join(new_rows, stored, new_rows.column_names)
             if new_rows.num_rows == 0:
                 return
             if semi_join(new_rows.select(TAG_KEY), stored, TAG_KEY).num_rows:
@@ -131,7 +141,6 @@ class Tags:
             schema = stored_schema(delta)
             rows = read_data_files(handle.uri, handle.files(delta)["path"].to_pylist(), schema, None, None)
             kept = self._kept[handle.uri] = (state, rows.sort_by(TAG_KEY[0]))
-            self._tagged[handle.uri] = frozenset(rows[TAG_KEY[0]].to_pylist())
         return kept[1]
 
 

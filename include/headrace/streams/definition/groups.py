@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from headrace.model.types import DataType, TypeKind
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.types import DataType
+from headrace.streams.definition.digests import md5
+from headrace.streams.definition.group_ids import UInt64s, fixed_size_values, group_ids
 
 ACCOUNT_ID: Final = 1
 MAX_NAME_BYTES: Final = 192
-AUTO_NAME: Final = re.compile(r"t_.{32}", re.DOTALL)
-FIXED_SIZE_FORMATS: Final = {
-    TypeKind.BOOL: "<?",
-    TypeKind.TINYINT: "<b",
-    TypeKind.SMALLINT: "<h",
-    TypeKind.INT: "<i",
-    TypeKind.BIGINT: "<q",
-    TypeKind.UTINYINT: "<B",
-    TypeKind.USMALLINT: "<H",
-    TypeKind.UINT: "<I",
-    TypeKind.UBIGINT: "<Q",
-    TypeKind.FLOAT: "<f",
-    TypeKind.DOUBLE: "<d",
-    TypeKind.TIMESTAMP: "<q",
-}
+AUTO_NAME: Final = r"(?s)\At_.{32}\z"
+HEX: Final = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 
 
 class GroupKind(StrEnum):
@@ -83,59 +70,61 @@ class GroupRule:
         candidates = (*(key.column for key in self.keys), self.name, *(tag.column for tag in self.tags))
         return tuple(dict.fromkeys(column for column in candidates if column is not None))
 
-    def id_of(self, values: Sequence[Any]) -> int:
-        """Return the id of the group with these key values. The id of a SUBTABLE group is the subtable's uid instead."""
-        return 0 if self.kind is GroupKind.ONE else group_id(values, [key.type for key in self.keys])
+    def ids_of(self, groups: pa.Table) -> UInt64s:
+        """Return the ids of groups with these keys. The id of a SUBTABLE group is the subtable's uid instead."""
+        if self.kind is GroupKind.ONE:
+            return np.zeros(groups.num_rows, np.uint64)
+        columns = [groups[key.column].combine_chunks() for key in self.keys]
+        return group_ids(columns, [key.type for key in self.keys])
 
-    def subtable_name(self, id_: int, custom_name: str | None) -> str:
-        """Return the name of a group's subtable; `custom_name` is the value of the SUBTABLE expression."""
-        if not custom_name:
-            return default_subtable_name(self.database, self.table, id_)
-        return custom_subtable_name(custom_name, self.table, id_)
-
-
-def group_id(values: Sequence[Any], types: Sequence[DataType]) -> int:
-    """Return the first 8 bytes, little-endian, of the MD5 over null flags and values; the last 8 if those are zero."""
-    flags = bytes(value is None for value in values)
-    encoded = (encode_value(value, type_) for value, type_ in zip(values, types, strict=True) if value is not None)
-    digest = hashlib.md5(flags + b"".join(encoded), usedforsecurity=False).digest()
-    first, last = struct.unpack("<QQ", digest)
-    return int(first or last)
+    def subtable_names(self, ids: UInt64s, custom_names: pa.Array | None) -> pa.Array:
+        """Return the names of groups' subtables; `custom_names` has the values of the SUBTABLE expression."""
+        if custom_names is None:
+            return default_subtable_names(self.database, self.table, ids)
+        is_missing = pc.equal(pc.binary_length(custom_names), 0).fill_null(True)
+        default_names = default_subtable_names(self.database, self.table, ids) if pc.any(is_missing).as_py() else custom_names
+        return pc.if_else(is_missing, default_names, custom_subtable_names(custom_names.fill_null(""), self.table, ids))
 
 
-def encode_value(value: Any, type_: DataType) -> bytes:
-    """Encode a value for a group's id: fixed-size types as in memory, others with a length prefix."""
-    if type_.kind in FIXED_SIZE_FORMATS:
-        number = value if isinstance(value, bool | float) else int(value)
-        return struct.pack(FIXED_SIZE_FORMATS[type_.kind], number)
-    if type_.kind is TypeKind.DECIMAL:
-        unscaled = int(Decimal(value).scaleb(type_.scale or 0))
-        return unscaled.to_bytes(8 if (type_.length or 38) <= 18 else 16, "little", signed=True)
-    raw = value if isinstance(value, bytes) else str(value).encode("utf-32-le" if type_.kind is TypeKind.NCHAR else "utf-8")
-    return struct.pack("<H", len(raw) & 0xFFFF) + raw
+def default_subtable_names(database: str, table: str, ids: UInt64s) -> pa.Array:
+    """Return the names of groups' subtables if there is no SUBTABLE expression."""
+    prefix = np.frombuffer(f"{ACCOUNT_ID}.{database}.{table},group_id=".encode(), np.uint8)
+    messages = np.empty((len(ids), len(prefix) + 8), np.uint8)
+    messages[:, : len(prefix)] = prefix
+    messages[:, len(prefix) :] = ids.astype("<u8")[:, None].view(np.uint8)
+    names = np.empty((len(ids), 34), np.uint8)
+    names[:, :2] = np.frombuffer(b"t_", np.uint8)
+    names[:, 2:] = HEX[md5(fixed_size_values(messages))].reshape(len(ids), 32)
+    return fixed_size_values(names).cast(pa.string())
 
 
-def default_subtable_name(database: str, table: str, id_: int) -> str:
-    """Return the name of a group's subtable if there is no SUBTABLE expression."""
-    digest = name_digest(database, table).copy()
-    digest.update(struct.pack("<Q", id_))
-    return "t_" + digest.hexdigest()
+def custom_subtable_names(custom_names: pa.Array, table: str, ids: UInt64s) -> pa.Array:
+    """Return the subtable names for SUBTABLE values, with a suffix that keeps groups apart unless they have one already."""
+    texts = pa.array(ids).cast(pa.string())
+    suffixes = pc.binary_join_element_wise(f"_{table}", texts, "_")
+    is_complete = pc.or_(ends_with(custom_names, texts), pc.match_substring_regex(custom_names, AUTO_NAME))
+    is_complete = pc.or_(is_complete, pa.array(ids == 0))
+    limit = pa.array(np.full(len(ids), MAX_NAME_BYTES, np.int32))
+    beginnings = truncate(custom_names, pc.subtract(limit, pc.binary_length(suffixes)))
+    suffixed = pc.replace_substring(pc.binary_join_element_wise(beginnings, suffixes, ""), ".", "_")
+    return pc.if_else(is_complete, truncate(custom_names, limit), suffixed)
 
 
-@lru_cache
-def name_digest(database: str, table: str) -> hashlib._Hash:
-    """Return the digest of what the names of all groups of a target begin with."""
-    return hashlib.md5(f"{ACCOUNT_ID}.{database}.{table},group_id=".encode(), usedforsecurity=False)
+def ends_with(texts: pa.Array, suffixes: pa.Array) -> pa.Array:
+    """Return whether each text ends with its suffix of ASCII characters."""
+    matches, sizes = np.zeros(len(texts), np.bool_), pc.binary_length(suffixes).to_numpy(zero_copy_only=False)
+    for size in np.unique(sizes):
+        index = pa.array(np.flatnonzero(sizes == size))
+        ends = pc.utf8_slice_codeunits(texts.take(index), -int(size), None)
+        matches[index] = pc.equal(ends, suffixes.take(index)).to_numpy(zero_copy_only=False)
+    return pa.array(matches)
 
 
-def custom_subtable_name(custom_name: str, table: str, id_: int) -> str:
-    """Return the subtable name for a SUBTABLE value, with a suffix that keeps groups apart unless it has one already."""
-    if id_ == 0 or custom_name.endswith(str(id_)) or AUTO_NAME.fullmatch(custom_name):
-        return truncate(custom_name, MAX_NAME_BYTES)
-    suffix = f"_{table}_{id_}"
-    return (truncate(custom_name, MAX_NAME_BYTES - len(suffix.encode())) + suffix).replace(".", "_")
-
-
-def truncate(text: str, max_bytes: int) -> str:
-    """Truncate a text to a number of UTF-8 bytes, at a character boundary."""
-    return text.encode()[: max(0, max_bytes)].decode(errors="ignore")
+def truncate(texts: pa.Array, max_bytes: pa.Array) -> pa.Array:
+    """Truncate each text to a number of UTF-8 bytes, at a character boundary."""
+    is_long = pc.greater(pc.binary_length(texts), max_bytes)
+    if not pc.any(is_long).as_py():
+        return texts
+    long_texts = zip(texts.filter(is_long).to_pylist(), max_bytes.filter(is_long).to_pylist(), strict=True)
+    truncated = [text.encode()[: max(0, size)].decode(errors="ignore") for text, size in long_texts]
+    return pc.replace_with_mask(texts, is_long, pa.array(truncated, texts.type))

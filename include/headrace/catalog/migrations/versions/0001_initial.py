@@ -64,10 +64,9 @@ def create_subtables() -> None:
         sa.Column("database", NAME, nullable=False),
         sa.Column("name", NAME, nullable=False),
         sa.Column("table", NAME, nullable=False),
-        sa.Column("uid", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("database", "name", name="pk_subtables"),
-        sa.UniqueConstraint("uid", name="uq_subtables_uid"),
         sa.ForeignKeyConstraint(["database", "table"], table, name="fk_subtables_database_table", ondelete="CASCADE"),
+        sqlite_with_rowid=False,
     )
     op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
 

@@ -1,0 +1,181 @@
+"""The subtables of a stream's target: which group has which, and the creation of those of new groups, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import ExistsError
+from headrace.model.types import TypeKind
+from headrace.storage.types import arrow_type
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.definition.group_ids import UInt64s, subtable_uids
+from headrace.streams.definition.groups import GroupKind, TagSource
+from headrace.streams.sinks.precisions import convert_precision
+from headrace.streams.state.tables import NO_IDS, StateTable
+from headrace.streams.windows.change_batch import Int64s, from_ticks
+from headrace.streams.windows.row_matching import match_rows, row_ids
+
+MAX_CACHED_GROUPS: Final = 2_000_000
+"""When more groups than this are cached, the cache is cleared."""
+MAX_NAMES: Final = 200_000
+"""Names that the catalog looks up or adds in one transaction, so that neither memory nor its lock follow the number of groups."""
+ONE_GROUP: Final = "_group"
+GROUP_ID: Final = "_group_id"
+SUBTABLE: Final = "_subtable"
+
+
+class TargetGroups:
+    """Identifies the groups of one stream, creates their subtables, and caches both."""
+
+    def __init__(self, context: Context, plan: StreamPlan) -> None:
+        self.context = context
+        self.plan = plan
+        self._identified = GroupCache(plan.groups.columns)
+        self._assigned = GroupCache(plan.groups.columns)
+
+    def assign(self, windows: pa.Table) -> pa.ChunkedArray:
+        """Return for each window the target's subtable for its group; NULL if the name is not available."""
+        groups, group_index = distinct_groups(windows, self.plan.groups.columns)
+        names = self._assigned.values_of(groups, self.create_subtables)[SUBTABLE]
+        return pa.chunked_array([names.combine_chunks().take(pa.array(group_index))])
+
+    def identify(self, windows: pa.Table) -> tuple[UInt64s, pa.Array]:
+        """Return for each window the id and the subtable of its group; see `TargetTable.identify`."""
+        groups, group_index = distinct_groups(windows, self.plan.groups.columns)
+        identified = self._identified.values_of(groups, self.identified).take(pa.array(group_index))
+        ids = identified[GROUP_ID].fill_null(0).to_numpy()
+        return ids.astype(np.uint64), identified[SUBTABLE].combine_chunks()
+
+    def identified(self, groups: pa.Table) -> pa.Table:
+        """Add their ids and the names of their subtables to groups. Leave out those whose source subtable was dropped."""
+        rule = self.plan.groups
+        if rule.kind is GroupKind.SUBTABLE:
+            groups = self.with_source(groups)
+            ids = subtable_uids(self.plan.source_database.name, groups[rule.keys[0].column].combine_chunks())
+        else:
+            ids = rule.ids_of(groups)
+        custom_names = None if rule.name is None else groups[rule.name].combine_chunks()
+        names = rule.subtable_names(ids, custom_names)
+        return groups.append_column(GROUP_ID, pa.array(ids)).append_column(SUBTABLE, names)
+
+    def with_source(self, groups: pa.Table) -> pa.Table:
+        """Return the groups whose source subtable exists."""
+        names = groups[self.plan.groups.keys[0].column]
+        database, subtables = self.plan.source_database.name, self.context.catalog.subtables
+        sources = pc.unique(names).drop_null()
+        missing = [name for part in parts(sources) for name in subtables.missing(database, part.to_pylist())]
+        if not missing and not names.null_count:
+            return groups
+        is_missing = pc.is_in(names, pa.array([*missing, None], names.type))
+        return groups.filter(pc.invert(is_missing))
+
+    def create_subtables(self, groups: pa.Table) -> pa.Table:
+        """Create the subtables of groups and set their tags. Return the groups with their subtables, NULL if there is none."""
+        identified = self.identified(groups)
+        names = pc.unique(identified[SUBTABLE])
+        # The order of the catalog's index, in which its pages are written once.
+        in_order = names.take(pc.sort_indices(names))
+        unavailable = [name for part in parts(in_order) for name in self.add_subtables(part)]
+        if unavailable:
+            identified = identified.filter(pc.invert(pc.is_in(identified[SUBTABLE], pa.array(unavailable, pa.string()))))
+        if identified.num_rows and self.plan.target.tags:
+            self.context.tables.upsert_tags(self.plan.target, self.tag_rows(identified))
+        if identified.num_rows == groups.num_rows:
+            return identified.drop_columns([GROUP_ID])
+        index = pa.array(match_rows(groups, identified, groups.column_names))
+        names = identified[SUBTABLE].take(pc.if_else(pc.less(index, 0), None, index))
+        return groups.append_column(SUBTABLE, names)
+
+    def add_subtables(self, names: pa.Array) -> list[str]:
+        """Add missing subtables to the target. Return those of the names that belong to another table."""
+        plan, subtables = self.plan, self.context.catalog.subtables
+        try:
+            subtables.ensure(plan.target_database.name, plan.target.name, names.to_pylist())
+        except ExistsError as error:
+            if len(names) == 1:
+                message = f"discarding results for {names[0]}: {error.message}"
+                self.context.catalog.events.record("job", plan.id, "DISCARDED", message)
+                return [str(names[0])]
+        else:
+            return []
+        middle = len(names) // 2
+        return self.add_subtables(names[:middle]) + self.add_subtables(names[middle:])
+
+    def tag_rows(self, groups: pa.Table) -> pa.Table:
+        """Return the tags of new subtables, in stored types."""
+        columns = {self.plan.target.series_key: groups[SUBTABLE]}
+        for tag in self.plan.groups.tags:
+            columns[tag.name] = self._tag_values(groups, tag)
+        if self.plan.groups.id_tag is not None:
+            columns[self.plan.groups.id_tag] = groups[GROUP_ID].cast(pa.decimal128(20, 0))
+        return pa.table(columns)
+
+    def _tag_values(self, groups: pa.Table, tag: TagSource) -> pa.ChunkedArray:
+        type_ = arrow_type(tag.type, self.plan.target_database.precision)
+        if tag.column is None:
+            return pa.chunked_array([pa.nulls(groups.num_rows, type_)])
+        values = groups[tag.column]
+        if tag.type.kind is TypeKind.TIMESTAMP:
+            return convert_precision(from_ticks(values.cast(pa.int64()), self.plan.query.precision), type_)
+        return values.cast(type_)
+
+
+class GroupCache:
+    """Groups with something that belongs to them, found by the hash of their columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+        self._rows: StateTable | None = None
+
+    def values_of(self, groups: pa.Table, compute: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """Return the row of each of some distinct groups, NULL if there is none.
+
+        Args:
+            groups: The columns of groups.
+            compute: Called with the groups that are not cached. What it leaves out is computed again by the next call.
+        """
+        if self._rows is not None and self._rows.num_rows > MAX_CACHED_GROUPS:
+            self._rows = None
+        index, rows = self._match(groups)
+        if (index < 0).any():
+            self._add(compute(groups.filter(pa.array(index < 0))))
+            index, rows = self._match(groups)
+        return rows.take(pa.array(index, mask=index < 0))
+
+    def _match(self, groups: pa.Table) -> tuple[Int64s, pa.Table]:
+        """Return cached rows, and for each group the index of its row; -1 if it is not cached."""
+        if self._rows is None:
+            return np.full(groups.num_rows, -1), groups.slice(0, 0)
+        rows = self._rows.take(self._rows.matching(groups))
+        return match_rows(groups, rows, self._columns), rows
+
+    def _add(self, rows: pa.Table) -> None:
+        self._rows = StateTable.of(rows, self._columns) if self._rows is None else self._rows.replace(NO_IDS, rows)
+
+
+def parts(names: pa.Array) -> Iterator[pa.Array]:
+    """Yield names, a limited number at a time."""
+    return (names[start : start + MAX_NAMES] for start in range(0, len(names), MAX_NAMES))
+
+
+def distinct_groups(windows: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Int64s]:
+    """Return the groups of windows, and for each window the index of its group."""
+    if not columns:
+        return pa.table({ONE_GROUP: [0]}), np.zeros(windows.num_rows, np.int64)
+    (group_index,) = row_ids([windows], columns)
+    first = np.empty(int(group_index.max(initial=-1)) + 1, np.int64)
+    first[group_index[::-1]] = np.arange(windows.num_rows)[::-1]
+    groups = windows.select(columns).take(pa.array(first))
+    return pa.table({name: plain(groups[name]) for name in columns}), group_index
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values that are the same in all tables: texts may be dictionaries or large."""
+    type_ = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    return values.cast(pa.string() if pa.types.is_large_string(type_) else type_)
