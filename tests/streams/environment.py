@@ -35,7 +35,8 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.wide import spill
+from headrace.streams.wide import dispatch, spill
+from headrace.streams.windows.change_batch import LargeCommit
 from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
@@ -266,12 +267,18 @@ def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[Stre
     with pytest.MonkeyPatch.context() as patch:
         if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
+            patch.setattr(LargeCommit, "read", refuse_to_read)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
             patch.setattr(spill, "PART_ROWS", 3)
+            patch.setattr(dispatch, "MAX_WINDOWS", 20)
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env
+
+
+def refuse_to_read(commit: LargeCommit) -> pa.Table:
+    raise AssertionError(f"a commit of {commit.count} rows is read as a whole")
 
 
 def profile_of(env: StreamEnvironment) -> str:

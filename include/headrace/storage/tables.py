@@ -344,6 +344,19 @@ class Tables:
         """
         return scans.scan_rows(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
 
+    def scan_pieces(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        filter: pc.Expression,
+        version: int | None = None,
+        tbnames: Collection[str] | None = None,
+        bounds: Bounds | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield what `scan` returns, about a million rows at a time; `filter` may not compare text."""
+        return scans.scan_pieces(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
+
     def batches(
         self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
     ) -> Iterator[pa.RecordBatch]:
