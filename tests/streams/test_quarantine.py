@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,7 +44,7 @@ def replay(env: StreamEnvironment, plan: StreamPlan) -> None:
     env.settle()
 
 
-def windows(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[object, ...]]:
+def windows(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[Any, ...]]:
     return sorted(row[:3] for row in env.results(plan))
 
 
@@ -411,7 +411,7 @@ def test_only_the_rows_of_a_large_commit_that_fail_are_set_aside(large: StreamEn
     env.insert([(f"d{number % 3}", 1000 * number, number, BAD if number in (4, 11) else "1") for number in range(14)])
     env.settle()
     assert env.record(plan).reason is None
-    assert [row.values["a"] for row in held(env, plan)] == [11, 4]
+    assert {row.values["a"] for row in held(env, plan)} == {4, 11}
     assert sum(count for _, count, _ in windows(env, plan)) == 12
 
 
@@ -425,8 +425,8 @@ def test_rows_of_a_large_commit_are_set_aside_exactly_once(large: StreamEnvironm
     env.settle()
     assert sorted(total for _, _, total in windows(env, plan)) == [2, 4]
     assert (len(held(env, plan)), counters(env, plan).rows_quarantined) == (1, 1)
-    (checkpoint := Path(state_store(env.context, plan.id).folder).glob("*1-*.state").__next__()).unlink()
+    next(Path(state_store(env.context, plan.id).folder).glob("*1-*.state")).unlink()
     env.restart()
     env.insert([("d0", 2000, 1, None)])
     env.settle()
-    assert (sorted(total for _, _, total in windows(env, plan)), len(held(env, plan))) == ([3, 4], 1), checkpoint
+    assert (sorted(total for _, _, total in windows(env, plan)), len(held(env, plan))) == ([3, 4], 1)

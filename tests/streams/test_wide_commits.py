@@ -189,6 +189,35 @@ def test_a_crash_neither_loses_nor_repeats_results(wide: StreamEnvironment, fail
     assert staged_files(wide) == []
 
 
+WAYS = {
+    "shares": "select _wstart, count(*) n, sum(a) total from readings interval(1s)",
+    "groups": "select _wstart, count(*) n, sum(a) total from readings partition by g session(ts, 600a)",
+    "series": "select _wstart, count(*) n, sum(a) total from readings partition by tbname state_window(b)",
+    "rows": "select ts, a + 1 more, b from readings partition by tbname",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_late_updated_and_deleted_rows_of_large_commits_survive_crashes(wide: StreamEnvironment, way: str) -> None:
+    """Every commit is computed by a driver that dies, and by the next one."""
+    plan = wide.create(f"create stream s trigger at_once ignore expired 0 ignore update 0 into t as {WAYS[way]}")
+    late = [(name, ts + 250, 7, "x") for name, ts, *_ in readings(0, 20, step=4000)]
+    updated = [(name, ts, 0, "y") for name, ts, *_ in readings(5000, 12)]
+    for rows, point in ((readings(0, 30), "evaluated"), (late, "state.written"), (updated + late, "target.committed")):
+        wide.insert(rows)
+        with armed(f"streams.{point}:1:raise"), pytest.raises(FailpointError):
+            wide.settle()
+        wide.restart_after_failure()
+    wide.delete("d0", 2000, 9000)
+    with armed("storage.commit:1:raise"), pytest.raises(FailpointError):
+        wide.settle()
+    wide.restart_after_failure()
+    wide.settle()
+    assert wide.record(plan).reason is None
+    assert sorted(row[:3] for row in wide.results(plan)) == wide.query(WAYS[way])
+    assert staged_files(wide) == []
+
+
 def test_what_a_killed_driver_has_staged_is_deleted_when_the_stream_starts(wide: StreamEnvironment) -> None:
     plan = create(wide, "interval(10s)")
     wide.restart(epoch=2)

@@ -399,6 +399,15 @@ class Tables:
         shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series, paths=paths)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
+    def series_ranges(self, table: Table, version: int, rows: int) -> list[tuple[SeriesRange, int]]:
+        """Divide the series of a table, as of a version, among ranges of about this many rows; return the rows of each too.
+
+        Raises:
+            NotSupportedError: The files do not define the rows alone.
+        """
+        names = self.read_tags(table)[table.series_key].to_pylist() if table.tags else []
+        return self._footers.series_ranges(table, version, names, rows)
+
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
         with self._handles.reader(table).latest() as delta:

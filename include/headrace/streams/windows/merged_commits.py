@@ -37,6 +37,7 @@ from headrace.streams.windows.change_batch import (
     LargeCommit,
     RowKind,
     change_batch,
+    recalculation_batch,
     to_numpy,
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
@@ -135,6 +136,13 @@ class MergedCommits:
             if limit is not None and windows > limit:
                 raise TooManyWindowsError
         return merged
+
+    def recalculate(self, rows: pa.Table, state: StreamState, changes: Changes) -> EvaluatedBatch:
+        """Return the windows of rows, recalculated from what the source has after the changes."""
+        batch, share = recalculation_batch(self.plan, rows), WindowShare.all_of(self.plan)
+        merged = MergedRows(replace(state, counters=JobCounters()))
+        self._add(merged, batch, state, share)
+        return self.evaluate(merged, state, changes, share)
 
     def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
         """Add a piece of the commit."""

@@ -43,6 +43,7 @@ from headrace.streams.windows.lateness import (
     count_batch,
     mergeable_segments,
 )
+from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
@@ -91,6 +92,9 @@ class WindowProcessor:
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
+        if can_be_merged(self.plan) and not self.plan.source.is_virtual:
+            merged = MergedCommits(self.context, self.plan, self.evaluation)
+            return result_of(self.plan, state, merged.recalculate(rows, state, changes))
         batch = recalculation_batch(self.plan, rows)
         affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
