@@ -123,12 +123,16 @@ class StreamEnvironment:
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Commit rows to `readings`."""
+        self.tables.write(self.table, self.database, self.stored(rows))
+
+    def stored(self, rows: Sequence[Row]) -> pa.Table:
+        """Return rows as `readings` stores them."""
         unit = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1000, Precision.NANOSECOND: 1_000_000}[self.database.precision]
         schema = self.tables.schema(self.table, self.database)
         ts = pa.array([(START + row[1]) * unit for row in rows], pa.int64())
         columns = [ts, pa.array([row[2] for row in rows], pa.int32()), [row[3] for row in rows], [row[0] for row in rows]]
         arrays = [pa.array(column).cast(stored.type) for column, stored in zip(columns, schema, strict=True)]
-        self.tables.write(self.table, self.database, pa.Table.from_arrays(arrays, schema=schema))
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def delete(self, subtable: str, first: int, last: int) -> None:
         """Delete rows from `first` to `last` ms after `START`, both inclusive, in one commit."""

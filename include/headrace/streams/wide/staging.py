@@ -55,5 +55,11 @@ def discard_leftovers(context: Context, job_id: str) -> None:
     """
     system, root = file_system(f"{context.state_uri}/{job_id}/{FOLDER}")
     for folder in system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        if folder.type == fs.FileType.Directory and int(folder.base_name.partition("-")[0]) <= context.epoch:
+        if folder.type == fs.FileType.Directory and epoch_of(folder.base_name) <= context.epoch:
             system.delete_dir(folder.path)
+
+
+def epoch_of(folder: str) -> int:
+    """Return the epoch in the name of a folder."""
+    epoch = folder.partition("-")[0]
+    return int(epoch) if epoch.isdigit() else 0

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.kernels import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
@@ -41,8 +42,8 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
-from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
-from headrace.streams.windows.large_commits import TooManyWindowsError
+from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation, source_schema
+from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
@@ -146,6 +147,28 @@ class MergedCommits:
 
     def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
         """Add a piece of the commit."""
+        span = replace(Span.of(batch, None), series=None)
+        merged.span = span if merged.span is None else joined_span(merged.span, span)
+        if not self._add_on_time(merged, batch, state, share):
+            self._add_rows(merged, batch, state, share)
+
+    def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
+        """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
+        if batch.needs_recalculation or not isinstance(self.evaluation, FallbackEvaluation):
+            return False
+        kernels = self.evaluation.kernels
+        commits = LargeCommits(self.plan, kernels)
+        if not commits.is_on_time(batch, state, merged.tally):
+            return False
+        try:
+            inserts, tally = kernels.piece_segments(batch.rows), commits.counted(batch, merged.tally)
+        except UnsupportedError:
+            return False
+        merged.inserts, merged.tally = self._merged(merged.inserts, share.of(inserts)), tally
+        return True
+
+    def _add_rows(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
+        """Add a piece with a segment for each row."""
         rows = self.evaluation.assign_windows(batch.rows)
         segments = batch_segments(self.plan, batch, state, rows, None, defers=self.plan.defers_changes)
         count = count_batch(self.plan, batch, merged.tally, segments)
@@ -161,8 +184,6 @@ class MergedCommits:
         if segments.deferred.any():
             marks = batch.rows.take(pa.array(np.unique(segments.row_index[segments.deferred])))
             merged.marks = add_marks(self.plan, self.evaluation, merged.marks, marks)
-        span = replace(Span.of(batch, None), series=None)
-        merged.span = span if merged.span is None else joined_span(merged.span, span)
 
     def _merged(self, windows: pa.Table | None, added: pa.Table) -> pa.Table | None:
         if added.num_rows == 0:
