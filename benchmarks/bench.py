@@ -38,6 +38,7 @@ class Sizes:
         fan_out: Number of streams on one source, where several are measured.
         many: Numbers of different streams on one source.
         commit_rows: Rows of a large commit to the source of a live stream.
+        commits: Number of large commits that a stream takes one after the other.
         load_rows: Rows of the files to load.
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         processes: Processes per round of the command-line benchmark.
@@ -58,6 +59,7 @@ class Sizes:
     fan_out: int = 10
     many: tuple[int, ...] = (1, 10, 50)
     commit_rows: int = 5_000_000
+    commits: int = 3
     load_rows: int = 20_000_000
     dags: int = 500
     processes: int = 3

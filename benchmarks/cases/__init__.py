@@ -18,6 +18,7 @@ CASES: Final[dict[str, str]] = {
     "states": "micro-batches with few and with many windows in state, and closing them all",
     "triggers": "how long after a result of each trigger is due it is committed",
     "large_commits": "a live stream and a commit of millions of rows, against Structured Streaming",
+    "catch_up": "a live stream and one commit of millions of rows after another: its pace and memory",
     "many_streams": "many different streams on one source",
     "virtual_tables": "a stream over a virtual table of ten tables, against one over a single table",
     "windows": "batch queries over windows, against PySpark and DuckDB",

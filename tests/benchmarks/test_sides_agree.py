@@ -27,6 +27,7 @@ TINY = Sizes(
     fan_out=2,
     many=(1, 2),
     commit_rows=3000,
+    commits=2,
     load_rows=3000,
     dags=3,
     processes=1,
@@ -44,7 +45,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["history", "windows", "trees", "large_commits", "loads", "demo"])
+@pytest.mark.parametrize("name", ["history", "windows", "trees", "large_commits", "catch_up", "loads", "demo"])
 def test_headrace_and_the_hand_written_job_give_equal_windows(name: str, bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
     lines = list(load_case(name)(bench))
 

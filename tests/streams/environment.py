@@ -35,7 +35,8 @@ from headrace.streams.runner import Runner
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.wide import spill
+from headrace.streams.wide import dispatch, spill
+from headrace.streams.windows.change_batch import LargeCommit
 from tests.support.object_store import warehouse_options
 
 START = 1_700_000_000_000
@@ -122,12 +123,16 @@ class StreamEnvironment:
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Commit rows to `readings`."""
+        self.tables.write(self.table, self.database, self.stored(rows))
+
+    def stored(self, rows: Sequence[Row]) -> pa.Table:
+        """Return rows as `readings` stores them."""
         unit = {Precision.MILLISECOND: 1000, Precision.MICROSECOND: 1000, Precision.NANOSECOND: 1_000_000}[self.database.precision]
         schema = self.tables.schema(self.table, self.database)
         ts = pa.array([(START + row[1]) * unit for row in rows], pa.int64())
         columns = [ts, pa.array([row[2] for row in rows], pa.int32()), [row[3] for row in rows], [row[0] for row in rows]]
         arrays = [pa.array(column).cast(stored.type) for column, stored in zip(columns, schema, strict=True)]
-        self.tables.write(self.table, self.database, pa.Table.from_arrays(arrays, schema=schema))
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def delete(self, subtable: str, first: int, last: int) -> None:
         """Delete rows from `first` to `last` ms after `START`, both inclusive, in one commit."""
@@ -266,12 +271,18 @@ def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[Stre
     with pytest.MonkeyPatch.context() as patch:
         if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
+            patch.setattr(LargeCommit, "read", refuse_to_read)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
             patch.setattr(spill, "PART_ROWS", 3)
+            patch.setattr(dispatch, "MAX_WINDOWS", 20)
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env
+
+
+def refuse_to_read(commit: LargeCommit) -> pa.Table:
+    raise AssertionError(f"a commit of {commit.count} rows is read as a whole")
 
 
 def profile_of(env: StreamEnvironment) -> str:

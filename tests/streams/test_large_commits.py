@@ -7,9 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from headrace.compute.plan import STATE, WEND, WSTART
 from headrace.storage.delta import changes
+from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.staged_files import stage_rows
+from headrace.storage.delta.staging import add_files
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.large_commits import LargeCommits
 from tests.streams.environment import StreamEnvironment, open_environment
@@ -48,6 +52,24 @@ def test_a_large_commit_is_merged_piece_by_piece(tmp_path: Path, monkeypatch: py
         assert env.record(plan).reason is None
         assert counted.merged == 1
         assert sum(env.tables.scan(plan.target, plan.target_database, columns=["n"])["n"].to_pylist()) == 60
+
+
+def test_the_files_of_a_large_commit_are_merged_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "PIECE_ROWS", 10)
+    monkeypatch.setattr(LargeCommits, "merge", counted := CountedMerge(LargeCommits.merge))
+    with open_environment(tmp_path / "home", no_spark, driver_rows=20) as env:
+        plan = env.create(
+            "create stream s trigger at_once watermark 1d into t as "
+            "select _wstart, count(*) n from readings partition by tbname count_window(3)"
+        )
+        uri = rows_uri(env.tables.uri, env.table)
+        files = [env.stored([("d0", first + 500 * number, 1, "x") for number in range(15)]) for first in (90_000, 0, 30_000)]
+        add_files(DeltaTable(uri), [stage_rows(rows, env.table, uri) for rows in files], None)
+        env.settle()
+        assert counted.merged == 1
+        assert [row[:2] for row in env.results(plan)] == sorted(
+            ((first + 500 * number, 3) for first in (0, 30_000, 90_000) for number in range(0, 15, 3)), key=repr
+        )
 
 
 def no_spark() -> Any:

@@ -12,6 +12,7 @@ open are left to the live stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.compute.window_plans import IntervalWindow
@@ -28,6 +29,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import count_rows, source_extents
+from headrace.streams.windows.retention import subtable_key
 
 HISTORY: Final = "history"
 """The run in the ledger that backfills a stream's history; other runs are recomputations that a user started."""
@@ -55,7 +57,7 @@ def plan_chunks(
     """Split a stream's source into chunks and record them in the ledger. A run that has been planned keeps its chunks.
 
     Needs no Spark and reads no rows, only the statistics of files. Windows without a bound on their length (SESSION, STATE, EVENT,
-    COUNT) make one chunk. There is always at least one chunk.
+    COUNT) are divided by series, and make one chunk if they cannot be. There is always at least one chunk.
 
     Args:
         context: The driver's environment.
@@ -84,8 +86,29 @@ def plan_chunks(
     if plan.fills_gaps and run != HISTORY:
         max_rows = min(max_rows, context.settings.driver_rows)
     ranges = split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
-    chunks = [Chunk(job_id, run, number, range_.start, range_.end, range_.rows) for number, range_ in enumerate(ranges)]
+    if can_split_series(record, plan):
+        ranges = split_series(context, plan, offsets, ranges[0], max_rows)
+    chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
     return context.catalog.ledger.plan(job_id, run, chunks)
+
+
+def can_split_series(record: JobRecord, plan: StreamPlan) -> bool:
+    """Return whether the chunks of a stream are made by series: its windows have no fixed length, and belong to one series each.
+
+    A stream that replaces another one retracts the other's rows by ranges of time, so it has one chunk.
+    """
+    has_length = plan.query.window is None or isinstance(plan.query.window, IntervalWindow)
+    is_by_series = subtable_key(plan) is not None and plan.source_subtable is None and not plan.source.is_virtual
+    return is_by_series and not has_length and record.definition.replaces is None
+
+
+def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
+    """Divide a range among chunks of about this many rows, each with all rows of its series."""
+    try:
+        ranges = context.tables.series_ranges(plan.source, offsets[plan.source_ids[0]], rows)
+    except NotSupportedError:
+        return [whole]
+    return [replace(whole, rows=count, series=series) for series, count in ranges]
 
 
 def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:

@@ -3,7 +3,8 @@
 These rules make it safe to repeat, at any time and from any process:
 
 - Rows are read at fixed offsets of the sources: the boundary for a backfill, the live stream's position for a recomputation.
-- A chunk owns the windows that start in it, reads the rows up to the end of the last of them, and writes no others.
+- A chunk owns the windows that start in it, reads the rows up to the end of the last of them, and writes no others. Windows whose
+  length has no bound belong to chunks by their series instead.
 - The commit that completes a chunk records a Delta transaction of (stream, run, chunk) in the target; if that is recorded, nothing
   is computed. Anything that a failed attempt has written are upserts of the same rows. The commit needs no epoch: a process that
   was frozen while another did its chunk finds the transaction recorded, whatever became of its lock.
@@ -32,6 +33,7 @@ from headrace.model.progress import Progress
 from headrace.model.time import Precision
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import chunk_app, stream_app
+from headrace.storage.delta.shares import SeriesRange
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
@@ -128,7 +130,7 @@ class BackfillWriter:
         """Write the chunk's windows as of offsets."""
         watermark = self._watermark(chunk)
         failpoint("history.evaluate")
-        with self._evaluation(offsets).result(self._target, chunk, watermark) as result:
+        with self._evaluation(chunk, offsets).result(self._target, chunk, watermark) as result:
             if not self._history:
                 self._retract_vanished(result, chunk, offsets, watermark)
             else:
@@ -138,8 +140,9 @@ class BackfillWriter:
             self._commit(result, chunk, offsets)
         failpoint("history.committed")
 
-    def _evaluation(self, offsets: Offsets) -> ChunkEvaluation:
-        return ChunkEvaluation(without_quarantine(self._context, self._plan.id), self._plan, offsets, self._grid)
+    def _evaluation(self, chunk: Chunk, offsets: Offsets) -> ChunkEvaluation:
+        series = SeriesRange(chunk.first_series, chunk.end_series)
+        return ChunkEvaluation(without_quarantine(self._context, self._plan.id), self._plan, offsets, self._grid, series)
 
     def _watermark(self, chunk: Chunk) -> int | None:
         """Return the watermark that written windows must end before; None to write all, as a backfill does."""
@@ -176,7 +179,7 @@ class BackfillWriter:
 
     def _check_untouched(self, chunk: Chunk, checked: Offsets, reached: Offsets) -> None:
         """Raise `SourceChangedError` if what was committed after offsets, up to others, changed rows that the chunk reads."""
-        if self._evaluation(reached).has_changed(chunk.start, chunk.end, checked):
+        if self._evaluation(chunk, reached).has_changed(chunk.start, chunk.end, checked):
             raise SourceChangedError
 
     def _retract_vanished(self, result: ChunkResult, chunk: Chunk, offsets: Offsets, watermark: int | None) -> None:
@@ -188,13 +191,13 @@ class BackfillWriter:
             return
         end = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if end > chunk.start:
-            result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(offsets).groups)
+            result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(chunk, offsets).groups)
 
     def _retract_replaced(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
         """Retract the rows of the job that this one replaces."""
         replaced = self._record.definition.replaces
         if replaced is not None:
-            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(offsets).groups)
+            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(chunk, offsets).groups)
 
     def _replaced_bounds(self, chunk: Chunk) -> Bounds:
         """Return the times whose rows a chunk replaces: up to the next chunk, and unbounded at the ends of the history."""

@@ -23,6 +23,7 @@ from headrace.model.ledger import Chunk
 from headrace.model.positions import Offsets
 from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
+from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -39,13 +40,19 @@ MAX_WINDOWS: Final = 2**63 - 1
 
 
 class ChunkEvaluation:
-    """Evaluates one stream at fixed offsets. `grid` is where its windows may start, None if their length has no bound."""
+    """Evaluates one stream at fixed offsets, for a range of its source's series.
 
-    def __init__(self, context: Context, plan: StreamPlan, offsets: Offsets, grid: Grid | None) -> None:
+    `grid` is where its windows may start, None if their length has no bound.
+    """
+
+    def __init__(
+        self, context: Context, plan: StreamPlan, offsets: Offsets, grid: Grid | None, series: SeriesRange = ALL_SERIES
+    ) -> None:
         self._context = context
         self._plan = plan
         self._offsets = offsets
         self._grid = grid
+        self._series = series
 
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
@@ -126,7 +133,8 @@ class ChunkEvaluation:
         self._context.spark()  # started here, since kernels ask for the active session
         version = self._offsets[self._plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
         has_quarantine = self._context.set_aside is not None
-        by_kernels = None if has_quarantine else aggregate_by_kernels(query, TableShares(self._context, use, version, first, last))
+        shares = TableShares(self._context, use, version, first, last, self._series)
+        by_kernels = None if has_quarantine else aggregate_by_kernels(query, shares)
         return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
     def groups(self) -> pa.Table:
@@ -154,7 +162,7 @@ class ChunkEvaluation:
         else:
             rows = tables.changes_frame(self._context.spark(), source, first, last)
         name = source.timestamp.name
-        return rows.where(self._range_condition(start, self._last_instant(end), name)).limit(1).count() > 0
+        return self._of_series(rows).where(self._range_condition(start, self._last_instant(end), name)).limit(1).count() > 0
 
     @property
     def _time_column(self) -> str:
@@ -187,10 +195,17 @@ class ChunkEvaluation:
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
         """Return the rows of the source from `first` to `last`, both inclusive, with tags joined."""
-        rows = source_frame(self._context, self._plan, self._offsets)
+        rows = self._of_series(source_frame(self._context, self._plan, self._offsets))
         rows = rows.where(self._range_condition(first, last, self._plan.source.timestamp.name))
         scan = self._plan.query.scans[0]
         return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
+
+    def _of_series(self, rows: DataFrame) -> DataFrame:
+        """Return the rows of the series."""
+        name = F.col(quote(self._plan.source.series_key))
+        if self._series.first is not None:
+            rows = rows.where(name >= F.lit(self._series.first))
+        return rows if self._series.end is None else rows.where(name < F.lit(self._series.end))
 
     @cached_property
     def _tags(self) -> DataFrame:

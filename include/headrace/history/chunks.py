@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 from headrace.errors import LimitError
+from headrace.model.ledger import Chunk
+from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 
 # Airflow maps at most 1024 task instances by default ([core] max_map_length); a run's chunks must stay below.
 MAX_CHUNKS: Final = 1000
@@ -45,11 +47,17 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """The windows that start in `[start, end)`; `rows` is an estimate of their rows."""
+    """The windows of some series that start in `[start, end)`; `rows` is an estimate of their rows."""
 
     start: int
     end: int
     rows: int
+    series: SeriesRange = ALL_SERIES
+
+    def to_chunk(self, job_id: str, run: str, number: int) -> Chunk:
+        """Return the chunk of a run to plan."""
+        series = self.series
+        return Chunk(job_id, run, number, self.start, self.end, self.rows, first_series=series.first, end_series=series.end)
 
 
 class RowProfile:

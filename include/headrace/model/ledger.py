@@ -17,7 +17,10 @@ class ChunkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version."""
+    """One piece of a backfill: event times `[start, end)` in ticks of the source, evaluated at a fixed source version.
+
+    `first_series` (inclusive) and `end_series` (exclusive) restrict it to some series, by their names; None is no limit.
+    """
 
     job_id: str
     run: str
@@ -27,6 +30,8 @@ class Chunk:
     rows: int
     state: ChunkState = ChunkState.PENDING
     message: str | None = None
+    first_series: str | None = None
+    end_series: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

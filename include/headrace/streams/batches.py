@@ -15,15 +15,21 @@ from headrace.streams.windows.change_batch import Changes
 
 @dataclass(frozen=True, slots=True)
 class StagedWindows:
-    """Finished windows in Parquet files, which are deleted once they are committed.
+    """Results in Parquet files, which are deleted once they are committed.
 
     Attributes:
         uri: Their folder.
-        files: Their names.
+        files: The names of files with finished windows to write.
+        retracted: The names of files with windows to remove: key columns `p*` and `_wstart`.
     """
 
     uri: str
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    retracted: tuple[str, ...] = ()
+
+    def plus(self, files: tuple[str, ...], retracted: tuple[str, ...]) -> StagedWindows:
+        """Return it with further files."""
+        return StagedWindows(self.uri, self.files + files, self.retracted + retracted)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class BatchResult:
             result replaces the request of the one before: None cancels it.
         events: The events of the stream's notification.
         messages: What has to be sent; set by the sink.
-        staged: Windows to write that executors have staged; then `upserts` has none.
+        staged: Further windows to write and to remove, which are in files.
         quarantine: What changes in quarantine.
     """
 

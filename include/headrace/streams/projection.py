@@ -16,8 +16,9 @@ from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.projected import ProjectedCommits
 from headrace.streams.windows.accounting import count_rows
-from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, change_batch, to_numpy
+from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
 from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import ROW, small_frame
@@ -39,6 +40,14 @@ class ProjectionProcessor:
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
+        if isinstance(changes.source, LargeCommit):
+            result = ProjectedCommits(self.context, self.plan, self.process_rows).process(state, changes, changes.source)
+            if result is not None:
+                return result
+        return self.process_rows(state, changes)
+
+    def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Compute what changes make due from all of them at once."""
         batch = change_batch(self.plan, changes, ignore_update=False)
         if batch.rows.num_rows == 0:
             return idle_result(state)

@@ -32,7 +32,7 @@ from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.state.store import StateStore
-from headrace.streams.wide.staging import discard_staged
+from headrace.streams.wide.staging import discard_leftovers, discard_staged
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.processor import WindowProcessor
 
@@ -178,6 +178,7 @@ class Runner:
     def restore(self) -> StreamState:
         """Fence off older drivers, and return the state at the last durable position."""
         self.sink.fence()
+        discard_leftovers(self.context, self.plan.id)
         committed = self.sink.position()
         self.committed = None if committed is None else committed.batch
         position = restart_position(self.plan, committed, self.progress)

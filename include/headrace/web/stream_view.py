@@ -110,12 +110,14 @@ def select_chunks(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def chunk_row(chunk: Chunk, precision: Precision) -> Json:
-    """Return a chunk's event-time range, size and state."""
+    """Return a chunk's ranges of event time and of subtables, its size and its state."""
     return {
         "run": chunk.run,
         "number": chunk.number,
         "start": to_millis(chunk.start, precision),
         "end": to_millis(chunk.end, precision),
+        "first_series": chunk.first_series,
+        "end_series": chunk.end_series,
         "rows": chunk.rows,
         "state": chunk.state.value,
         "message": chunk.message,

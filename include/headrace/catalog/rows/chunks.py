@@ -18,6 +18,8 @@ class ChunkColumns(TypedColumns):
     number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
     start: Named[int] = Column(BigInteger)
     end: Named[int] = Column(BigInteger)
+    first_series: Named[str | None] = Column(Text, nullable=True)
+    end_series: Named[str | None] = Column(Text, nullable=True)
     rows: Named[int] = Column(BigInteger)
     state: Named[str]
     message: Named[str | None] = Column(Text, nullable=True)
@@ -38,6 +40,8 @@ def to_row(chunk: Chunk) -> dict[str, Any]:
         "number": chunk.number,
         "start": chunk.start,
         "end": chunk.end,
+        "first_series": chunk.first_series,
+        "end_series": chunk.end_series,
         "rows": chunk.rows,
         "state": chunk.state.value,
         "message": chunk.message,
@@ -47,5 +51,14 @@ def to_row(chunk: Chunk) -> dict[str, Any]:
 def from_row(row: RowMapping) -> Chunk:
     """Convert a catalog row to a chunk."""
     return Chunk(
-        row["job_id"], row["run"], row["number"], row["start"], row["end"], row["rows"], ChunkState(row["state"]), row["message"]
+        row["job_id"],
+        row["run"],
+        row["number"],
+        row["start"],
+        row["end"],
+        row["rows"],
+        ChunkState(row["state"]),
+        row["message"],
+        row["first_series"],
+        row["end_series"],
     )

@@ -15,7 +15,7 @@ from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_batches
 from headrace.storage.delta.handles import Handle, first_line, stored_schema
-from headrace.storage.delta.log import CHANGE_TYPE, LoggedCommit, count_changed_rows, count_written_rows, files_exist, read_commit
+from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.object_store import file_system
 
@@ -30,7 +30,7 @@ class InsertedRows:
 
     Attributes:
         version: The commit.
-        paths: Its data files.
+        paths: Its data files, in the order of their first timestamps.
         schema: The stored columns.
         series_key: The column that is read as a dictionary.
         times: The least and greatest timestamp.
@@ -77,26 +77,28 @@ def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRo
     commit = read_commit(handle.uri, version)
     if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
         return None
-    paths = tuple(action["path"] for action in commit.added)
-    times = _read_times(handle.uri, commit, table.timestamp.name, schema)
-    return None if times is None else InsertedRows(handle.uri, version, paths, schema, table.series_key, times)
+    times = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
+    known = {path: bounds for path, bounds in times.items() if bounds is not None}
+    if not known or len(known) < len(times):
+        return None
+    bounds = Bounds(min(file.low for file in known.values()), max(file.high for file in known.values()))
+    in_order = sorted(known, key=lambda path: (known[path].low, path))
+    return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds)
 
 
-def _read_times(uri: str, commit: LoggedCommit, name: str, schema: pa.Schema) -> Bounds | None:
-    """Return the least and greatest timestamp of a commit's data files from their footers, None if these do not have it."""
+def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | None:
+    """Return the least and greatest timestamp of a data file from its footer, None if this does not have it."""
     system, root = file_system(uri)
-    ends: list[object] = []
-    for action in commit.added:
-        try:
-            footer = pq.read_metadata(f"{root}/{unquote(action['path'])}", filesystem=system)
-        except FileNotFoundError:
+    try:
+        footer = pq.read_metadata(f"{root}/{unquote(path)}", filesystem=system)
+    except FileNotFoundError:
+        return None
+    column, ends = footer.schema.to_arrow_schema().get_field_index(name), list[object]()
+    for group in range(footer.num_row_groups):
+        statistics = footer.row_group(group).column(column).statistics
+        if statistics is None or not statistics.has_min_max:
             return None
-        column = footer.schema.to_arrow_schema().get_field_index(name)
-        for group in range(footer.num_row_groups):
-            statistics = footer.row_group(group).column(column).statistics
-            if statistics is None or not statistics.has_min_max:
-                return None
-            ends += [statistics.min, statistics.max]
+        ends += [statistics.min, statistics.max]
     values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
     return Bounds(min(values), max(values)) if values else None
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import Table
+from headrace.storage.delta.changes import PIECE_ROWS, gather
 from headrace.storage.delta.data_files import read_batches, read_data_files
 from headrace.storage.delta.handles import Handle, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, file_bounds, key_filter, prune_files
@@ -39,6 +40,29 @@ def scan_rows(
     pushed = key_filter(table, schema, bounds, names)
     with translate_errors(handle.name):
         return read_data_files(handle.uri, paths, schema, list(declared if columns is None else columns), pushed, where, series)
+
+
+def scan_pieces(
+    handle: Handle,
+    table: Table,
+    columns: Sequence[str],
+    where: pc.Expression,
+    version: int | None,
+    tbnames: Collection[str] | None,
+    bounds: Bounds | None,
+) -> Iterator[pa.Table]:
+    """Yield what `scan_rows` returns, about `PIECE_ROWS` rows at a time; `where` may not compare text."""
+    files, schema = _files(handle, version)
+    names = None if tbnames is None else sorted(tbnames)
+    paths = [] if names == [] else prune_files(files, table, schema, bounds, names)["path"].to_pylist()
+    if not paths:
+        return
+    pushed = key_filter(table, schema, bounds, names)
+    combined = where if pushed is None else where & pushed
+    series = (table.series_key, names)
+    with translate_errors(handle.name):
+        batches = read_batches(handle.uri, paths, schema, list(columns), combined, series, encoded=False)
+        yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
 
 
 def read_bounds(handle: Handle, table: Table) -> Bounds | None:

@@ -21,7 +21,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
-from headrace.storage.delta.shares import FilePart, SeriesRange, Share
+from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
 from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
@@ -33,6 +33,8 @@ MAX_READS: Final = 4.0
 """How often a row may be read on average, because row groups have rows of several shares."""
 FEW_READS: Final = 2.0
 """If rows are read more often, shares are made as large as possible."""
+MAX_RANGES: Final = 1_000
+"""Greatest number of ranges of series to divide a table into."""
 MAX_DATA_FILES: Final = 20_000
 """Greatest number of data files whose footers are read."""
 MAX_NAMES: Final = 100_000
@@ -112,6 +114,25 @@ class Footers:
         ranges = divide_series(groups, series, names, tasks) if by_series else divide_groups(groups, series, tasks)
         key, time = table.series_key, table.timestamp.name
         return [Share(handle.uri, file_parts(own), schema, key, time, range_, bounds, whole=by_series) for range_, own in ranges]
+
+    def series_ranges(self, table: Table, version: int | None, names: Collection[str], rows: int) -> list[tuple[SeriesRange, int]]:
+        """Divide the series of a table among ranges of about this many rows, with the estimated number of rows of each.
+
+        Args:
+            table: The table.
+            version: Its version; None for the newest.
+            names: Names of series; they need not be complete.
+            rows: Rows of a range.
+
+        Raises:
+            NotSupportedError: The files do not define the rows alone.
+        """
+        handle = self._handles.reader(table)
+        groups = self._row_groups(handle, table, files_at(handle, version)["path"].to_pylist())
+        check(groups)
+        points, ends = rows_by_name(groups, ALL_SERIES, names)
+        number = max(1, min(MAX_RANGES, round(sum(group.rows for group in groups) / rows)))
+        return [(range_, round(estimate(points, ends, range_))) for range_ in cut(points, ends, ALL_SERIES, number)]
 
     def _row_groups(self, handle: Handle, table: Table, paths: Sequence[str]) -> list[RowGroup]:
         if len(paths) > MAX_DATA_FILES:

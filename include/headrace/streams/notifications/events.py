@@ -185,3 +185,17 @@ def combined_events(first: WindowEvents | None, second: WindowEvents | None, key
         )
     evicted = [events.evicted for events in (first, second) if events.evicted is not None]
     return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)
+
+
+def join_events(parts: Sequence[WindowEvents | None]) -> WindowEvents | None:
+    """Return the events of groups that were computed one after the other; None if the stream has no notification."""
+    some = [events for events in parts if events is not None]
+    if not some:
+        return None
+    types = dict.fromkeys(type_ for events in some for type_ in events.windows)
+    windows = {
+        type_: pa.concat_tables([part.windows[type_] for part in some if type_ in part.windows], promote_options="permissive")
+        for type_ in types
+    }
+    evicted = [events.evicted for events in some if events.evicted is not None]
+    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)

@@ -41,6 +41,17 @@ class FailingRows:
     accepted: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     trials: int = 0
 
+    def search(self, rows: Int64s) -> dict[int, Error]:
+        """Return the failing rows among some, of which it is not known whether they fail."""
+        try:
+            self.compute(rows)
+        except Exception as error:
+            cause = value_error(error)
+            if cause is None:
+                raise
+            return self.find(rows, cause)
+        return {}
+
     def find(self, rows: Int64s, error: Error) -> dict[int, Error]:
         """Return the failing rows among some that fail together with an error.
 

@@ -7,7 +7,7 @@ its results, and undone by a driver that restarts before that micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -26,6 +26,15 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
+from headrace.streams.quarantine.large_commits import (
+    KeyReasons,
+    Reason,
+    divide_commit,
+    is_divisible,
+    keys_ahead,
+    parts_of,
+    reasons_of_rows,
+)
 from headrace.streams.quarantine.limits import has_later_rows, later_rows, latest_allowed, max_ahead_ms, own_rows
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt, Trial
@@ -33,7 +42,6 @@ from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
 
-Reason = tuple[QuarantineCode, str]
 Reasons = Mapping[int, Reason]
 """For each row of a batch to set aside, why."""
 
@@ -98,16 +106,18 @@ class Quarantine:
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute a micro-batch. Its result says what changes in quarantine."""
+        attempt = Attempt(self.processor, state, changes, self.held.rows.keys)
         if self._recorded is not None:
-            return self._process_again(state, changes, self._recorded)
-        changes, reasons = self._changes_ahead(changes)
-        return self._process(Attempt(self.processor, state, changes, self.held.rows.keys), reasons)
+            return self._process_again(attempt, self._recorded)
+        if isinstance(changes.source, LargeCommit):
+            return self._process_large(attempt, changes.source)
+        return self._process(attempt, self._reasons_ahead(changes))
 
     def replay(self, state: StreamState, changes: Changes, keys: Sequence[RowKey]) -> BatchResult:
         """Compute a micro-batch of rows that were in quarantine, as inserted rows. Those that still fail return to it."""
-        changes, reasons = self._changes_ahead(changes)
         rows = changes.rows.num_rows
-        result = self._process(Attempt(self.replaying, state, changes, self.held.rows.keys - frozenset(keys)), reasons)
+        attempt = Attempt(self.replaying, state, changes, self.held.rows.keys - frozenset(keys))
+        result = self._process(attempt, self._reasons_ahead(changes))
         counters = result.state.counters
         counters = replace(counters, rows_in=counters.rows_in - rows, rows_quarantined=counters.rows_quarantined - rows)
         change = replace(result.quarantine or QuarantineChange(), released=tuple(keys))
@@ -133,29 +143,81 @@ class Quarantine:
     def _apply(self, change: QuarantineChange) -> None:
         self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
 
-    def _process_again(self, state: StreamState, changes: Changes, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
+    def _process_again(self, attempt: Attempt, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
         """Compute a micro-batch that was computed before, and set aside the same rows."""
-        reasons: dict[int, Reason] = {}
-        if recorded:
-            changes = replace(changes, source=changes.rows)
-            written = np.flatnonzero(own_rows(self.plan, changes.rows))
-            rows = changes.rows.take(pa.array(written))
-            keys = zip(row_keys(rows, self.plan.source, self.plan.query.precision), rows[VERSION].to_pylist(), strict=True)
-            reasons = {int(index): recorded[key] for index, key in zip(written, keys, strict=True) if key in recorded}
-        result = self._compute(Attempt(self.processor, state, changes, self.held.rows.keys), reasons)
+        source = attempt.changes.source
+        if isinstance(source, LargeCommit):
+            rows = divide_commit(self.plan, source, {key for key, _ in recorded}).touched if recorded else pa.table({})
+            found = self._recorded_rows(rows, recorded) if rows.num_rows else {}
+            result = self._compute_large(attempt, source, {key: recorded[key, version] for key, version in found.values()})
+        else:
+            found = self._recorded_rows(source, recorded) if recorded else {}
+            result = self._compute(attempt, {index: recorded[row] for index, row in found.items()})
         if result.quarantine:
             self._apply(result.quarantine)
         return result
 
-    def _changes_ahead(self, changes: Changes) -> tuple[Changes, Reasons]:
-        """Return changes with the reasons for the rows that are too far ahead of the clock."""
+    def _recorded_rows(self, rows: pa.Table, recorded: Collection[tuple[RowKey, int]]) -> dict[int, tuple[RowKey, int]]:
+        """Return the indexes of the written rows that are recorded."""
+        written = np.flatnonzero(own_rows(self.plan, rows))
+        own = rows.take(pa.array(written))
+        keys = row_keys(own, self.plan.source, self.plan.query.precision)
+        pairs = zip(written, zip(keys, own[VERSION].to_pylist(), strict=True), strict=True)
+        return {int(index): row for index, row in pairs if row in recorded}
+
+    def _latest_allowed(self, changes: Changes) -> tuple[int, Reason] | None:
+        """Return the latest instant that a row may have, and the reason for later ones; None if there are none of these."""
         settings = self.context.settings
         limit, latest = max_ahead_ms(self.plan, settings), latest_allowed(self.plan, settings, changes.now)
         if limit is None or latest is None or not has_later_rows(self.plan, changes.source, latest):
-            return changes, {}
-        changes = replace(changes, source=changes.rows)
-        reason = QuarantineCode.FUTURE, f"its timestamp is more than {limit / 1000:g} s ahead of the clock"
-        return changes, dict.fromkeys(np.flatnonzero(later_rows(self.plan, changes.rows, latest)).tolist(), reason)
+            return None
+        return latest, (QuarantineCode.FUTURE, f"its timestamp is more than {limit / 1000:g} s ahead of the clock")
+
+    def _reasons_ahead(self, changes: Changes) -> Reasons:
+        """Return the reasons for the rows that are too far ahead of the clock."""
+        allowed = self._latest_allowed(changes)
+        if allowed is None:
+            return {}
+        latest, reason = allowed
+        return dict.fromkeys(np.flatnonzero(later_rows(self.plan, changes.rows, latest)).tolist(), reason)
+
+    def _process_large(self, attempt: Attempt, commit: LargeCommit) -> BatchResult:
+        """Do what `_process` does for a large commit, without reading it into memory."""
+        reasons: dict[RowKey, Reason] = {}
+        allowed = self._latest_allowed(attempt.changes)
+        if allowed is not None:
+            latest, reason = allowed
+            max_keys = self.context.settings.quarantine_rows
+            reasons = dict.fromkeys(keys_ahead(self.plan, commit, latest, max_keys), reason)
+        self._check_room(attempt, reasons)
+        try:
+            return self._compute_large(attempt, commit, reasons)
+        except Exception as error:
+            if value_error(error) is None or self.plan.options.on_error is ErrorPolicy.STOP:
+                raise
+            reasons |= self._failing_keys(attempt, divide_commit(self.plan, commit, reasons).others if reasons else commit)
+        self._check_room(attempt, reasons)
+        try:
+            return self._compute_large(attempt, commit, reasons)
+        except Exception as error:
+            if value_error(error) is None:
+                raise
+        # What fails only together with rows of other parts, such as a sum, is searched in all rows at once.
+        attempt = attempt.with_rows()
+        return self._process(attempt, reasons_of_rows(self.plan, attempt.changes.rows, reasons))
+
+    def _failing_keys(self, attempt: Attempt, commit: LargeCommit) -> dict[RowKey, Reason]:
+        """Return the keys of the rows with which a part of a large commit cannot be computed."""
+        reasons: dict[RowKey, Reason] = {}
+        for changes in parts_of(self.plan, commit, attempt.changes):
+            part, rows = attempt.with_changes(changes), changes.rows
+            own = own_rows(self.plan, rows)
+            trial = Trial(self.plan, self.held, part if is_divisible(self.plan) else part.from_no_state(), own)
+            max_rows = self.context.settings.quarantine_rows - len(reasons)
+            errors = FailingRows(trial.compute, max_rows).search(np.flatnonzero(own))
+            keys = row_keys(rows.take(pa.array(list(errors), pa.int64())), self.plan.source, self.plan.query.precision)
+            reasons |= {key: (QuarantineCode.DATA, error.message) for key, error in zip(keys, errors.values(), strict=True)}
+        return reasons
 
     def _process(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
         """Compute a micro-batch without the rows for which there are reasons, and those that turn out to fail."""
@@ -176,13 +238,44 @@ class Quarantine:
 
     def _compute(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
         """Compute a micro-batch without the rows for which there are reasons."""
-        if not reasons and (not attempt.held or has_only_new_rows(attempt.changes)):
-            with self.held.changed(attempt.held):  # none of the new rows of a large commit is in quarantine
-                return attempt.processor.process_batch(attempt.state, attempt.changes)
+        if not reasons and not attempt.held:
+            return self._compute_all(attempt)
         rows = attempt.changes.rows
         remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
+        return self._compute_remaining(attempt, rows, remaining, remaining.rows, reasons)
+
+    def _compute_large(self, attempt: Attempt, commit: LargeCommit, keys: KeyReasons) -> BatchResult:
+        """Compute a large commit without the rows for which there are reasons."""
+        if not keys and (not attempt.held or commit.inserted is not None):  # none of the new rows is in quarantine
+            return self._compute_all(attempt)
+        divided = divide_commit(self.plan, commit, {*keys, *attempt.held})
+        if divided.touched.num_rows == 0:
+            return self._compute_all(attempt)
+        reasons = reasons_of_rows(self.plan, divided.touched, keys)
+        masked = mask(divided.touched, reasons)
+        remaining = set_aside(divided.touched, masked, attempt.held, self.plan.source, self.plan.query.precision)
+        others = replace(divided.others, others=remaining.rows, inserted=None) if remaining.rows.num_rows else divided.others
+        return self._compute_remaining(attempt, divided.touched, remaining, others, reasons)
+
+    def _compute_all(self, attempt: Attempt) -> BatchResult:
+        """Compute a micro-batch that has no row to set aside, and none that is in quarantine."""
+        with self.held.changed(attempt.held):
+            return attempt.processor.process_batch(attempt.state, attempt.changes)
+
+    def _compute_remaining(
+        self, attempt: Attempt, rows: pa.Table, remaining: RemainingChanges, source: pa.Table | LargeCommit, reasons: Reasons
+    ) -> BatchResult:
+        """Compute a micro-batch without what is set aside.
+
+        Args:
+            attempt: The micro-batch.
+            rows: Its changes at the keys that are set aside now or were before, and maybe others.
+            remaining: What remains of these.
+            source: What remains of all changes.
+            reasons: Why some of the rows are set aside.
+        """
         with self.held.changed(remaining.held):
-            result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=remaining.rows))
+            result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=source))
         counters = counters_after(result.state.counters, remaining, len(reasons))
         change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
@@ -209,7 +302,7 @@ class Quarantine:
         trial = Trial(self.plan, self.held, attempt, own)
         return FailingRows(trial.compute, self.context.settings.quarantine_rows).find(candidates, cause)
 
-    def _check_room(self, attempt: Attempt, reasons: Reasons) -> None:
+    def _check_room(self, attempt: Attempt, reasons: Reasons | KeyReasons) -> None:
         """Raise `QuarantineFullError` if there is no room for the rows to set aside."""
         most = self.context.settings.quarantine_rows
         if not reasons or len(attempt.held) + len(reasons) <= most:
@@ -239,8 +332,3 @@ def mask(rows: pa.Table, reasons: Reasons) -> Bools:
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked
-
-
-def has_only_new_rows(changes: Changes) -> bool:
-    """Return whether changes are those of a large commit that has only inserted rows."""
-    return isinstance(changes.source, LargeCommit) and changes.source.inserted is not None

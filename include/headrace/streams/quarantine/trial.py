@@ -27,7 +27,15 @@ class Attempt:
 
     def with_rows(self) -> Attempt:
         """Return it with all changes in memory."""
-        return replace(self, changes=replace(self.changes, source=self.changes.rows))
+        return self.with_changes(replace(self.changes, source=self.changes.rows))
+
+    def with_changes(self, changes: Changes) -> Attempt:
+        """Return it with other changes."""
+        return replace(self, changes=changes)
+
+    def from_no_state(self) -> Attempt:
+        """Return it as one of a stream that begins with it."""
+        return replace(self, state=StreamState(self.state.position))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,13 @@ from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
-from headrace.streams.sinks.target_frame import target_rows
+from headrace.streams.sinks.target_frame import target_keys, target_rows
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.staging import discard_staged
+from headrace.streams.wide.staging import discard_staged, stage_windows
 from headrace.streams.windows.row_matching import anti_join, row_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Sink(Protocol):
@@ -120,16 +124,25 @@ class DeltaSink:
         return Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
 
     def _commit_staged(self, result: BatchResult, staged: StagedWindows, position: Position, expected: int | None) -> bool:
-        """Commit windows that executors have staged; executors write them too."""
-        spark, deletes = self.context.spark(), self.target.to_keys(result.retractions) if result.retractions.num_rows else None
-        upserts = target_rows(self.context, self.target, staged_frame(spark, staged.uri, staged.files)) if staged.files else None
-        has_rows = upserts is not None or (deletes is not None and deletes.num_rows > 0)
+        """Commit results that are staged; executors write them too."""
+        all_ = with_unstaged(result, staged)
+        upserts = target_rows(self.context, self.target, self._staged(all_.uri, all_.files)) if all_.files else None
+        deletes = target_keys(self.context, self.target, self._staged(all_.uri, all_.retracted)) if all_.retracted else None
+        has_rows = upserts is not None or deletes is not None
         if has_rows:
-            deleted = None if deletes is None else spark.createDataFrame(deletes)
-            commit = self._commit(position, expected)
-            self.context.tables.replace_frame(spark, self.plan.target, self.plan.target_database, upserts, deleted, commit)
+            commit, spark = self._commit(position, expected), self.context.spark()
+            self.context.tables.replace_frame(spark, self.plan.target, self.plan.target_database, upserts, deletes, commit)
         discard_staged(staged)
         return has_rows
+
+    def _staged(self, uri: str, files: Sequence[str]) -> DataFrame:
+        return staged_frame(self.context.spark(), uri, files)
+
+
+def with_unstaged(result: BatchResult, staged: StagedWindows) -> StagedWindows:
+    """Stage what a result has besides what is staged."""
+    upserts, retractions = (stage_windows(staged.uri, rows) for rows in (result.upserts, result.retractions))
+    return staged.plus(upserts, retractions)
 
 
 def superseded_keys(context: Context, plan: StreamPlan, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:

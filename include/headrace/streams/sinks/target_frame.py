@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.plan import WSTART
 from headrace.compute.terms import quote
 from headrace.compute.windows.fill import IS_FILLED
 from headrace.model.types import TypeKind
@@ -40,6 +41,25 @@ def target_rows(context: Context, target: TargetTable, windows: DataFrame) -> Da
         mark = window_mark(plan)
         columns.append(f"if({IS_FILLED}, {-mark}L, {mark}L) AS {quote(MARK.name)}")
     return with_subtables(context, target, windows).selectExpr(*columns)
+
+
+def target_keys(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:
+    """Convert windows with the columns `p*` and `_wstart` to the keys of their rows. Groups without a subtable are left out."""
+    plan = target.plan
+    time = plan.target.timestamp.name
+    type_ = context.tables.schema(plan.target, plan.target_database).field(time).type
+    value = ticks_sql(WSTART, plan.query.precision.nanoseconds, type_)
+    keys = f"{SUBTABLE} AS {plan.target.series_key}", f"{value} AS {quote(time)}"
+    return with_subtables(context, target, windows).selectExpr(*keys)
+
+
+def ticks_sql(column: str, nanoseconds: int, type_: pa.DataType) -> str:
+    """Return the SQL that converts ticks of so many nanoseconds to the target's type."""
+    if type_ != MICROSECONDS:
+        return f"{column} * {nanoseconds}L"
+    if nanoseconds >= 1000:
+        return f"timestamp_micros({column} * {nanoseconds // 1000}L)"
+    return f"timestamp_micros(({column} - pmod({column}, 1000L)) div 1000L)"
 
 
 def with_subtables(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:

@@ -25,13 +25,17 @@ MIN_ROWS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TableShares:
-    """Shares of tables at their newest version, or at `version`; `first` and `last` (ticks, inclusive) restrict rows further."""
+    """Shares of tables at their newest version, or at `version`.
+
+    `first` and `last` (ticks, inclusive), and `series`, restrict rows further.
+    """
 
     context: Context
     use: KernelUse
     version: int | None = None
     first: int | None = None
     last: int | None = None
+    series: SeriesRange = ALL_SERIES
 
     def is_large(self, scan: Scan) -> bool:
         """Return whether a table has `MIN_ROWS` rows."""
@@ -47,7 +51,7 @@ class TableShares:
             self.context.spark().sparkContext.defaultParallelism,
             version=self.version,
             bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
-            series=ALL_SERIES if scan.subtable is None else single_series(scan.subtable),
+            series=self.series if scan.subtable is None else single_series(scan.subtable),
             by_series=by_series,
         )
 

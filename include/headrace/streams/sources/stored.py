@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,6 +46,23 @@ def scan_source(
         bounds=bounds,
     )
     return without_set_aside(context, plan, rows)
+
+
+def source_pieces(
+    context: Context,
+    plan: StreamPlan,
+    offsets: Offsets,
+    columns: Sequence[str],
+    *,
+    filter: pc.Expression,
+    series: Collection[str] | None,
+    bounds: Bounds,
+) -> Iterator[pa.Table]:
+    """Yield what `scan_source` returns for a stored table, about a million rows at a time."""
+    pieces = context.tables.scan_pieces(
+        plan.source, columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
+    )
+    return (without_set_aside(context, plan, piece) for piece in pieces)
 
 
 def without_set_aside(context: Context, plan: StreamPlan, rows: pa.Table) -> pa.Table:

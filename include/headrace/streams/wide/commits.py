@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Final
 
 from headrace.compute.window_plans import StateWindow
@@ -20,10 +20,11 @@ from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.parts import CommitPart, PartTask, is_in_range, join_series, split_series, whole_result
-from headrace.streams.wide.staging import create_staging_folder, discard_staged
+from headrace.streams.wide.division import DividedState, number_by_name
+from headrace.streams.wide.parts import CommitPart, PartTask, whole_result
+from headrace.streams.wide.staging import can_stage, create_staging_folder, discard_staged
 from headrace.streams.windows.accounting import later_of
-from headrace.streams.windows.change_batch import Changes
+from headrace.streams.windows.change_batch import Changes, LargeCommit
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.large_commits import LargeCommits
 from headrace.streams.windows.retention import subtable_key
@@ -34,8 +35,7 @@ TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
 def can_be_wide(plan: StreamPlan) -> bool:
     """Return whether the windows of a stream can be computed by ranges of series, and its results be written by executors."""
     is_by_series = subtable_key(plan) is not None and plan.source_subtable is None
-    is_plain_target = plan.target.key is None and plan.notification is None and not plan.fills_gaps
-    return is_by_series and is_plain_target and plan.options.trigger in TRIGGERS
+    return is_by_series and can_stage(plan) and plan.options.trigger in TRIGGERS
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,21 @@ class WideCommits:
     plan: StreamPlan
     kernels: KernelEvaluation
 
-    def process(self, state: StreamState, changes: Changes, inserted: InsertedRows) -> BatchResult | None:
+    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         """Return the result of a commit; None if its rows need recalculation, or its files are not ordered by series."""
-        parts = self._parts(state, inserted)
+        if commit.inserted is None:
+            return None
+        parts = self._parts(state, commit.inserted)
         if parts is None:
             return None
-        task = self._task(state, changes, inserted, parts)
+        task = self._task(state, changes, commit, commit.inserted, parts)
         spark, name = self.context.spark(), self.plan.name
         results = [result for result in map_in_tasks(spark, parts, task.compute, name) if result is not None]
         failpoint("streams.wide.staged")
         if len(results) < len(parts):
-            discard_staged(StagedWindows(task.folder, ()))
+            discard_staged(StagedWindows(task.folder))
             return None
-        return whole_result(self.plan, state, results, task.max_event_time, task.folder)
+        return whole_result(self.plan, state, results, task.folder)
 
     def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
         """Divide a commit and the state by series."""
@@ -68,19 +70,19 @@ class WideCommits:
             shares = self.context.tables.shares(self.plan.source, columns, tasks, paths=inserted.paths)
         except NotSupportedError:
             return None
-        parts = []
-        for share in shares:
-            own, state = split_series(self.plan, state, partial(is_in_range, share.series))
-            parts.append(CommitPart(share, own))
-        if parts:  # what no share has belongs to series without rows, which any task can take
-            parts[-1] = replace(parts[-1], state=join_series(parts[-1].state, [state]))
-        return parts or None
+        if not shares:
+            return None
+        # Series between two shares have no rows, so any task can take their state.
+        divided = DividedState.of(self.plan, state, number_by_name([share.series.first or "" for share in shares]))
+        return [CommitPart(share, divided.part(number)) for number, share in enumerate(shares)]
 
     def _columns(self) -> tuple[str, ...]:
         source = self.plan.source
-        return tuple(dict.fromkeys([source.series_key, source.timestamp.name, *self.plan.query.scans[0].columns]))
+        return tuple(dict.fromkeys([*source.primary_key, *self.plan.query.scans[0].columns]))
 
-    def _task(self, state: StreamState, changes: Changes, inserted: InsertedRows, parts: Sequence[CommitPart]) -> PartTask:
+    def _task(
+        self, state: StreamState, changes: Changes, commit: LargeCommit, inserted: InsertedRows, parts: Sequence[CommitPart]
+    ) -> PartTask:
         """Return what the tasks have in common."""
         commits = LargeCommits(self.plan, self.kernels)
         span = commits.span(inserted)
@@ -91,6 +93,7 @@ class WideCommits:
             columns=self._columns(),
             span=span,
             max_event_time=None,
+            remaining=commit.remaining,
             folder=create_staging_folder(self.context, self.plan.id),
         )
         return replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))

@@ -11,10 +11,12 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.commits import WideCommits, can_be_wide
-from headrace.streams.wide.divided import DividedCommits, ProcessRows
+from headrace.streams.wide.divided import DividedCommits, ProcessRows, can_be_divided
+from headrace.streams.wide.merged import MergedCommitProcessor
 from headrace.streams.windows.change_batch import Changes, LargeCommit
-from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
+from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.results import result_of
 
 MAX_WINDOWS: Final = 2_000_000
@@ -29,33 +31,36 @@ class LargeCommitProcessor:
         context: The driver's environment.
         pieces: Merges new rows piece by piece; None without kernels.
         wide: Has executors compute new rows; None if windows may have rows of several series.
-        divided: Computes the changes of some series after the others; None likewise.
+        merged: Merges late, updated and deleted rows too; None if windows depend on the order of rows.
+        divided: Computes the changes of some series after the others; None if windows may have rows of several series.
     """
 
     context: Context
     pieces: LargeCommits | None
     wide: WideCommits | None
+    merged: MergedCommitProcessor | None
     divided: DividedCommits | None
 
     def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         """Return the result of a commit; None if it has to be computed from all changes at once."""
         result = self._process_inserted(state, changes, commit)
-        if result is None and self.divided is not None:
-            return self.divided.process(state, changes, commit)
-        return result
+        if result is not None:
+            return result
+        if self.merged is not None:
+            return self.merged.process(state, changes, commit, MAX_WINDOWS)
+        return None if self.divided is None else self.divided.process(state, changes, commit)
 
     def _process_inserted(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         """Return the result of new rows that are on time; None if there are others."""
         if commit.inserted is None or self.pieces is None:
             return None
-        if self.wide is None:
-            return self._merge(self.pieces, state, changes, commit)
-        if commit.count <= self.context.settings.wide_commit_rows:
+        has_other_way = self.wide is not None or (self.merged is not None and self.merged.has_shares)
+        if self.wide is None or commit.count <= self.context.settings.wide_commit_rows:
             try:
-                return self._merge(replace(self.pieces, max_windows=MAX_WINDOWS), state, changes, commit)
+                return self._merge(replace(self.pieces, max_windows=MAX_WINDOWS if has_other_way else None), state, changes, commit)
             except TooManyWindowsError:
                 pass
-        return self.wide.process(state, changes, commit.inserted)
+        return None if self.wide is None else self.wide.process(state, changes, commit)
 
     def _merge(self, pieces: LargeCommits, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         try:
@@ -66,20 +71,21 @@ class LargeCommitProcessor:
 
 
 def large_commit_processor(
-    context: Context, plan: StreamPlan, kernels: KernelEvaluation | None, process_rows: ProcessRows
+    context: Context, plan: StreamPlan, evaluation: WindowEvaluation, process_rows: ProcessRows
 ) -> LargeCommitProcessor:
     """Return how the large commits of a stream are computed.
 
     Args:
         context: The driver's environment.
         plan: The stream.
-        kernels: Its kernels; None if Spark SQL computes its windows.
+        evaluation: How its windows are evaluated.
         process_rows: Computes changes of some series.
     """
-    if kernels is None:
-        return LargeCommitProcessor(context, None, None, None)
-    pieces = LargeCommits(plan, kernels)
-    if not can_be_wide(plan):
-        return LargeCommitProcessor(context, pieces, None, None)
-    divided = DividedCommits(context, plan, kernels, process_rows)
-    return LargeCommitProcessor(context, pieces, WideCommits(context, plan, kernels), divided)
+    kernels = evaluation.kernels if isinstance(evaluation, FallbackEvaluation) else None
+    return LargeCommitProcessor(
+        context,
+        pieces=None if kernels is None else LargeCommits(plan, kernels),
+        wide=WideCommits(context, plan, kernels) if kernels is not None and can_be_wide(plan) else None,
+        merged=MergedCommitProcessor(MergedCommits(context, plan, evaluation)) if can_be_merged(plan) else None,
+        divided=DividedCommits(context, plan, evaluation, process_rows) if can_be_divided(plan) else None,
+    )

@@ -5,34 +5,33 @@ A window has rows of one series, so a range of series can be computed without th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.kernels import UnsupportedError
-from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import as_inserted
-from headrace.storage.delta.shares import SeriesRange, Share
+from headrace.storage.delta.shares import Share
 from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
-from headrace.streams.state.checkpoints import StreamState, event_times, window_table
+from headrace.streams.notifications.events import WindowEvents, join_events
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.wide.division import OrderedState, join_series
 from headrace.streams.wide.staging import stage_windows
 from headrace.streams.windows.accounting import later_of
-from headrace.streams.windows.change_batch import Bools, Changes, to_numpy, to_ticks
+from headrace.streams.windows.change_batch import Changes, to_ticks
 from headrace.streams.windows.large_commits import LargeCommits
 from headrace.streams.windows.results import result_of
-from headrace.streams.windows.retention import Span, evict_windows, subtable_key
+from headrace.streams.windows.retention import Span, evict_windows
 
 MAX_CLOSED_WINDOWS: Final = 100
 """Closed windows of a slice to retain, at least two for each subtable: the driver gets those of all slices."""
-Select = Callable[[pa.ChunkedArray], Bools]
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,30 @@ class PartResult:
 
     Attributes:
         state: The state of these series after the commit. Its counters are those of the commit alone.
-        retractions: Windows to remove: key columns `p*` and `_wstart`.
+        upserts: Windows to write that are not staged; None if all are.
+        retractions: Windows to remove that are not staged; None likewise.
+        events: The events of these windows.
         files: The names of staged files with windows to write.
+        retracted: The names of staged files with windows to remove.
     """
 
     state: StreamState
-    retractions: pa.Table
+    upserts: pa.Table | None = None
+    retractions: pa.Table | None = None
+    events: WindowEvents | None = None
     files: tuple[str, ...] = ()
+    retracted: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, result: BatchResult, folder: str | None) -> PartResult:
+        """Return a result that is staged in a folder; None leaves it in memory."""
+        if folder is None:
+            return cls(result.state, result.upserts, result.retractions, result.events)
+        return cls(
+            result.state,
+            files=stage_windows(folder, result.upserts),
+            retracted=stage_windows(folder, result.retractions),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,7 @@ class PartTask:
         columns: The columns of rows that the query reads.
         span: The first and last instant of its rows.
         max_event_time: The largest event time after it, in ticks.
+        remaining: Returns rows without those that the stream leaves out; None if it leaves out none.
         folder: Where results are staged.
     """
 
@@ -78,6 +95,7 @@ class PartTask:
     columns: tuple[str, ...]
     span: Span
     max_event_time: int | None
+    remaining: Callable[[pa.Table], pa.Table] | None
     folder: str
 
     @property
@@ -87,15 +105,14 @@ class PartTask:
 
     def compute(self, part: CommitPart) -> PartResult | None:
         """Return the result of a part; None if the driver has to compute the commit, because windows need recalculation."""
-        results, rest, key = list[PartResult](), part.state, part.share.key
-        for rows in part.share.read(self.columns):
-            names = rows[key].unique().cast(pa.string())
-            own, rest = split_series(self.plan, rest, partial(contains, names))
-            result = self._compute_slice(own, [as_inserted(rows, self.version)])
+        results, states = list[PartResult](), OrderedState(self.plan, part.state)
+        for rows in self._read(part):
+            last = pc.max(rows[part.share.key].unique().cast(pa.string())).as_py()
+            result = self._compute_slice(states.take_through(last), [as_inserted(rows, self.version)])
             if result is None:
                 return None
             results.append(result)
-        result = self._compute_slice(rest, [])
+        result = self._compute_slice(states.take_through(None), [])
         return None if result is None else join_results([*results, result])
 
     def _compute_slice(self, state: StreamState, pieces: Iterable[pa.Table]) -> PartResult | None:
@@ -108,13 +125,17 @@ class PartTask:
             return None
         evaluated = replace(merged, count=replace(merged.count, max_event_time=self.max_event_time))
         result = result_of(self.plan, state, evaluated, MAX_CLOSED_WINDOWS)
-        kept = kept_result(self.plan, result, self.changes.now)
-        return PartResult(kept.state, kept.retractions, stage_windows(self.folder, kept.upserts))
+        return PartResult.of(kept_result(self.plan, result, self.changes.now), self.folder)
+
+    def _read(self, part: CommitPart) -> Iterator[pa.Table]:
+        """Yield the rows of a part that remain, by ranges of series."""
+        rows = part.share.read(self.columns)
+        return rows if self.remaining is None else (slice_ for slice_ in map(self.remaining, rows) if slice_.num_rows)
 
     def max_time(self, part: CommitPart) -> int | None:
         """Return the largest event time of the rows of a part that pass WHERE, in ticks; None if there are none."""
         latest: int | None = None
-        for rows in part.share.read(self.columns):
+        for rows in self._read(part):
             passing = self.commits.kernels.passing(rows)
             if passing.any():
                 times = to_ticks(rows[self.plan.source.timestamp.name], self.plan.query.precision)
@@ -122,28 +143,25 @@ class PartTask:
         return latest
 
 
-def whole_result(
-    plan: StreamPlan, state: StreamState, results: Sequence[PartResult], max_event_time: int | None, folder: str
-) -> BatchResult:
-    """Return the result of a commit, whose windows to write are staged in a folder.
+def whole_result(plan: StreamPlan, state: StreamState, results: Sequence[PartResult], folder: str | None) -> BatchResult:
+    """Return the result of a commit.
 
     Args:
         plan: The stream.
         state: The state before the commit.
         results: The results of all series.
-        max_event_time: The largest event time after it, in ticks.
-        folder: Where results are staged.
+        folder: Where results are staged; None if they are in memory.
     """
     total = join_results(results)
     counters = state.counters.plus(total.state.counters)
-    moved = replace(
-        total.state,
-        position=state.position,
-        counters=replace(counters, batches=state.counters.batches + 1),
-        max_event_time=max_event_time,
+    moved = replace(total.state, position=state.position, counters=replace(counters, batches=state.counters.batches + 1))
+    return BatchResult(
+        pa.table({}) if total.upserts is None else total.upserts,
+        pa.table({}) if total.retractions is None else total.retractions,
+        evict_windows(plan, moved),
+        events=total.events,
+        staged=None if folder is None else StagedWindows(folder, total.files, total.retracted),
     )
-    no_windows = total.retractions.slice(0, 0)
-    return BatchResult(no_windows, total.retractions, evict_windows(plan, moved), staged=StagedWindows(folder, total.files))
 
 
 def join_results(results: Sequence[PartResult]) -> PartResult:
@@ -153,51 +171,21 @@ def join_results(results: Sequence[PartResult]) -> PartResult:
         replace(
             join_series(first, others),
             counters=reduce(JobCounters.plus, (state.counters for state in states)),
+            max_event_time=reduce(later_of, (state.max_event_time for state in states)),
             evicted_through=reduce(later_of, (state.evicted_through for state in states)),
         ),
-        pa.concat_tables([result.retractions for result in results], promote_options="permissive"),
+        join_tables([result.upserts for result in results]),
+        join_tables([result.retractions for result in results]),
+        join_events([result.events for result in results]),
         tuple(name for result in results for name in result.files),
+        tuple(name for result in results for name in result.retracted),
     )
 
 
-def contains(names: pa.ChunkedArray | pa.Array, series: pa.ChunkedArray) -> Bools:
-    """Return a mask of the series that are among names."""
-    return to_numpy(pc.is_in(series, pa.chunked_array([names]).combine_chunks())).astype(np.bool_)
-
-
-def is_in_range(range_: SeriesRange, series: pa.ChunkedArray) -> Bools:
-    """Return a mask of the series in a range."""
-    mask = range_.mask(series.combine_chunks())
-    return np.ones(len(series), np.bool_) if mask is None else np.asarray(mask, np.bool_)
-
-
-def split_series(plan: StreamPlan, state: StreamState, select: Select) -> tuple[StreamState, StreamState]:
-    """Split a state into that of the selected series and that of the others. Neither has counters."""
-    key, times = subtable_key(plan), state.max_event_time_by_subtable.to_table()
-    assert key is not None
-    windows = None if state.windows is None else state.windows.to_table()
-    has_times, has_window = select(times[SERIES_KEY]), None if windows is None else select(windows[key])
-
-    def part(*, selected: bool) -> StreamState:
-        """Return the state of the series that are selected, or not."""
-        own_times = times.filter(pa.array(has_times == selected))
-        own_windows = None if windows is None or has_window is None else windows.filter(pa.array(has_window == selected))
-        without_counters = replace(state, counters=JobCounters(), messages=(), checkpoint=None)
-        return with_tables(without_counters, own_times, own_windows, () if state.windows is None else state.windows.keys)
-
-    return part(selected=True), part(selected=False)
-
-
-def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
-    """Return a state with the windows and event times of other series too."""
-    states = [state, *others]
-    tables = [part.windows for part in states if part.windows is not None and part.windows.num_rows]
-    windows = pa.concat_tables([table.to_table() for table in tables], promote_options="permissive") if tables else None
-    times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
-    return with_tables(state, times, windows, tables[0].keys if tables else ())
-
-
-def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None, keys: Sequence[str]) -> StreamState:
-    """Return a state with these event times, and with these windows, which are looked up by `keys`."""
-    own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows, keys)
-    return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)
+def join_tables(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    """Return the rows of all tables; None if there is no table."""
+    some = [table for table in tables if table is not None]
+    with_rows = [table for table in some if table.num_rows]
+    if not with_rows:
+        return some[0] if some else None
+    return pa.concat_tables(with_rows, promote_options="permissive")

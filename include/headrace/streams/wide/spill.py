@@ -1,9 +1,9 @@
-"""Rows that are divided by series into files on the local disk, each small enough to be read at once."""
+"""Rows that are divided by some of their columns into files on the local disk, each small enough to be read at once."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.streams.state.hashing import hash_column
+from headrace.streams.state.hashing import hash_rows
 
 PART_ROWS: Final = 1_000_000
 """Rows of a part, if series have about equally many."""
@@ -22,9 +22,9 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Spill:
-    """Rows in parts. The hash of a series decides which part its rows belong to."""
+    """Rows in parts. The hash of some columns, such as the series key, decides which part a row belongs to."""
 
-    def __init__(self, folder: Path, key: str, count: int) -> None:
+    def __init__(self, folder: Path, key: Sequence[str], count: int) -> None:
         self._folder = folder
         self._key = key
         self._count = count
@@ -33,11 +33,11 @@ class Spill:
 
     @classmethod
     @contextmanager
-    def open(cls, key: str, rows: int) -> Iterator[Spill]:
+    def open(cls, key: Sequence[str], rows: int) -> Iterator[Spill]:
         """Yield an empty one; delete its files at the end.
 
         Args:
-            key: The column with the name of a row's series.
+            key: The columns by which rows are divided.
             rows: The expected number of rows.
         """
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
@@ -46,16 +46,18 @@ class Spill:
                 yield spill
 
     def add(self, rows: pa.Table) -> None:
-        """Write rows to the parts of their series, in their order."""
-        part = self._hashed(rows[self._key])
+        """Write rows to their parts, in their order."""
+        if rows.num_rows == 0:
+            return
+        part = self._hashed(rows.select(list(self._key)))
         order = np.argsort(part, kind="stable")
         ordered, numbers = rows.take(pa.array(order)), part[order]
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
             self._writer(int(numbers[start]), rows.schema).write_table(ordered.slice(start, end - start))
 
-    def _hashed(self, series: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-        return (hash_column(series) % np.uint64(self._count)).astype(np.int64)
+    def _hashed(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        return (hash_rows(rows, rows.column_names) % np.uint64(self._count)).astype(np.int64)
 
     def _writer(self, number: int, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
         if number not in self._writers:
@@ -67,10 +69,13 @@ class Spill:
         """Return the numbers of the parts that have rows."""
         return sorted(self._writers)
 
-    def has_series(self, number: int, series: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Return a mask of the series that belong to a part; the first also takes those of parts without rows."""
-        part, parts = self._hashed(series), self.parts()
-        return np.asarray((part == number) | (~np.isin(part, parts) & (number == parts[0])))
+    def number_of(self, series: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """Return for each series, by which rows are divided, the number of its part.
+
+        Series of parts without rows belong to the first part.
+        """
+        numbers, parts = self._hashed(pa.table([series], list(self._key))), self.parts()
+        return np.where(np.isin(numbers, parts), numbers, parts[0])
 
     def read(self, number: int) -> pa.Table:
         """Return the rows of a part, after which none can be added to it."""

@@ -12,13 +12,19 @@ from pyarrow import fs
 from headrace.storage.object_store import file_system
 from headrace.streams.batches import StagedWindows
 from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
 
 FOLDER: Final = "staged"
 
 
+def can_stage(plan: StreamPlan) -> bool:
+    """Return whether executors can write the results of a stream: nothing but its rows follows from its windows."""
+    return plan.target.key is None and plan.notification is None and not plan.fills_gaps
+
+
 def create_staging_folder(context: Context, job_id: str) -> str:
-    """Create a folder; return its URI."""
-    folder = f"{context.state_uri}/{job_id}/{FOLDER}/{uuid.uuid4().hex}"
+    """Create a folder, which names the driver's epoch; return its URI."""
+    folder = f"{context.state_uri}/{job_id}/{FOLDER}/{context.epoch:010d}-{uuid.uuid4().hex}"
     system, root = file_system(folder)
     system.create_dir(root, recursive=True)
     return folder
@@ -35,8 +41,25 @@ def stage_windows(folder: str, windows: pa.Table) -> tuple[str, ...]:
 
 
 def discard_staged(staged: StagedWindows) -> None:
-    """Delete staged windows, and those that other micro-batches of the stream have left behind."""
+    """Delete staged windows."""
     system, root = file_system(staged.uri)
-    folder = root.rpartition("/")[0]
-    if system.get_file_info(folder).type == fs.FileType.Directory:
-        system.delete_dir(folder)
+    if system.get_file_info(root).type == fs.FileType.Directory:
+        system.delete_dir(root)
+
+
+def discard_leftovers(context: Context, job_id: str) -> None:
+    """Delete what earlier micro-batches of a stream have staged and never committed, and what older drivers have.
+
+    Call it before the first micro-batch, once older drivers are fenced off: what they stage from then on cannot be committed. A
+    driver that has been fenced off itself leaves what newer ones stage.
+    """
+    system, root = file_system(f"{context.state_uri}/{job_id}/{FOLDER}")
+    for folder in system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        if folder.type == fs.FileType.Directory and epoch_of(folder.base_name) <= context.epoch:
+            system.delete_dir(folder.path)
+
+
+def epoch_of(folder: str) -> int:
+    """Return the epoch in the name of a folder."""
+    epoch = folder.partition("-")[0]
+    return int(epoch) if epoch.isdigit() else 0

@@ -97,6 +97,8 @@ class LargeCommit:
         stream: Yields the changes in pieces.
         inserted: The rows, if it has only inserted some.
         add_tags: Joins the tags that a query reads.
+        remaining: Returns the changes of a piece without those that a stream leaves out.
+        others: What takes the place of changes that are left out.
     """
 
     series_key: str
@@ -104,10 +106,15 @@ class LargeCommit:
     stream: Callable[[], Iterator[pa.Table]]
     inserted: InsertedRows | None = None
     add_tags: Callable[[pa.Table], pa.Table] = lambda rows: rows
+    remaining: Callable[[pa.Table], pa.Table] | None = None
+    others: pa.Table | None = None
 
     def pieces(self) -> Iterator[pa.Table]:
         """Yield the changes in pieces. The series key of inserted rows is a dictionary."""
-        return (self.add_tags(piece) for piece in (self.stream() if self.inserted is None else self.inserted.pieces()))
+        for piece in self.stream() if self.inserted is None else self.inserted.pieces():
+            yield self.add_tags(piece if self.remaining is None else self.remaining(piece))
+        if self.others is not None and self.others.num_rows:
+            yield self.others
 
     def plain_pieces(self) -> Iterator[pa.Table]:
         """Yield the changes in pieces. The series key is text."""

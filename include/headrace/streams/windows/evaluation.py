@@ -37,11 +37,17 @@ class WindowEvaluation(Protocol):
     def groups(self, rows: pa.Table) -> pa.Table | None:
         """Return the group keys of the rows that pass WHERE; None if finding them would take as long as their windows."""
 
+    def passing(self, rows: pa.Table) -> Bools:
+        """Return a mask of the rows that have segments: that pass WHERE, and have a state."""
+
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """Return the windows of INTERVAL after new rows: those in state and the touched ones, with their values."""
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
         """Return the segments of rows that pass WHERE, one for each window that a row lies in, with `_row`."""
+
+    def merge_segments(self, segments: pa.Table) -> pa.Table:
+        """Merge segments of INTERVAL or SESSION as far as they belong together."""
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """Merge segments into windows, and return these with their values."""
@@ -62,6 +68,12 @@ class SparkEvaluation:
         del rows
         return None
 
+    def passing(self, rows: pa.Table) -> Bools:
+        """See `WindowEvaluation`."""
+        mask = np.zeros(rows.num_rows, np.bool_)
+        mask[to_numpy(self.assign_windows(rows)[window_sql.ROW]).astype(np.int64)] = True
+        return mask
+
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """See `WindowEvaluation`."""
         state = None if state_windows is None or state_windows.num_rows == 0 else self._frame(state_windows)
@@ -70,6 +82,10 @@ class SparkEvaluation:
     def assign_windows(self, rows: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
         return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
+
+    def merge_segments(self, segments: pa.Table) -> pa.Table:
+        """See `WindowEvaluation`."""
+        return window_sql.merge_segments(self.plan, self._frame(segments).coalesce(1)).toArrow()
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -134,6 +150,10 @@ class KernelEvaluation:
         typed = self._typed(rows)
         return self.rows.row_segments(typed.append_column(window_sql.ROW, pa.array(np.arange(typed.num_rows))))
 
+    def merge_segments(self, segments: pa.Table) -> pa.Table:
+        """See `WindowEvaluation`."""
+        return self.windows.merge(self._segments(segments))
+
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
         typed = self._segments(segments)
@@ -194,6 +214,10 @@ class FallbackEvaluation:
         except UnsupportedError:
             return None
 
+    def passing(self, rows: pa.Table) -> Bools:
+        """See `WindowEvaluation`."""
+        return self._either(lambda evaluation: evaluation.passing(rows))
+
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
         """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.merge_inserts(rows, state_windows))
@@ -201,6 +225,10 @@ class FallbackEvaluation:
     def assign_windows(self, rows: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.assign_windows(rows))
+
+    def merge_segments(self, segments: pa.Table) -> pa.Table:
+        """See `WindowEvaluation`."""
+        return self._either(lambda evaluation: evaluation.merge_segments(segments))
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         """See `WindowEvaluation`."""
@@ -210,7 +238,7 @@ class FallbackEvaluation:
         """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.finalize_numbered(segments))
 
-    def _either(self, compute: Callable[[WindowEvaluation], pa.Table]) -> pa.Table:
+    def _either(self, compute: Callable[[WindowEvaluation], T]) -> T:
         try:
             return compute(self.kernels)
         except UnsupportedError:

@@ -84,12 +84,12 @@ class LargeCommits:
             if batch.rows.num_rows == 0:
                 continue
             added = self.kernels.piece_segments(batch.rows)
-            if not self._is_on_time(batch, state, tally) or not self._continues(windows, added, state):
+            if not self.is_on_time(batch, state, tally) or not self._continues(windows, added, state):
                 return None
             windows = self.kernels.add(windows, added)
             if self.max_windows is not None and windows.num_rows > self.max_windows:
                 raise TooManyWindowsError
-            tally = self._counted(batch, tally)
+            tally = self.counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None
         counters = replace(tally.counters, batches=1)
@@ -99,7 +99,7 @@ class LargeCommits:
         state_windows = no_windows if affected is None else affected
         return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
 
-    def _is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
+    def is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
         if self.plan.leaves_rows_out:
             return bool((max_subtable_time_in_state(tally, batch.series) < batch.ts).all())
@@ -132,7 +132,7 @@ class LargeCommits:
         key = [*key_columns(self.plan.query), WSTART]
         return bool((match_rows(windows.filter(touched).select(key), in_state.select(key), key) < 0).any())
 
-    def _counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
+    def counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
         """Return the state with a piece's rows and event times counted."""
         passing = self.kernels.passing(batch.rows)
         count = count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_))

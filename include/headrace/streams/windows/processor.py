@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import FIRST_ROW, WSTART
-from headrace.compute.window_plans import CountWindow, IntervalWindow, SessionWindow
+from headrace.compute.plan import WSTART
+from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
@@ -34,7 +34,7 @@ from headrace.streams.windows.change_batch import (
 )
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
-from headrace.streams.windows.evaluation import FallbackEvaluation, window_evaluation
+from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.lateness import (
     BatchSegments,
     append_state_windows,
@@ -42,14 +42,15 @@ from headrace.streams.windows.lateness import (
     batch_segments,
     count_batch,
     mergeable_segments,
-    select_segments,
 )
-from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
+from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
+from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
-from headrace.streams.windows.row_matching import match_rows, row_ids
-from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered, read_stored_rows
+from headrace.streams.windows.row_matching import match_rows
+from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
+from headrace.streams.windows.stored_rows import Ranges, read_stored_rows
 from headrace.streams.windows.timers import timer_of
 
 
@@ -60,8 +61,7 @@ class WindowProcessor:
         self.context = context
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
-        kernels = self.evaluation.kernels if isinstance(self.evaluation, FallbackEvaluation) else None
-        self.large_commits = large_commit_processor(context, plan, kernels, self.process_rows)
+        self.large_commits = large_commit_processor(context, plan, self.evaluation, self.process_rows)
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
@@ -92,23 +92,20 @@ class WindowProcessor:
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
+        if can_be_merged(self.plan) and not self.plan.source.is_virtual:
+            merged = MergedCommits(self.context, self.plan, self.evaluation)
+            return result_of(self.plan, state, merged.recalculate(rows, state, changes))
         batch = recalculation_batch(self.plan, rows)
         affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
         return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
-        """Return the state with the rows of a batch that only mark windows, as few as mark the same ones."""
+        """Return the state with the rows of a batch that only mark windows."""
         if len(evaluated.deferred_rows) == 0:
             return state
-        new = batch.rows.take(pa.array(np.unique(evaluated.deferred_rows)))
-        rows = new if state.deferred is None else pa.concat_tables([state.deferred, new], promote_options="permissive")
-        windows = self.evaluation.assign_windows(rows)
-        (window_ids,) = row_ids([windows], [*key_columns(self.plan.query), WSTART])
-        row_index = to_numpy(windows[window_sql.ROW]).astype(np.int64)
-        order = np.lexsort((row_index, window_ids))
-        is_first = np.concatenate(([True], np.diff(window_ids[order]) != 0))
-        return replace(state, deferred=rows.take(pa.array(np.unique(row_index[order][is_first]))))
+        rows = batch.rows.take(pa.array(np.unique(evaluated.deferred_rows)))
+        return replace(state, deferred=add_marks(self.plan, self.evaluation, state.deferred, rows))
 
     def span_of(self, batch: ChangeBatch, state: StreamState, changes: Changes) -> Span:
         """Return what decides which windows in state a batch may change."""
@@ -160,24 +157,17 @@ class WindowProcessor:
         if len(segments.start) == 0:
             windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
             return EvaluatedBatch(windows, no_windows, no_windows, no_windows, 0, count)
-        segments, scopes = self.add_stored_rows(segments, batch, state, changes)
-        unaffected, needs_recalculation = scopes.unaffected(segments), scopes.needs_recalculation[scopes.of_segment]
-        selected = select_segments(segments, scopes.recalculated_at[scopes.of_segment], unaffected)
-        windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, selected, needs_recalculation))
-        windows = self.renumber_count_windows(windows, segments, scopes)
-        is_state_window = segments.kind == RowKind.IN_STATE
-        state_windows = self.state_windows_of(segments, affected, no_windows)
-        possibly_emitted = needs_recalculation & scopes.maybe_evicted[scopes.of_segment] & ~unaffected
-        evaluated = EvaluatedBatch(
-            windows=windows,
-            state_windows=state_windows.filter(pa.array((~unaffected)[is_state_window])),
-            unaffected=state_windows.filter(pa.array(unaffected[is_state_window])),
-            possibly_emitted=segments.rows.filter(pa.array(possibly_emitted)),
-            recalculated=int(scopes.needs_recalculation.sum()),
-            count=count,
-            deferred_rows=segments.row_index[segments.deferred],
-        )
-        return self.add_rewritten_rows(evaluated, segments, rows_to_add(segments, scopes))
+
+        def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
+            del scopes
+            stored = read_stored_rows(self.context, self.plan, batch, changes, ranges)
+            rows = self.evaluation.assign_windows(stored.rows)
+            return append_stored_rows(self.plan, segments, rows, stored.first, stored.last)
+
+        completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
+        state_windows = self.state_windows_of(completed, affected, no_windows)
+        evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count)
+        return self.add_rewritten_rows(evaluated, completed, rows_to_add(completed, scopes))
 
     def add_rewritten_rows(self, evaluated: EvaluatedBatch, segments: BatchSegments, rewritten: Int64s) -> EvaluatedBatch:
         """Count rewritten rows once more, and include unaffected windows that this batch closes."""
@@ -212,41 +202,3 @@ class WindowProcessor:
     def state_windows_of(self, segments: BatchSegments, affected: pa.Table | None, no_windows: pa.Table) -> pa.Table:
         """Return the windows in state among segments, in the order of the segments."""
         return no_windows if affected is None or not (segments.kind == RowKind.IN_STATE).any() else affected
-
-    def add_stored_rows(
-        self, segments: BatchSegments, batch: ChangeBatch, state: StreamState, changes: Changes
-    ) -> tuple[BatchSegments, RecalculationScopes]:
-        """Add the stored rows of recalculation scopes, reading until no further rows are linked to them."""
-        scopes = find_scopes(self.plan.query, segments, state.evicted_through)
-        completed, read_ranges = segments, list[tuple[int, int]]()
-        while scopes.needs_recalculation.any():
-            ranges = self.ranges_to_read(scopes)
-            if is_covered(ranges, read_ranges):
-                break
-            read_ranges = ranges
-            stored = read_stored_rows(self.context, self.plan, batch, changes, read_ranges)
-            completed = append_stored_rows(
-                self.plan, segments, self.evaluation.assign_windows(stored.rows), stored.first, stored.last
-            )
-            scopes = find_scopes(self.plan.query, completed, state.evicted_through)
-        return completed, scopes
-
-    def ranges_to_read(self, scopes: RecalculationScopes) -> Ranges:
-        """Return the ranges of ticks to read for the scopes that are recalculated."""
-        margin = np.zeros(len(scopes.recalculated_at), np.int64)
-        window = self.plan.query.window
-        if isinstance(window, SessionWindow):
-            # Evicted sessions may extend beyond the known rows, so widen the range by its own length, and at least by a gap.
-            margin = np.where(scopes.maybe_evicted, np.maximum(window.gap, scopes.last - scopes.first) + 1, 0)
-        needs_recalculation = scopes.needs_recalculation
-        return coalesce_ranges((scopes.first - margin)[needs_recalculation], (scopes.last + margin)[needs_recalculation])
-
-    def renumber_count_windows(self, windows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
-        """Number COUNT windows of a partition that was recalculated from the middle on as if from its beginning."""
-        if not isinstance(self.plan.query.window, CountWindow) or not scopes.needs_recalculation.any() or windows.num_rows == 0:
-            return windows
-        offsets = rows_before_scopes(segments, scopes)
-        representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
-        group = match_rows(windows, representative, key_columns(self.plan.query)) if key_columns(self.plan.query) else 0
-        first_rows = pc.add(windows[FIRST_ROW], pa.array(np.broadcast_to(offsets[group], windows.num_rows)))
-        return windows.set_column(windows.schema.get_field_index(FIRST_ROW), FIRST_ROW, first_rows)

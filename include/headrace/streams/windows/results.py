@@ -27,6 +27,12 @@ def result_of(
         evaluated: The windows after it.
         max_closed_windows: How many closed windows to retain, at least two for each subtable.
     """
+    result = unevicted_result(plan, state, evaluated)
+    return replace(result, state=evict_windows(plan, result.state, max_closed_windows))
+
+
+def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch) -> BatchResult:
+    """Do what `result_of` does, and leave all windows in state."""
     count = evaluated.count
     new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
     emission = emit(
@@ -44,6 +50,6 @@ def result_of(
     return BatchResult(
         emission.upserts,
         emission.retractions,
-        evict_windows(plan, replace(new_state, windows=windows, counters=counters), max_closed_windows),
+        replace(new_state, windows=windows, counters=counters),
         events=window_events(plan, evaluated, emission, state.windows),
     )

@@ -148,7 +148,10 @@ class RecalculationTimer:
 
 
 def combined(first: BatchResult, second: BatchResult, key: list[str]) -> BatchResult:
-    """Return two results of one micro-batch as one. The second was computed from the state after the first, and prevails."""
+    """Return two results of one micro-batch as one. The second was computed from the state after the first, and prevails.
+
+    What the first has staged are closed windows, which the second, if it is that of a delay, does not have.
+    """
     later = [rows.select(key) for rows in (second.upserts, second.retractions) if rows.num_rows]
 
     def joined(earlier: pa.Table, own: pa.Table) -> pa.Table:
@@ -163,4 +166,5 @@ def combined(first: BatchResult, second: BatchResult, key: list[str]) -> BatchRe
         joined(first.retractions, second.retractions),
         second.state,
         events=combined_events(first.events, second.events, key),
+        staged=first.staged,
     )

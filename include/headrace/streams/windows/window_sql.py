@@ -130,6 +130,11 @@ def assign_windows(plan: Plan, rows: DataFrame) -> DataFrame:
     return to_segments(extended, prepare(extended, rows), by_row=True)
 
 
+def merge_segments(plan: Plan, parts: DataFrame) -> DataFrame:
+    """Merge segments into windows; return their `segment_columns`."""
+    return merge(stream_plan(plan), parts, apart="false").selectExpr(*segment_columns(plan))
+
+
 def finalize_windows(plan: Plan, parts: DataFrame) -> DataFrame:
     """Merge segments into windows; return their `segment_columns`, `_is_result`, and the select list in stored types."""
     # The windows that separate two windows in state may be unaffected and missing here, so two of these are never joined.

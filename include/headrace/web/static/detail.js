@@ -180,6 +180,13 @@ function versions(offsets, none) {
   return sources.map(([source, version]) => `${sources.length > 1 ? `${source} ` : ""}version ${number(version)}`).join(", ");
 }
 
+// The subtables of a chunk that has only some.
+function seriesHint(chunk) {
+  const first = chunk.first_series ? ` from ${chunk.first_series}` : "";
+  const end = chunk.end_series ? ` before ${chunk.end_series}` : "";
+  return first || end ? element("div", { class: "hint" }, `subtables${first}${end}`) : null;
+}
+
 function backfillPanel(more) {
   if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet. Trigger the stream's DAG to recompute a range.");
   const rows = more.chunks.map((chunk) =>
@@ -188,7 +195,7 @@ function backfillPanel(more) {
       {},
       element("td", {}, chunk.run),
       element("td", { class: "n" }, String(chunk.number)),
-      element("td", {}, time(chunk.start)),
+      element("td", {}, time(chunk.start), seriesHint(chunk)),
       element("td", {}, time(chunk.end)),
       element("td", { class: "n" }, number(chunk.rows)),
       element("td", {}, element("span", { class: `badge ${chunk.state === "RUNNING" ? "busy" : chunk.state.toLowerCase()}` }, chunk.state), chunk.message ? element("div", { class: "hint" }, chunk.message) : null),

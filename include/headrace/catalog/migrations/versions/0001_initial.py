@@ -230,6 +230,8 @@ def create_chunks() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("start", sa.BigInteger(), nullable=False),
         sa.Column("end", sa.BigInteger(), nullable=False),
+        sa.Column("first_series", sa.Text()),
+        sa.Column("end_series", sa.Text()),
         sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("message", sa.Text()),

@@ -1,0 +1,130 @@
+"""The rows of a large commit that a stream sets aside: only these are in memory at once, all others are read in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.quarantine import QuarantineCode, RowKey
+from headrace.storage import Bounds
+from headrace.storage.delta.pruning import as_stored_integers
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.quarantine.changed_rows import row_keys
+from headrace.streams.quarantine.limits import later_rows, own_rows
+from headrace.streams.quarantine.set_aside import Keys
+from headrace.streams.wide.spill import Spill
+from headrace.streams.windows.change_batch import CHANGE, Bools, Changes, LargeCommit, to_numpy
+from headrace.streams.windows.retention import subtable_key
+from headrace.streams.windows.row_matching import row_ids
+
+Reason = tuple[QuarantineCode, str]
+KeyReasons = Mapping[RowKey, Reason]
+"""For each key of a written row to set aside, why: a commit writes no key twice."""
+
+
+@dataclass(frozen=True)
+class DividedCommit:
+    """A large commit: its changes at some keys, and the commit without them."""
+
+    touched: pa.Table
+    others: LargeCommit
+
+
+def keys_ahead(plan: StreamPlan, commit: LargeCommit, latest: int, max_keys: int) -> list[RowKey]:
+    """Return the keys of the rows that are written after an instant, in ticks, or of more than `max_keys` of them."""
+    keys = list[RowKey]()
+    for piece in raw_pieces(commit):
+        is_later = later_rows(plan, piece, latest)
+        if is_later.any():
+            keys += row_keys(piece.filter(pa.array(is_later)), plan.source, plan.query.precision)
+        if len(keys) > max_keys:
+            break
+    return keys
+
+
+def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey]) -> DividedCommit:
+    """Take the changes at some keys out of a large commit."""
+    key, wanted = plan.source.primary_key, Keys(keys)
+    touched = list[pa.Table]()
+    table = pa.table({})
+    for piece in raw_pieces(commit):
+        table = wanted.table(plan.source, piece.schema, plan.query.precision)
+        has_key = has_keys(table, key, piece)
+        if has_key.any() or not touched:
+            touched.append(with_text_key(commit.add_tags(piece.filter(pa.array(has_key))), commit.series_key))
+    rows = pa.concat_tables(touched, promote_options="permissive")
+    if rows.num_rows == 0:
+        return DividedCommit(rows, commit)
+    others = replace(commit, count=commit.count - rows.num_rows, remaining=partial(without_keys, table, key))
+    return DividedCommit(rows, with_times(plan, others))
+
+
+def with_times(plan: StreamPlan, commit: LargeCommit) -> LargeCommit:
+    """Return a commit of new rows, some of which are left out, with the first and last instant of those that remain."""
+    if commit.inserted is None:
+        return commit
+    name = plan.source.timestamp.name
+    ends = [pc.min_max(as_stored_integers(piece[name])) for piece in commit.pieces() if piece.num_rows]
+    if not ends:
+        return replace(commit, inserted=None)
+    times = Bounds(min(end["min"].as_py() for end in ends), max(end["max"].as_py() for end in ends))
+    return replace(commit, inserted=replace(commit.inserted, times=times))
+
+
+def raw_pieces(commit: LargeCommit) -> Iterator[pa.Table]:
+    """Yield the changes of a commit in pieces, as stored."""
+    return commit.stream() if commit.inserted is None else commit.inserted.pieces()
+
+
+def with_text_key(rows: pa.Table, name: str) -> pa.Table:
+    """Return rows whose series key is text."""
+    return rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.string()))
+
+
+def has_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> Bools:
+    """Return a mask of the rows with some keys. The second column is the timestamp."""
+    mask, time = np.zeros(rows.num_rows, np.bool_), columns[1]
+    candidates = np.flatnonzero(to_numpy(pc.is_in(rows[time], keys[time].combine_chunks())))
+    if len(candidates):
+        some = with_text_key(rows.select(list(columns)).take(pa.array(candidates)), columns[0])
+        row_id, key_id = row_ids([some, keys], columns)
+        mask[candidates[np.isin(row_id, key_id)]] = True
+    return mask
+
+
+def without_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> pa.Table:
+    """Return the rows without those that have some keys."""
+    mask = has_keys(keys, columns, rows)
+    return rows.filter(pa.array(~mask)) if mask.any() else rows
+
+
+def reasons_of_rows(plan: StreamPlan, rows: pa.Table, reasons: KeyReasons) -> dict[int, Reason]:
+    """Return the reasons for rows by their indexes."""
+    written = np.flatnonzero(own_rows(plan, rows))
+    keys = row_keys(rows.take(pa.array(written)), plan.source, plan.query.precision)
+    return {int(index): reasons[key] for index, key in zip(written, keys, strict=True) if key in reasons}
+
+
+def is_divisible(plan: StreamPlan) -> bool:
+    """Return whether rows of different series never are in one window, so that what fails can be searched series by series."""
+    return plan.query.window is not None and subtable_key(plan) is not None
+
+
+def parts_of(plan: StreamPlan, commit: LargeCommit, changes: Changes) -> Iterator[Changes]:
+    """Yield the changes of a commit in parts: all of some series, or else any, as new rows alone."""
+    if not is_divisible(plan):
+        for piece in commit.plain_pieces():
+            rows = piece.filter(pa.array(own_rows(plan, piece)))
+            inserts = pa.repeat(pa.scalar("insert"), rows.num_rows)
+            yield replace(changes, source=rows.set_column(rows.schema.get_field_index(CHANGE), CHANGE, inserts))
+        return
+    with Spill.open([commit.series_key], commit.count) as spill:
+        for piece in commit.plain_pieces():
+            spill.add(piece)
+        for number in spill.parts():
+            yield replace(changes, source=spill.read(number))

@@ -1,0 +1,289 @@
+"""Large commits to INTERVAL and SESSION windows, merged piece by piece although rows are late, updated or deleted.
+
+A commit is one write, so the order of its rows is of no importance: the segments of its new rows can be merged at once, and so can
+those of its changed rows, which only say what has to be recalculated. Stored rows are read and merged in pieces too. What is in
+memory follows the windows. If there are too many, the commit is read several times, each time for a share of the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.kernels import UnsupportedError
+from headrace.compute.plan import WEND, WSTART
+from headrace.compute.window_plans import IntervalWindow, SessionWindow
+from headrace.compute.windows import key_columns
+from headrace.compute.windows.segments import base_key_columns
+from headrace.model.jobs import JobCounters
+from headrace.storage import Bounds
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import source_pieces
+from headrace.streams.sources.tags import with_tags
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.hashing import hash_rows
+from headrace.streams.windows.accounting import BatchCount, later_of
+from headrace.streams.windows.change_batch import (
+    NEVER,
+    RECALCULATION_KINDS,
+    Bools,
+    ChangeBatch,
+    Changes,
+    LargeCommit,
+    RowKind,
+    change_batch,
+    recalculation_batch,
+    to_numpy,
+)
+from headrace.streams.windows.evaluated_batch import EvaluatedBatch
+from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation, source_schema
+from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
+from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
+from headrace.streams.windows.recalculation import RecalculationScopes
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
+from headrace.streams.windows.row_matching import row_ids
+from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
+from headrace.streams.windows.stored_rows import Ranges, in_ranges
+from headrace.streams.windows.window_sql import ROW
+
+THIS_WRITE: Final = 0
+"""The version of the commit among segments: all of its rows have the same."""
+MAX_NAMES: Final = 10_000
+"""Greatest number of series that a read of stored rows names."""
+
+
+def can_be_merged(plan: StreamPlan) -> bool:
+    """Return whether the segments of a stream's windows can be merged in any order."""
+    return isinstance(plan.query.window, IntervalWindow | SessionWindow)
+
+
+@dataclass(frozen=True)
+class WindowShare:
+    """Some of the windows of a stream: those whose hash has a remainder.
+
+    Attributes:
+        columns: What is hashed.
+        number: The remainder.
+        count: The number of shares.
+    """
+
+    columns: Sequence[str]
+    number: int = 0
+    count: int = 1
+
+    @classmethod
+    def all_of(cls, plan: StreamPlan) -> WindowShare:
+        """Return all windows of a stream. Sessions of one group are not divided, since rows may join them."""
+        start = [WSTART] if isinstance(plan.query.window, IntervalWindow) else []
+        return cls([*base_key_columns(plan.query), *start])
+
+    def of(self, windows: pa.Table) -> pa.Table:
+        """Return the windows of the share."""
+        if self.count == 1 or windows.num_rows == 0:
+            return windows
+        return windows.filter(pa.array(hash_rows(windows, self.columns) % np.uint64(self.count) == self.number))
+
+
+@dataclass
+class MergedRows:
+    """What a commit comes to.
+
+    Attributes:
+        inserts: The merged segments of new rows that are on time.
+        changed: The merged segments of rows whose windows are recalculated.
+        tally: The state before the commit, with the rows and event times of the commit counted.
+        marks: Rows that mark windows which are recalculated later.
+        span: What decides which windows in state it may change; None if it has no rows.
+    """
+
+    tally: StreamState
+    inserts: pa.Table | None = None
+    changed: pa.Table | None = None
+    marks: pa.Table | None = None
+    span: Span | None = None
+
+    def count(self) -> BatchCount:
+        """Return the count of the commit."""
+        counters = replace(self.tally.counters, batches=1)
+        return BatchCount(counters, self.tally.max_event_time_by_subtable, self.tally.max_event_time)
+
+
+@dataclass(frozen=True)
+class MergedCommits:
+    """Merges the large commits of one stream."""
+
+    context: Context
+    plan: StreamPlan
+    evaluation: WindowEvaluation
+
+    def merge(self, commit: LargeCommit, state: StreamState, changes: Changes, share: WindowShare, limit: int | None) -> MergedRows:
+        """Return what a commit comes to in a share of the windows.
+
+        Raises:
+            TooManyWindowsError: There are more windows than `limit`.
+        """
+        merged = MergedRows(replace(state, counters=JobCounters()), marks=state.deferred)
+        for piece in commit.plain_pieces():
+            batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
+            if batch.rows.num_rows:
+                self._add(merged, batch, state, share)
+            windows = sum(part.num_rows for part in (merged.inserts, merged.changed) if part is not None)
+            if limit is not None and windows > limit:
+                raise TooManyWindowsError
+        return merged
+
+    def recalculate(self, rows: pa.Table, state: StreamState, changes: Changes) -> EvaluatedBatch:
+        """Return the windows of rows, recalculated from what the source has after the changes."""
+        batch, share = recalculation_batch(self.plan, rows), WindowShare.all_of(self.plan)
+        merged = MergedRows(replace(state, counters=JobCounters()))
+        self._add(merged, batch, state, share)
+        return self.evaluate(merged, state, changes, share)
+
+    def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
+        """Add a piece of the commit."""
+        span = replace(Span.of(batch, None), series=None)
+        merged.span = span if merged.span is None else joined_span(merged.span, span)
+        if not self._add_on_time(merged, batch, state, share):
+            self._add_rows(merged, batch, state, share)
+
+    def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
+        """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
+        if batch.needs_recalculation or not isinstance(self.evaluation, FallbackEvaluation):
+            return False
+        kernels = self.evaluation.kernels
+        commits = LargeCommits(self.plan, kernels)
+        if not commits.is_on_time(batch, state, merged.tally):
+            return False
+        try:
+            inserts, tally = kernels.piece_segments(batch.rows), commits.counted(batch, merged.tally)
+        except UnsupportedError:
+            return False
+        merged.inserts, merged.tally = self._merged(merged.inserts, share.of(inserts)), tally
+        return True
+
+    def _add_rows(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
+        """Add a piece with a segment for each row."""
+        rows = self.evaluation.assign_windows(batch.rows)
+        segments = batch_segments(self.plan, batch, state, rows, None, defers=self.plan.defers_changes)
+        count = count_batch(self.plan, batch, merged.tally, segments)
+        merged.tally = replace(
+            merged.tally,
+            max_event_time_by_subtable=count.max_event_time_by_subtable,
+            max_event_time=count.max_event_time,
+            counters=merged.tally.counters.plus(count.counters),
+        )
+        merged.inserts = self._merged(merged.inserts, share.of(segments.rows.filter(pa.array(segments.is_kind(RowKind.INSERT)))))
+        changed = segments.rows.filter(pa.array(segments.is_kind(*RECALCULATION_KINDS)))
+        merged.changed = self._merged(merged.changed, share.of(changed))
+        if segments.deferred.any():
+            marks = batch.rows.take(pa.array(np.unique(segments.row_index[segments.deferred])))
+            merged.marks = add_marks(self.plan, self.evaluation, merged.marks, marks)
+
+    def _merged(self, windows: pa.Table | None, added: pa.Table) -> pa.Table | None:
+        if added.num_rows == 0:
+            return windows
+        columns = [name for name in added.column_names if name != ROW]
+        parts = [added.select(columns)] if windows is None else [windows.select(columns), added.select(columns)]
+        return self.evaluation.merge_segments(pa.concat_tables(parts, promote_options="permissive"))
+
+    def evaluate(self, merged: MergedRows, state: StreamState, changes: Changes, share: WindowShare) -> EvaluatedBatch:
+        """Return the windows of a share after a commit that has rows."""
+        assert merged.span is not None
+        affected = affected_windows(self.plan, state, merged.span)
+        state_windows = None if affected is None else share.of(affected)
+        empty = self.evaluation.finalize_windows(self._no_segments().drop_columns(ROW))
+        no_windows = empty_state_windows(self.plan, empty)
+        segments = self._segments(merged, state_windows)
+        count = merged.count()
+        if len(segments.start) == 0:
+            return EvaluatedBatch(empty, no_windows, no_windows, no_windows, 0, count)
+
+        def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
+            stored = self._stored_segments(segments, scopes, ranges, changes)
+            first, last = np.array([NEVER]), np.array([np.iinfo(np.int64).max])
+            return append_stored_rows(self.plan, segments, stored, first, last)
+
+        completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
+        in_state = no_windows if state_windows is None or state_windows.num_rows == 0 else state_windows
+        return evaluate_scopes(self.plan, self.evaluation, completed, scopes, in_state, count)
+
+    def _no_segments(self) -> pa.Table:
+        return self.evaluation.assign_windows(source_schema(self.plan).empty_table())
+
+    def _segments(self, merged: MergedRows, state_windows: pa.Table | None) -> BatchSegments:
+        """Return the segments of a commit and of windows in state."""
+        no_rows = self._no_segments()
+        parts = [no_rows if part is None else with_row_number(part, -1) for part in (merged.inserts, merged.changed)]
+        new = pa.concat_tables([part.select(no_rows.column_names) for part in parts], promote_options="permissive")
+        rows = append_state_windows(self.plan, new, state_windows)
+        inserts, changed = (part.num_rows for part in parts)
+        old = rows.num_rows - inserts - changed
+        kinds = np.repeat(np.array([RowKind.INSERT, RowKind.DELETE, RowKind.IN_STATE], np.int8), [inserts, changed, old])
+        no_version, no_mask = np.full(rows.num_rows, NEVER), np.zeros(rows.num_rows, np.bool_)
+        return BatchSegments(
+            rows=rows,
+            group=row_ids([rows], key_columns(self.plan.query))[0],
+            start=to_numpy(rows[WSTART]).astype(np.int64),
+            end=to_numpy(rows[WEND]).astype(np.int64),
+            kind=kinds,
+            version=np.where(kinds == RowKind.IN_STATE, NEVER, THIS_WRITE),
+            expired=no_mask,
+            deferred=no_mask,
+            reached=no_version,
+            first=no_version,
+            last=no_version,
+        )
+
+    def _stored_segments(self, segments: BatchSegments, scopes: RecalculationScopes, ranges: Ranges, changes: Changes) -> pa.Table:
+        """Return the merged segments of the stored rows in ranges, of the windows or groups that are recalculated."""
+        needed = segments.rows.filter(pa.array(scopes.needs_recalculation[scopes.of_segment[: len(segments.start)]]))
+        columns = [*key_columns(self.plan.query), *([WSTART] if isinstance(self.plan.query.window, IntervalWindow) else [])]
+        windows: pa.Table | None = None
+        for piece in self._stored_pieces(needed, ranges, changes):
+            rows = self.evaluation.assign_windows(piece)
+            if columns:
+                rows = rows.filter(pa.array(is_among(rows, needed, columns)))
+            windows = self._merged(windows, rows)
+        return self._no_segments() if windows is None else with_row_number(windows, 0)
+
+    def _stored_pieces(self, needed: pa.Table, ranges: Ranges, changes: Changes) -> Iterator[pa.Table]:
+        """Yield the stored rows in ranges, of the series that are needed and maybe others."""
+        key, source, scan = subtable_key(self.plan), self.plan.source, self.plan.query.scans[0]
+        names = [self.plan.source_subtable] if self.plan.source_subtable is not None else None
+        if names is None and key is not None:
+            distinct = pc.unique(needed[key])
+            names = distinct.to_pylist() if len(distinct) <= MAX_NAMES else None
+        bounds = [Bounds.of_ticks(low, high, self.plan.query.precision) for low, high in ranges]
+        columns = [name for name in scan.columns if not source.is_tag(name)]
+        pieces = source_pieces(
+            self.context,
+            self.plan,
+            changes.offsets,
+            columns,
+            filter=in_ranges(self.plan, bounds),
+            series=names,
+            bounds=Bounds(bounds[0].low, bounds[-1].high),
+        )
+        return (with_tags(self.context.tables, source, piece, scan.tags).select(list(scan.columns)) for piece in pieces)
+
+
+def with_row_number(segments: pa.Table, number: int) -> pa.Table:
+    """Return segments that belong to no single row of a batch, with a number instead of that of a row."""
+    return segments.append_column(ROW, pa.repeat(pa.scalar(number, pa.int64()), segments.num_rows))
+
+
+def joined_span(first: Span, second: Span) -> Span:
+    """Return the span of two pieces."""
+    return Span(min(first.first, second.first), max(first.last, second.last), later_of(first.written, second.written))
+
+
+def is_among(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> Bools:
+    """Return a mask of the rows that have an equal among others."""
+    row_id, other_id = row_ids([rows, others], columns)
+    return np.asarray(np.isin(row_id, other_id))
