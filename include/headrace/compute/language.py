@@ -122,6 +122,7 @@ class Language:
         star_functions: Functions that apply to each column separately if their argument is `*`.
         counting_aggregates: Aggregates that give a row even if there are no rows.
         interpolation: The function that interpolates, empty if there is none.
+        orders_zeros: Whether -0.0 comes before 0.0 in ORDER BY.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Language:
     star_functions: frozenset[str] = frozenset()
     counting_aggregates: frozenset[str] = frozenset()
     interpolation: str = ""
+    orders_zeros: bool = False
 
     def scalar(self, name: str) -> ScalarFunction | None:
         """Return the single-row function with a name, or None."""

@@ -255,11 +255,12 @@ class InterpPlan:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """One column of ORDER BY: an `o…`, or a hidden `h…`."""
+    """One column of ORDER BY: an `o…`, or a hidden `h…`. With `orders_zeros`, -0.0 comes before 0.0 in a FLOAT or DOUBLE."""
 
     column: str
     descending: bool = False
     nulls_first: bool = True
+    orders_zeros: bool = False
 
 
 @dataclass(frozen=True, slots=True)

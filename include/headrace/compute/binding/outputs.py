@@ -16,7 +16,7 @@ from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Literal
 from headrace.model.queries import FillClause, Ordering, SelectItem
 from headrace.model.spans import Span
-from headrace.model.types import BOOL
+from headrace.model.types import BOOL, TypeKind
 
 
 def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
@@ -67,11 +67,12 @@ def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
     return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 
-def make_sort(ordering: Ordering, column: str, language: Language) -> Sort:
-    """Return a sort by a column, with NULLs where the language puts them unless the query says otherwise."""
+def make_sort(ordering: Ordering, output: Output, language: Language) -> Sort:
+    """Return a sort by an output, with NULLs where the language puts them unless the query says otherwise."""
     lowest = ordering.descending != language.nulls.sorts_lowest
     nulls_first = lowest if ordering.nulls_first is None else ordering.nulls_first
-    return Sort(column, ordering.descending, nulls_first)
+    orders_zeros = language.orders_zeros and output.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE)
+    return Sort(output.column, ordering.descending, nulls_first, orders_zeros)
 
 
 def find_sorted_output(ordering: Ordering, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]) -> str | None:

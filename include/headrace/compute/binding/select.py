@@ -80,7 +80,7 @@ def make_union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: L
     column = find_sorted_output(ordering, items, outputs)
     if column is None:
         raise ProgrammingError("ORDER BY of a UNION takes names and positions of its columns", span=ordering.expression.span)
-    return make_sort(ordering, column, language)
+    return make_sort(ordering, next(output for output in outputs if output.column == column), language)
 
 
 @dataclass(slots=True)
@@ -382,7 +382,8 @@ class SelectBinder:
                 column = f"h{len(hidden)}"
                 output = make_output(binder, 0, SelectItem(ordering.expression, column))
                 hidden.append(replace(output, column=column))
-            sorts.append(make_sort(ordering, column, self.scope.language))
+            sorted_by = next(output for output in (*hidden, *outputs) if output.column == column)
+            sorts.append(make_sort(ordering, sorted_by, self.scope.language))
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
         return tuple(sorts), tuple(hidden)

@@ -54,7 +54,7 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     rows once more: twice the time of a query over windows, whose result is small compared to its input. If rows have the rank of
     their subtable, the range partitions are known in advance instead.
     """
-    columns = [sort_column(sort) for sort in sorts] + [F.col(name).asc_nulls_first() for name in natural]
+    columns = [column for sort in sorts for column in sort_columns(sort)] + [F.col(name).asc_nulls_first() for name in natural]
     if not columns:
         return rows
     if not single_task:
@@ -68,9 +68,15 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     return partitioned.sortWithinPartitions(*columns)
 
 
-def sort_column(sort: Sort) -> Column:
-    """Return the sort expression of an ORDER BY item."""
+def sort_columns(sort: Sort) -> list[Column]:
+    """Return the sort expressions of an ORDER BY item. Spark takes -0.0 and 0.0 for equal, so a second one tells them apart."""
     column = F.col(sort.column)
+    is_negative_zero = (column == 0) & (column.cast("string") == "-0.0")
+    return [directed(column, sort), *([directed(~is_negative_zero, sort)] if sort.orders_zeros else [])]
+
+
+def directed(column: Column, sort: Sort) -> Column:
+    """Return an expression in the direction of an ORDER BY item."""
     if sort.descending:
         return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()

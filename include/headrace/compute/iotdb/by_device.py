@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.checks import is_aggregated
-from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where, is_never_true
+from headrace.compute.iotdb.conditions import COUNTS, empty_if_null, expand_having, expand_where, is_never_true
 from headrace.compute.iotdb.device_types import check_equal, common_type, typed_name, written_types
 from headrace.compute.iotdb.expansion import (
     DEVICE,
@@ -41,7 +41,7 @@ from headrace.compute.iotdb.select import (
 from headrace.compute.terms import string_sql
 from headrace.compute.types import spark_type
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import ColumnRef, Expression, Literal
+from headrace.model.expressions import Call, Case, ColumnRef, Expression, Literal, transform
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
@@ -84,6 +84,7 @@ class DeviceQuery:
             drop_devices(rows, empty)
         outputs = self.outputs(items, has_time=not aggregated or clause is not None)
         orders = [replace(order, expression=rows.split(order.expression)) for order in self.orders(aggregated and clause is None)]
+        having = having and self.without_missing_counts(having, members)
         where, having = (None if node is None else rows.split(node) for node in (where, having))
         split = [replace(item, expression=rows.split(item.expression)) for item in outputs]
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
@@ -139,6 +140,19 @@ class DeviceQuery:
             outputs.append(replace(output, sql=f"if({device} IN ({devices}), NULL, {output.sql})") if lacking else output)
         return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)))
 
+    def without_missing_counts(self, having: Expression, members: Sequence[tuple[Device, DeviceNames]]) -> Expression:
+        """Make the counts in HAVING NULL on devices that lack one of their measurements."""
+
+        def hide(part: Expression) -> Expression | None:
+            if not isinstance(part, Call) or part.function not in COUNTS:
+                return None
+            used = {path.name for path in paths(part)}
+            lacking = [Literal(device.path) for device, resolver in members if not used <= resolver.series.keys()]
+            is_present = Call("not in", (ColumnRef(device_column(self.scope)), *lacking))
+            return Case(((is_present, part),), span=part.span) if lacking else None
+
+        return transform(having, hide)
+
     def devices(self) -> list[Device]:
         """Return the devices that FROM matches, in the order in which the result has them."""
         matched = [device for prefix in self.query.prefixes for device in self.scope.tree.match_devices(prefix)]
@@ -166,7 +180,7 @@ class DeviceQuery:
         for order in self.query.order_by:
             if isinstance(order.key, ColumnRef) and order.key.name.lower() in (TIME, DEVICE):
                 continue
-            nodes = expand(order.key, device)
+            nodes = expand(normalize_count_if(order.key), device)
             if not nodes:
                 name = result_name(order.key)
                 raise ProgrammingError(
@@ -259,7 +273,7 @@ class DeviceQuery:
         keys = {DEVICE: ColumnRef(device_column(self.scope)), TIME: ColumnRef(TIME)}
         orders = [
             Ordering(
-                keys.get(order.key.name.lower(), order.key) if isinstance(order.key, ColumnRef) else order.key,
+                keys.get(order.key.name.lower(), order.key) if isinstance(order.key, ColumnRef) else normalize_count_if(order.key),
                 order.descending,
                 bool(order.nulls_first),
             )

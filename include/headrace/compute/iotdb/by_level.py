@@ -57,7 +57,7 @@ class LevelQuery:
         """Bind the query; return None if it matches no series."""
         items = [masked for item in items_without_end_time(self.query.items) for masked in self.masked_items(item)]
         check_aliases(items)
-        items = apply_series_limits(items, self.query)
+        items = apply_series_limits(name_repeated(items), self.query)
         if not items:
             return None
         where = conjunction(expand_where(self.query.where, self.names.or_null))
@@ -171,6 +171,17 @@ class LevelQuery:
         in_devices = f"{DEVICE} IN ({', '.join(string_sql(device.path) for device in devices)})"
         in_slot = f"_slot = {self.slots[column]} AND " if len(self.slots) > 1 else ""
         return ColumnPart(database, column, condition=in_slot + in_devices, presence=presence)
+
+
+def name_repeated(items: Sequence[SelectItem]) -> list[SelectItem]:
+    """Give a column that repeats an earlier one, and has no alias, the alias of that one."""
+    aliases: dict[str, str] = {}
+    named = []
+    for item in items:
+        if item.alias is not None:
+            aliases[item.text] = item.alias
+        named.append(replace(item, alias=item.alias or aliases.get(item.text)))
+    return named
 
 
 def check_aliases(items: Sequence[SelectItem]) -> None:

@@ -14,6 +14,8 @@ from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
 from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
 
+COUNTS: Final = frozenset(("count", "count_if"))
+"""Aggregates that are 0 without values."""
 ORDERS: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -65,7 +67,13 @@ def one_of(subject: Expression, values: set[bool], node: Call) -> Expression:
 def expand_having(
     node: Expression | None, alternatives: Alternatives, language: Language, *, typed: bool = False
 ) -> list[Expression]:
-    """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL.
+    """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL, or 0 if it counts.
+
+    Args:
+        node: The condition.
+        alternatives: Resolves paths.
+        language: Tells which functions aggregate.
+        typed: Whether the rows are by device, so that an aggregate of no series has no type, and a count of none is NULL.
 
     Raises:
         TypeMismatchError: `typed` is set, and an aggregate of no series has a type that depends on the series.
@@ -73,7 +81,7 @@ def expand_having(
 
     def change(part: Expression) -> Expression | None:
         if isinstance(part, Call) and language.aggregate(part.function) and any(map(is_null, part.arguments)):
-            return Literal(None)
+            return Literal(0 if part.function in COUNTS and not typed else None)
         return None
 
     parts = [] if node is None else expand(normalize_count_if(node), alternatives)

@@ -12,10 +12,8 @@ from headrace.compute.iotdb.types import (
     FLOATING,
     INT32,
     INT64,
-    NUMERIC,
+    TEXT,
     TEXTUAL,
-    type_error,
-    type_name,
 )
 from headrace.compute.terms import Term, cast, string_sql, to_string
 from headrace.compute.types import spark_type
@@ -31,6 +29,8 @@ def convert_to(term: Term, type_: DataType, _: ExpressionContext) -> Term:
     if term.type.kind is type_.kind:
         return Term(term.sql, type_)
     kind = type_.kind
+    if term.type.kind is TypeKind.VARBINARY:
+        term = Term(as_text(term), TEXT)
     if kind in TEXTUAL:
         return Term(as_text(term), type_)
     if kind is TypeKind.BOOL:
@@ -41,9 +41,7 @@ def convert_to(term: Term, type_: DataType, _: ExpressionContext) -> Term:
         return Term(as_floating(term, type_), type_)
     if kind is TypeKind.DATE:
         return Term(as_date(term), DATE)
-    if kind is TypeKind.VARBINARY and term.type.kind in TEXTUAL:
-        return Term(f"CAST({term.sql} AS BINARY)", BLOB)
-    raise type_error(f"Unsupported data type of CAST: {type_name(term.type)} to {type_name(type_)}", hint="cast it to TEXT first")
+    return Term(f"CAST({as_text(term)} AS BINARY)", BLOB)
 
 
 def raise_if_null(sql: str, source: str, type_: DataType, message: str) -> str:
@@ -67,14 +65,10 @@ def as_text(term: Term) -> str:
 
 
 def as_boolean(term: Term) -> str:
-    """Return whether a number is not 0; of text only `true` and `false` in any case."""
+    """Return whether a number, an instant or a date is not 0; of text only `true` and `false` in any case."""
     assert term.type is not None
-    if term.type.kind in NUMERIC:
-        return f"({term.sql} <> 0)"
     if term.type.kind not in TEXTUAL:
-        raise type_error(
-            f"Unsupported data type of CAST: {type_name(term.type)} to BOOLEAN", hint="compare it instead, as in x > 0"
-        )
+        return f"({as_number(term)} <> 0)"
     value = f"CASE lower({term.sql}) WHEN 'true' THEN true WHEN 'false' THEN false END"
     return raise_if_null(value, term.sql, BOOLEAN, f"concat('301: Invalid text input for boolean type: ', {term.sql})")
 

@@ -54,4 +54,5 @@ IOTDB: Final = Language(
     nulls=NullRules(sorts_lowest=False),
     column_name=column_name,
     counting_aggregates=frozenset(function.name for function in TABLE),
+    orders_zeros=True,
 )

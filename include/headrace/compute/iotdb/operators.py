@@ -17,6 +17,8 @@ from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, Type
 from headrace.sql.iotdb.names import like_regex, unescape_like
 
 COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+FLIPPED: Final = {"=": "=", "<>": "<>", ">=": "<=", "<": ">"}
+"""Comparisons of a number with 0 that depend on the sign of a zero, with those that mean the same from right to left."""
 REGEX_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\(?![%_\\])")
 """A backslash in a LIKE pattern that escapes neither a wildcard nor a backslash."""
 INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
@@ -133,9 +135,39 @@ def compare_numbers(sign: str, left: Term, right: Term) -> str:
     """Write a comparison of numbers or instants. Spark treats NaN as equal to itself and greater than any number, so exclude it."""
     if not any(is_floating(term) for term in (left, right)):
         return f"({left.sql} {sign} {right.sql})"
+    if sign in FLIPPED and is_zero(right) and is_computed(left):
+        return compare_with_zero(sign, left)
+    if sign in FLIPPED.values() and is_zero(left) and is_computed(right):
+        return compare_with_zero(next(flipped for flipped, own in FLIPPED.items() if own == sign), right)
     parts = [f"{as_double(left)} {sign} {as_double(right)}"]
     parts += not_nan(left, right, sign in (">", ">=")) + not_nan(right, left, sign in ("<", "<="))
     return f"({' AND '.join(parts)})"
+
+
+def is_zero(term: Term) -> bool:
+    """Return whether a number is the constant 0."""
+    value = term.constant.value if term.constant is not None and not term.constant.relative else None
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and value == 0
+
+
+def is_computed(term: Term) -> bool:
+    """Return whether a number is of type FLOAT or DOUBLE, and not just a column."""
+    return is_floating(term) and not term.sql.isidentifier()
+
+
+def compare_with_zero(sign: str, term: Term) -> str:
+    """Write a comparison of a computed number with 0. As in Java, -0.0 is less than 0; stored values compare as in SQL."""
+    x = to_double(term)
+    # Only the text of a zero shows its sign in Spark.
+    is_negative = f"CAST({x} AS STRING) = '-0.0'"
+    match sign:
+        case "=":
+            return f"({x} = 0D AND NOT {is_negative})"
+        case "<>":
+            return f"({x} <> 0D OR {is_negative})"
+        case ">=":
+            return f"({x} >= 0D AND NOT isnan({x}) AND NOT {is_negative})"
+    return f"({x} < 0D OR {is_negative})"
 
 
 def not_nan(term: Term, other: Term, greater: bool) -> list[str]:

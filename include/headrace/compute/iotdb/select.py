@@ -10,6 +10,7 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.select import SelectBinder
 from headrace.compute.binding.sources import BoundSource
+from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.derived import derive, has_series_call
 from headrace.compute.iotdb.expansion import (
     DEVICE,
@@ -153,7 +154,7 @@ def time_ordering(query: TreeQuery, names: Callable[[ColumnRef], Sequence[Column
     for order in query.order_by:
         if aggregated and not grouped and order.key == ColumnRef(TIME):
             continue
-        nodes = expand(order.key, names)
+        nodes = expand(normalize_count_if(order.key), names)
         if len(nodes) != 1:
             raise ProgrammingError("Sort Item in ORDER BY should indicate one value", hint="name one series", span=order.key.span)
         orders.append(Ordering(nodes[0], order.descending, bool(order.nulls_first)))

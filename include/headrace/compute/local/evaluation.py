@@ -262,6 +262,9 @@ def sort(plan: Plan, table: pa.Table) -> pa.Table:
             order.append((f"f{number}", direction))
         keys[f"v{number}"] = values
         order.append((f"v{number}", direction))
+        if item.orders_zeros:
+            keys[f"z{number}"] = pc.cast(pc.greater(pc.atan2(pc.cast(values, pa.float64()), -1.0), 0.0), pa.int8())
+            order.append((f"z{number}", direction))
     return table.take(pc.sort_indices(pa.table(keys), order))
 
 

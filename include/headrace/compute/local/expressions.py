@@ -70,6 +70,8 @@ def pattern_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType | 
         return require([infer_type(half, types) for half in halves] == [pa.int64()] * 2, pa.int64(), "halves")
     if (limited := limited_text(node)) is not None:
         return require(infer_type(limited[0], types) == TYPES["string"], TYPES["string"], "a text with a limit")
+    if (number := negative_zero_operand(node)) is not None:
+        return require(infer_type(number, types) == TYPES["double"], TYPES["boolean"], "the sign of a zero")
     return None
 
 
@@ -137,10 +139,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     Raises:
         UnsupportedError: Spark would refuse a value.
     """
-    if (halves := joined_halves(node)) is not None:
-        return join_halves(*(evaluate(half, columns) for half in halves))
-    if (limited := limited_text(node)) is not None:
-        return check_length(evaluate(limited[0], columns), limited[1])
+    if (values := evaluate_pattern(node, columns)) is not None:
+        return values
     match node:
         case Operation(name="struct", operands=operands):
             return pc.make_struct(*(evaluate(part, columns) for part in operands), field_names=field_names(operands))
@@ -157,6 +157,17 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
             return values if pa.types.is_decimal(values.type) else pc.cast(values, TYPES[type_], safe=False)
         case Operation(name=name, operands=operands):
             return apply(name, [evaluate(operand, columns) for operand in operands])
+
+
+def evaluate_pattern(node: Node, columns: Mapping[str, Values]) -> Values | None:
+    """Return the values of an expression that is evaluated as a whole; None for others."""
+    if (halves := joined_halves(node)) is not None:
+        return join_halves(*(evaluate(half, columns) for half in halves))
+    if (limited := limited_text(node)) is not None:
+        return check_length(evaluate(limited[0], columns), limited[1])
+    if (number := negative_zero_operand(node)) is not None:
+        return is_negative_zero(evaluate(number, columns))
+    return None
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -213,6 +224,19 @@ def limited_text(node: Node) -> tuple[Node, int] | None:
             if text == same == cut:
                 return text, limit
     return None
+
+
+def negative_zero_operand(node: Node) -> Node | None:
+    """Return the number of which an expression tests whether it is -0.0, by its text."""
+    match node:
+        case Operation("=", (Operation("cast", (number,), "string"), Constant("-0.0"))):
+            return number
+    return None
+
+
+def is_negative_zero(values: Values) -> Values:
+    """Return whether numbers are -0.0."""
+    return pc.and_(pc.equal(values, 0.0), pc.less(pc.atan2(values, -1.0), 0.0))
 
 
 def check_length(values: Values, limit: int) -> Values:

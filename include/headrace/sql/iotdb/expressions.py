@@ -331,15 +331,23 @@ class TreeExpressions(PathParser):
         return Call("replace", tuple(arguments), spelling="REPLACE", span=self._span(start))
 
     def _parse_round(self) -> Expression:
-        """Parse `ROUND(number[, places])`."""
-        start = self._index
+        """Parse `ROUND(number[, places])`, or `ROUND(number, 'key'='value', …)`, whose attributes mean nothing."""
+        start, function = self._index, self._token
         self._advance()
         self._expect("(")
         arguments = [self._parse_nested(self._parse_expression)]
-        if self._accept(","):
+        has_attribute = self._token.word == "," and self._peek(2).word in ("=", "==")
+        if not has_attribute and self._accept(","):
             arguments.append(self._parse_constant())
-        self._expect(")")
-        return Call("round", tuple(arguments), spelling="ROUND", span=self._span(start))
+        if self._token.word != ",":
+            self._expect(")")
+            return Call("round", tuple(arguments), spelling="ROUND", span=self._span(start))
+        arguments, attributes = self._parse_arguments(*arguments)
+        written = self.text[function.start : function.end]
+        call = Call("round", tuple(arguments), False, tuple(attributes), written, self._span(start))
+        if len(arguments) > 1:
+            self._semantic(ARGUMENT_COUNT.format(result_name(call), len(arguments), 1), call.span)
+        return call
 
     def _parse_substring(self) -> Expression:
         """Parse `SUBSTRING(text, start[, length])` or `SUBSTRING(text FROM start [FOR length])`, recorded in the spelling."""

@@ -146,6 +146,8 @@ def like_regex(pattern: str) -> str:
 
 def _function_name(call: Call) -> str:
     names = [result_name(argument) for argument in call.arguments]
+    if call.function == "round" and call.attributes:
+        return f"{call.spelling}({', '.join(names)},null)"
     match call.spelling or call.function:
         case "SUBSTRING FROM":
             return f"SUBSTRING({names[0]} FROM {' FOR '.join(names[1:])})"

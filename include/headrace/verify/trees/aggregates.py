@@ -124,6 +124,8 @@ AGGREGATES: Final[dict[str, Rule]] = {
 }
 
 COUNT_IF: Final = "count_if"
+COUNTS: Final = frozenset({"count", COUNT_IF})
+"""Aggregates that are 0 without values."""
 
 NEED_UNIQUE_INSTANTS: Final = frozenset({"first_value", "last_value", "max_by", "min_by", "mode"})
 """Aggregates whose result is not defined if several series of a group have values at one instant."""

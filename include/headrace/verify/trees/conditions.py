@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform
-from headrace.verify.trees.aggregates import is_aggregate
+from headrace.verify.trees.aggregates import COUNTS, is_aggregate
 from headrace.verify.trees.expansion import NOTHING, Resolve, combinations, conjunction
 
 
@@ -19,6 +19,14 @@ def conditions(node: Expression | None, resolvers: Sequence[Resolve]) -> list[Ex
     if node is None:
         return []
     return list(dict.fromkeys(as_null(part) for resolver in resolvers for part in combinations(node, or_nothing(resolver))))
+
+
+def having_condition(node: Expression | None, resolve: Resolve) -> Expression | None:
+    """Return HAVING on every series that its paths match; what counts the values of a missing one is 0."""
+    if node is None:
+        return None
+    parts = combinations(node, or_nothing(resolve))
+    return conjunction(list(dict.fromkeys(as_null(part, nothing_counted=0) for part in parts)))
 
 
 def or_nothing(resolve: Resolve) -> Resolve:
@@ -35,15 +43,16 @@ def or_any(resolve: Resolve, others: Sequence[Resolve]) -> Resolve:
     return resolved
 
 
-def as_null(node: Expression) -> Expression:
-    """Replace what takes the place of missing series, and aggregates of them, by NULL."""
+def as_null(node: Expression, nothing_counted: int | None = None) -> Expression:
+    """Replace what takes the place of missing series, and aggregates of them, by NULL; counts by `nothing_counted`."""
 
     def change(part: Expression) -> Expression | None:
         match part:
             case ColumnRef(name=name) if name == NOTHING:
                 return Literal(None)
-            case Call(function=function, arguments=arguments) if is_aggregate(function) and ColumnRef(NOTHING) in arguments:
-                return Literal(None)
+            case Call(function=function, arguments=arguments) if is_aggregate(function):
+                if any(is_null(as_null(argument)) for argument in arguments):
+                    return Literal(nothing_counted if function in COUNTS else None)
         return None
 
     return transform(node, change)

@@ -9,8 +9,8 @@ from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeGrouping, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.names import result_name
-from headrace.verify.trees.aggregates import aggregate_calls, with_length
-from headrace.verify.trees.conditions import condition, conditions, excludes_all, or_any
+from headrace.verify.trees.aggregates import COUNTS, aggregate_calls, with_length
+from headrace.verify.trees.conditions import condition, conditions, excludes_all, having_condition, or_any
 from headrace.verify.trees.expansion import (
     MeasurementNames,
     PathNames,
@@ -33,7 +33,7 @@ class Expanded:
 
     Attributes:
         control: The expression by which GROUP BY VARIATION, CONDITION or COUNT groups rows.
-        absent: The devices, or groups of GROUP BY TAGS, that have no series of a column, by its expression.
+        absent: The devices, or groups of GROUP BY TAGS, that lack a series of a column, or of a count in HAVING, by its expression.
     """
 
     items: tuple[SelectItem, ...]
@@ -78,7 +78,7 @@ class Expansion:
         items = tuple(item for part in query.items for item in expanded_items(part, names))
         if not items:
             return None
-        where, having = (condition(node, [names.or_nothing]) for node in (query.where, query.having))
+        where, having = condition(query.where, [names.or_nothing]), having_condition(query.having, names.or_nothing)
         orders = tuple(replace(order, key=single(order.key, names)) for order in query.order_by)
         control = None if self.control is None else single(self.control, names)
         nodes = [*(item.expression for item in items), *present(where, having, control), *(order.key for order in orders)]
@@ -116,6 +116,8 @@ class Expansion:
         }
         if not items or not any(measured.values()):
             return None
+        counts = [call for node in present(having) for call in aggregate_calls(node) if call.function in COUNTS]
+        columns |= {call: {reference.name for reference in column_references(call)} for call in counts}
         absent = {
             node: frozenset(path for path in measured if not column <= names[path].series.keys())
             for node, column in columns.items()

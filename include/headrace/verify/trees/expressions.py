@@ -15,6 +15,7 @@ from headrace.verify.trees.scalars import FLOATS, INFINITY, NAN, NUMBERS, SCALAR
 from headrace.verify.values import Value, constant, instant, quoted, unsupported
 
 COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 LOGIC: Final = {"and": "AND", "&": "AND", "or": "OR", "|": "OR"}
 LIKE_WILDCARDS: Final = {"%": ".*?", "_": "."}
 ORDERED: Final = (*NUMBERS, TypeKind.TIMESTAMP)
@@ -180,6 +181,26 @@ def compare(sign: str, left: Value, right: Value) -> Value:
     raise unsupported(f"a comparison of {left.type} and {right.type}")
 
 
+def is_zero(value: Value) -> bool:
+    """Return whether a value is the constant 0."""
+    return value.is_constant and not isinstance(value.constant, bool | str) and value.constant == 0
+
+
+def compare_with_zero(sign: str, value: Value) -> str:
+    """Return a comparison of a computed number with 0, which -0.0 is less than."""
+    x = double(value)
+    negative = f"atan2({x}, -1) < 0"
+    tests = {
+        "=": f"{x} = 0 AND NOT {negative}",
+        "<>": f"{x} <> 0 OR {negative}",
+        "<": f"NOT isnan({x}) AND {negative}",
+        ">=": f"NOT isnan({x}) AND NOT {negative}",
+        "<=": f"NOT isnan({x}) AND {x} <= 0",
+        ">": f"NOT isnan({x}) AND {x} > 0",
+    }
+    return f"({tests[sign]})"
+
+
 def dated(value: Value) -> Value:
     """Return a date, also of a constant text."""
     if value.is_kind(TypeKind.DATE):
@@ -193,6 +214,10 @@ def compare_numbers(sign: str, left: Value, right: Value) -> str:
     """Return a comparison of numbers: integers exactly, others as DOUBLE. NaN fulfills none except that it is not a constant."""
     if not any(value.is_kind(*FLOATS) for value in (left, right)):
         return f"({left.sql} {sign} {right.sql})"
+    if is_zero(left) and sign in MIRRORED:
+        left, right, sign = right, left, MIRRORED[sign]
+    if is_zero(right) and left.is_kind(*FLOATS) and not left.sql.isidentifier():
+        return compare_with_zero(sign, left)
     compared = f"{double(left)} {sign} {double(right)}"
     if sign == "<>" and (left.is_constant or right.is_constant):
         return f"({compared})"

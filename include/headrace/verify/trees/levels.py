@@ -13,7 +13,7 @@ from headrace.model.tree_queries import TreeQuery
 from headrace.model.types import BIGINT, DOUBLE, DataType
 from headrace.sql.iotdb.names import result_name
 from headrace.verify.trees.aggregates import NEED_UNIQUE_INSTANTS, aggregate_calls, is_aggregate
-from headrace.verify.trees.conditions import condition
+from headrace.verify.trees.conditions import having_condition
 from headrace.verify.trees.expansion import COUNT_TIME, PathNames, combinations, masked_path
 from headrace.verify.trees.scalars import NUMBERS
 from headrace.verify.trees.source import Series
@@ -68,7 +68,7 @@ class LevelExpansion:
 
     def having(self) -> Expression | None:
         """Return HAVING, as a condition on aggregates of the names in `series`."""
-        expanded = condition(self.query.having, [self.names.or_nothing])
+        expanded = having_condition(self.query.having, self.names.or_nothing)
         return None if expanded is None else over_groups(self.masked(expanded, keep_measurement=True))
 
     def masked(self, node: Expression, *, keep_measurement: bool) -> Expression:

@@ -184,8 +184,11 @@ def cast_to(value: Value, type_: DataType) -> Value:
     source, target = value.type.kind if value.type else None, type_.kind
     if source is None or source is target:
         return Value(f"CAST({value.sql} AS {type_.kind.value})" if source is None else value.sql, type_)
-    if source in NUMBERS and target is TypeKind.BOOL:
+    if source in (*NUMBERS, TypeKind.TIMESTAMP) and target is TypeKind.BOOL:
         return Value(f"({value.sql} <> 0)", BOOL)
+    if source is TypeKind.DATE and target is TypeKind.BOOL:
+        # No date has the number 0.
+        return Value(f"(CASE WHEN {value.sql} IS NOT NULL THEN true END)", BOOL)
     if source in (*NUMBERS, TypeKind.BOOL) and target in FLOATS:
         return Value(f"CAST({value.sql} AS {target.value})", type_)
     if source in (TypeKind.BOOL, TypeKind.INT) and target in (TypeKind.INT, TypeKind.BIGINT):

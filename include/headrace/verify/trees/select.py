@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from headrace.verify.trees.expressions import TreeCompiler
 from headrace.verify.trees.fill import filled
 from headrace.verify.trees.rows import Rows
 from headrace.verify.trees.runs import EDGES, RowWindows
+from headrace.verify.trees.scalars import FLOATS
 from headrace.verify.trees.series import SeriesColumns, is_sparse, series_calls
 from headrace.verify.trees.source import text
 from headrace.verify.trees.spans import Window, windows_of
@@ -134,6 +135,12 @@ class TreeSelect:
                 return self.aggregate(node)
         return None
 
+    def having_leaf(self, node: Expression) -> Value | None:
+        """Compile an aggregate in HAVING, a count of a measurement that a device lacks as NULL."""
+        value = self.group_leaf(node)
+        absent = self.expanded.absent.get(node, frozenset())
+        return value if value is None else replace(value, sql=without_devices(value.sql, absent))
+
     def aggregate(self, node: Call) -> Value:
         """Compile an aggregate to a column of the groups."""
         compiler = self.row_compiler()
@@ -187,7 +194,7 @@ class TreeSelect:
         """Compute the columns of each row."""
         compiler = self.row_compiler()
         values = [compiler.value(item.expression) for item in self.items]
-        keys = [f"{compiler.value(key).sql} AS k{number}" for number, key in self.sort_keys()]
+        keys = [f"{sort_value(compiler.value(key))} AS k{number}" for number, key in self.sort_keys()]
         device = ["_device"] if self.by_device else []
         columns = self.output_columns(values)
         relation = self.step("projected", f"SELECT {', '.join(['_ts AS _time', *device, *columns, *keys])} FROM {rows}")
@@ -200,8 +207,9 @@ class TreeSelect:
         """Compute the columns of each group: of all rows, of devices, of windows, or of both."""
         compiler = TreeCompiler(self.group_leaf, self.precision, self.timezone)
         values = [compiler.value(item.expression) for item in self.items]
-        keys = [f"{compiler.value(key).sql} AS k{number}" for number, key in self.sort_keys()]
-        having = "true" if self.expanded.having is None else compiler.condition(self.expanded.having)
+        keys = [f"{sort_value(compiler.value(key))} AS k{number}" for number, key in self.sort_keys()]
+        conditions = TreeCompiler(self.having_leaf, self.precision, self.timezone)
+        having = "true" if self.expanded.having is None else conditions.condition(self.expanded.having)
         names = ["_device"] if self.by_device else []
         names += EDGES if self.clause is not None else []
         sums = [f"{rule.sql} AS {column}" for rule, column in self.aggregates.items()]
@@ -327,6 +335,13 @@ class TreeSelect:
         fixed = [number for number, output in enumerate(outputs) if output.column in ("_time", "_device")]
         ordered = tuple(fixed) if not self.sort_keys() else ()
         return TreeResult(self.step("result", sql), outputs, self.precision, ordered, self.expanded.rows, windowed)
+
+
+def sort_value(value: Value) -> str:
+    """Return a sort key as SQL. A FLOAT or DOUBLE has its angle too, which tells -0.0 from 0.0."""
+    if not value.is_kind(*FLOATS):
+        return value.sql
+    return f"(CASE WHEN {value.sql} IS NOT NULL THEN struct_pack(x := {value.sql}, angle := atan2({value.sql}, -1)) END)"
 
 
 def aggregated_values(nodes: Sequence[Expression]) -> list[Expression]:
