@@ -227,7 +227,7 @@ class StreamEnvironment:
 
 def assert_accounted(counters: JobCounters) -> None:
     """Assert that each row has one outcome."""
-    outcomes = ("used", "updated", "filtered", "expired", "quarantined", "pending")
+    outcomes = ("used", "updated", "filtered", "expired", "quarantined", "dropped", "pending")
     parts = [getattr(counters, f"rows_{outcome}") for outcome in outcomes]
     assert min(parts) >= 0
     assert counters.rows_in == sum(parts)

@@ -7,10 +7,11 @@ its results, and undone by a driver that restarts before that micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from headrace.errors import Error, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
+from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
 from headrace.model.streams import ErrorPolicy
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
@@ -33,6 +34,7 @@ from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
 
+NO_ROWS: Final = pa.table({})
 Reason = tuple[QuarantineCode, str]
 Reasons = Mapping[int, Reason]
 """For each row of a batch to set aside, why."""
@@ -50,7 +52,8 @@ class Quarantine:
     Attributes:
         context: The runner's environment, whose `set_aside` this changes.
         plan: The stream.
-        held: The rows in quarantine.
+        held: The rows that the stream leaves out.
+        dropped: Those of them that are no longer in quarantine, since the user has dropped them.
     """
 
     def __init__(self, context: Context, plan: StreamPlan, processor: Callable[[Context, StreamPlan], Processor]) -> None:
@@ -58,6 +61,7 @@ class Quarantine:
         self.context = context
         self.plan = plan
         self.held: SetAside = context.set_aside
+        self.dropped: frozenset[RowKey] = frozenset()
         self._create = processor
         self._recorded: dict[tuple[RowKey, int], Reason] | None = None
 
@@ -74,27 +78,34 @@ class Quarantine:
         return self._create(self.context, replace(self.plan, options=replace(self.plan.options, ignore_expired=False)))
 
     def restore(self, position: Position) -> None:
-        """Load the rows that were in quarantine after a micro-batch, and undo what later ones have changed."""
+        """Load the rows that were left out after a micro-batch, and undo what later ones have changed."""
         recorded, batch = self.context.catalog.quarantine, position.batch
         rows = recorded.rows(self.plan.id, with_released=True)
-        if any(max(row.batch, row.released or 0) > batch for row in rows):
+        if any(max(row.batch, row.released or 0, row.dropped or 0) > batch for row in rows):
             recorded.rewind(self.plan.id, batch)
-        self.held.set(row.key for row in rows if row.is_held_after(batch))
+        self._load(rows, batch)
+
+    def _load(self, rows: Iterable[QuarantinedRow], batch: int) -> None:
+        """Leave out what was left out after a micro-batch."""
+        held = [row for row in rows if row.is_held_after(batch)]
+        self.held.set(row.key for row in held)
+        self.dropped = frozenset(row.key for row in held if row.is_dropped_after(batch))
 
     @contextmanager
     def recovering(self, batch: int) -> Iterator[None]:
         """Set aside what was set aside after a micro-batch, and then the same rows again, while the block runs."""
-        rows, before = self.context.catalog.quarantine.rows(self.plan.id, with_released=True), self.held.rows.keys
-        is_replayed = [row.replay and row.released is not None for row in rows]
+        rows, before = self.context.catalog.quarantine.rows(self.plan.id, with_released=True), (self.held.rows.keys, self.dropped)
+        is_replayed = [row.requested is QuarantineRequest.REPLAY and row.released is not None for row in rows]
         self._recorded = {
             (row.key, row.version): (row.code, row.message) for row, replayed in zip(rows, is_replayed, strict=True) if not replayed
         }
-        self.held.set(row.key for row in rows if row.is_held_after(batch))
+        self._load(rows, batch)
         try:
             yield
         finally:
             self._recorded = None
-            self.held.set(before)
+            self.held.set(before[0])
+            self.dropped = before[1]
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute a micro-batch. Its result says what changes in quarantine."""
@@ -113,6 +124,21 @@ class Quarantine:
         change = replace(result.quarantine or QuarantineChange(), released=tuple(keys))
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
 
+    def drop(self, state: StreamState) -> BatchResult | None:
+        """Return a micro-batch that removes the rows from quarantine that the user wants to drop; None if there are none."""
+        rows = self.context.catalog.quarantine.rows(self.plan.id)
+        keys = tuple(row.key for row in rows if row.requested is QuarantineRequest.DROP and row.dropped is None)
+        if not keys:
+            return None
+        moved = replace(state, counters=counters_after_drop(state.counters, len(keys)))
+        return BatchResult(NO_ROWS, NO_ROWS, moved, state.wake_at, quarantine=QuarantineChange(dropped=keys))
+
+    def drop_again(self, state: StreamState) -> StreamState:
+        """Return a state that was computed again with the rows counted that the user had dropped by then."""
+        rows = self.context.catalog.quarantine.rows(self.plan.id)
+        keys = {row.key for row in rows if row.dropped is not None and row.key in self.held.rows.keys} - self.dropped
+        return replace(state, counters=counters_after_drop(state.counters, len(keys)))
+
     def commit(self, change: QuarantineChange | None, batch: int, now: int) -> None:
         """Record what a micro-batch has changed."""
         if not change:
@@ -124,14 +150,20 @@ class Quarantine:
         self._apply(change)
 
     def _record_event(self, change: QuarantineChange) -> None:
-        """Record what was set aside, for users to read."""
+        """Record what was set aside or dropped, for users to read."""
+        if change.dropped:
+            self.context.catalog.events.record(
+                "job", self.plan.id, "QUARANTINE_DROPPED", f"{count_text(len(change.dropped))} dropped"
+            )
         if change.added:
-            first, rows = change.added[0], "1 row" if len(change.added) == 1 else f"{len(change.added)} rows"
-            message = f"{rows} set aside, the first because [{first.code}] {first.message}"
+            first = change.added[0]
+            message = f"{count_text(len(change.added))} set aside, the first because [{first.code}] {first.message}"
             self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", message)
 
     def _apply(self, change: QuarantineChange) -> None:
-        self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
+        released = frozenset(change.released)
+        self.held.set((self.held.rows.keys - released) | {row.key for row in change.added})
+        self.dropped = (self.dropped - released) | frozenset(change.dropped)
 
     def _process_again(self, state: StreamState, changes: Changes, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
         """Compute a micro-batch that was computed before, and set aside the same rows."""
@@ -183,7 +215,8 @@ class Quarantine:
         remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
         with self.held.changed(remaining.held):
             result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=remaining.rows))
-        counters = counters_after(result.state.counters, remaining, len(reasons))
+        dropped = len(self.dropped.intersection(remaining.released))
+        counters = counters_after(result.state.counters, remaining, len(reasons), dropped)
         change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
 
@@ -211,26 +244,44 @@ class Quarantine:
 
     def _check_room(self, attempt: Attempt, reasons: Reasons) -> None:
         """Raise `QuarantineFullError` if there is no room for the rows to set aside."""
-        most = self.context.settings.quarantine_rows
-        if not reasons or len(attempt.held) + len(reasons) <= most:
+        most, held = self.context.settings.quarantine_rows, len(attempt.held - self.dropped)
+        if not reasons or held + len(reasons) <= most:
             return
         code, message = next(iter(reasons.values()))
         raise QuarantineFullError(
-            f"the quarantine of stream {self.plan.name} has room for {most} rows: it has {len(attempt.held)}, and {len(reasons)} "
+            f"the quarantine of stream {self.plan.name} has room for {most} rows: it has {held}, and {len(reasons)} "
             f"more have to be set aside, the first because [{code}] {message}",
-            hint="correct the rows that SHOW QUARANTINE lists, or the stream, or set HEADRACE_QUARANTINE_ROWS to a larger number; "
-            "then RESUME STREAM",
+            hint="correct the rows that SHOW QUARANTINE lists, or the stream, or DROP QUARANTINE OF STREAM, or set "
+            "HEADRACE_QUARANTINE_ROWS to a larger number; then RESUME STREAM",
         )
 
 
-def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int) -> JobCounters:
-    """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others."""
+def count_text(rows: int) -> str:
+    """Return a number of rows as text."""
+    return "1 row" if rows == 1 else f"{rows} rows"
+
+
+def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
+    """Return counters after rows in quarantine were dropped."""
+    return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
+
+
+def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int, dropped: int) -> JobCounters:
+    """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others.
+
+    Args:
+        counters: The counters of the micro-batch.
+        remaining: The changes without rows that are set aside.
+        added: The number of rows that were set aside.
+        dropped: How many of those that left had been dropped before, and were not in quarantine.
+    """
     return replace(
         counters,
         rows_in=counters.rows_in + added,
         rows_used=counters.rows_used + remaining.deleted,
         rows_updated=counters.rows_updated + remaining.corrected,
-        rows_quarantined=counters.rows_quarantined + added - remaining.corrected - remaining.deleted,
+        rows_quarantined=counters.rows_quarantined + added - remaining.corrected - remaining.deleted + dropped,
+        rows_dropped=counters.rows_dropped - dropped,
     )
 
 
