@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.history.backfill import recompute
+from headrace.history.backfill import fill_history, recompute
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters, JobState
 from headrace.model.quarantine import QuarantineCode, QuarantinedRow, QuarantineRequest
 from headrace.storage.delta import changes
+from headrace.streams.quarantine.quarantine import QuarantineFullError
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
 
@@ -339,6 +340,35 @@ def test_a_full_quarantine_that_is_dropped_has_room_again(offline_env: StreamEnv
     env.settle()
     assert env.record(plan).state is JobState.RUNNING
     assert [row.key.time - START for row in held(env, plan)] == [6 * HOUR]
+
+
+@pytest.mark.spark
+def test_a_history_leaves_out_rows_too_far_ahead_of_the_clock(env: StreamEnvironment) -> None:
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None), ("d1", 10_000, 2, None)])
+    plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")
+    fill_history(env.context, plan.id)
+    env.insert([("d0", 21_000, 4, None)])
+    env.settle()
+    assert env.record(plan).progress.watermark == START + 21_000
+    (row,) = held(env, plan)
+    assert (row.code, row.key.series, row.values["a"]) == (QuarantineCode.FUTURE, "d1", 9)
+    assert windows(env, plan) == [(0, 1, 1), (10_000, 1, 2)]
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (2, 1, 1)
+    env.clock.advance(5 * HOUR)
+    replay(env, plan)
+    env.insert([("d0", 6 * HOUR, 4, None)])
+    env.settle()
+    assert windows(env, plan)[-1] == (5 * HOUR, 1, 9)
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 3, 0)
+
+
+@pytest.mark.spark
+def test_a_history_with_too_many_rows_ahead_of_the_clock_fails(env: StreamEnvironment) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 1}))
+    env.insert([("d0", 5 * HOUR, 1, None), ("d1", 5 * HOUR, 9, None)])
+    plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")
+    with pytest.raises(QuarantineFullError, match="2 stored ones are too far ahead"):
+        fill_history(env.context, plan.id)
 
 
 @pytest.mark.spark

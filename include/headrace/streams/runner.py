@@ -198,7 +198,8 @@ class Runner:
         state = self.replay(position)
         method = "recomputed from an older one and the changes since"
         if state is None:
-            state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=self.progress.counters)
+            counters = None if self.progress.position is None else self.progress.counters
+            state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=counters)
             method = "rebuilt from the stored rows"
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {method}"

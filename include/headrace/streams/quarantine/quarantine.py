@@ -27,7 +27,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
-from headrace.streams.quarantine.limits import has_later_rows, later_rows, latest_allowed, max_ahead_ms, own_rows
+from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt, Trial
 from headrace.streams.quarantine.values import json_values
@@ -156,9 +156,7 @@ class Quarantine:
                 "job", self.plan.id, "QUARANTINE_DROPPED", f"{count_text(len(change.dropped))} dropped"
             )
         if change.added:
-            first = change.added[0]
-            message = f"{count_text(len(change.added))} set aside, the first because [{first.code}] {first.message}"
-            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", message)
+            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", added_message(change.added))
 
     def _apply(self, change: QuarantineChange) -> None:
         released = frozenset(change.released)
@@ -182,11 +180,11 @@ class Quarantine:
     def _changes_ahead(self, changes: Changes) -> tuple[Changes, Reasons]:
         """Return changes with the reasons for the rows that are too far ahead of the clock."""
         settings = self.context.settings
-        limit, latest = max_ahead_ms(self.plan, settings), latest_allowed(self.plan, settings, changes.now)
-        if limit is None or latest is None or not has_later_rows(self.plan, changes.source, latest):
+        latest = latest_allowed(self.plan, settings, changes.now)
+        if latest is None or not has_later_rows(self.plan, changes.source, latest):
             return changes, {}
         changes = replace(changes, source=changes.rows)
-        reason = QuarantineCode.FUTURE, f"its timestamp is more than {limit / 1000:g} s ahead of the clock"
+        reason = QuarantineCode.FUTURE, ahead_message(self.plan, settings)
         return changes, dict.fromkeys(np.flatnonzero(later_rows(self.plan, changes.rows, latest)).tolist(), reason)
 
     def _process(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
@@ -259,6 +257,11 @@ class Quarantine:
 def count_text(rows: int) -> str:
     """Return a number of rows as text."""
     return "1 row" if rows == 1 else f"{rows} rows"
+
+
+def added_message(rows: Sequence[QuarantinedRow]) -> str:
+    """Return what was set aside, for an event."""
+    return f"{count_text(len(rows))} set aside, the first because [{rows[0].code}] {rows[0].message}"
 
 
 def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
