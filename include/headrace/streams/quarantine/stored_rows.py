@@ -51,7 +51,7 @@ def rows_ahead(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table
     most = context.settings.quarantine_rows
     if keys.num_rows > most:
         raise QuarantineFullError(
-            f"the quarantine of stream {plan.name} has room for {most} rows: {keys.num_rows} stored ones are too far ahead of the clock",
+            f"the quarantine of {plan.name} has room for {most} rows: {keys.num_rows} stored ones are too far ahead of the clock",
             hint="correct or delete these rows, allow them with a longer MAX_AHEAD, or set HEADRACE_QUARANTINE_ROWS to a larger "
             "number",
         )
