@@ -343,6 +343,51 @@ def test_a_full_quarantine_that_is_dropped_has_room_again(offline_env: StreamEnv
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("source", ["readings partition by tbname", "d0"])
+def test_windows_closed_by_the_clock_leave_out_rows_that_fail(env: StreamEnvironment, source: str) -> None:
+    query = LENGTHS.replace("readings", source)
+    plan = env.create(f"create stream s trigger force_window_close {query} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d0", 1000, 2, BAD), ("d0", 2000, 3, "1")])
+    env.settle()
+    env.clock.advance(5000)
+    env.insert([("d0", 3000, 3, "1"), ("d0", 4000, 9, BAD)])
+    env.clock.advance(5000)
+    env.settle()
+    assert env.record(plan).state is JobState.RUNNING
+    assert (windows(env, plan), [row.values["a"] for row in held(env, plan)]) == ([(0, 3, 1)], [2, 9])
+    env.restart()
+    env.insert([("d0", 11_000, 3, "1")])
+    env.clock.advance(10_000)
+    env.settle()
+    counts = counters(env, plan)
+    assert windows(env, plan) == [(0, 3, 1), (10_000, 1, 1)]
+    assert (counts.rows_in, counts.rows_used, counts.rows_quarantined) == (6, 4, 2)
+
+
+@pytest.mark.spark
+def test_interpolation_by_the_clock_leaves_out_rows_that_fail(env: StreamEnvironment) -> None:
+    create = (
+        "create stream s trigger force_window_close into points as select _irowts, interp(length(substr(b, cast(b as bigint))))"
+    )
+    plan = env.create(f"{create} x from readings partition by tbname every(10s) fill(prev)")
+    env.insert([("d0", 1000, 1, "1"), ("d0", 2000, 2, BAD)])
+    env.clock.advance(10_000)
+    env.settle()
+    assert ([row[1] for row in env.results(plan)][-1:], len(held(env, plan))) == ([1], 1)
+
+
+@pytest.mark.spark
+def test_on_error_stop_also_stops_windows_closed_by_the_clock(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger force_window_close on_error stop {LENGTHS} partition by tbname interval(10s)")
+    env.insert([("d0", 1000, 2, BAD)])
+    env.clock.advance(10_000)
+    env.settle()
+    reason = env.record(plan).reason
+    assert reason is not None
+    assert (reason.code, held(env, plan)) == ("DATA", [])
+
+
+@pytest.mark.spark
 def test_a_history_leaves_out_rows_too_far_ahead_of_the_clock(env: StreamEnvironment) -> None:
     env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None), ("d1", 10_000, 2, None)])
     plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")

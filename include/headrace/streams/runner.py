@@ -236,7 +236,7 @@ class Runner:
                 discard_staged(result.staged)
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
-        return replace(self.quarantine.drop_again(state), position=position, computed_before=None)
+        return replace(self.quarantine.recount(state), position=position, computed_before=None)
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""

@@ -26,6 +26,7 @@ from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
+from headrace.streams.quarantine.due_rows import due_rows, without_due
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
 from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.set_aside import SetAside
@@ -133,11 +134,11 @@ class Quarantine:
         moved = replace(state, counters=counters_after_drop(state.counters, len(keys)))
         return BatchResult(NO_ROWS, NO_ROWS, moved, state.wake_at, quarantine=QuarantineChange(dropped=keys))
 
-    def drop_again(self, state: StreamState) -> StreamState:
-        """Return a state that was computed again with the rows counted that the user had dropped by then."""
+    def recount(self, state: StreamState) -> StreamState:
+        """Return a state that was computed again with the rows counted that micro-batches without changes set aside or dropped."""
         rows = self.context.catalog.quarantine.rows(self.plan.id)
-        keys = {row.key for row in rows if row.dropped is not None and row.key in self.held.rows.keys} - self.dropped
-        return replace(state, counters=counters_after_drop(state.counters, len(keys)))
+        dropped = sum(row.dropped is not None for row in rows)
+        return replace(state, counters=counters_with(state.counters, len(rows) - dropped, dropped))
 
     def commit(self, change: QuarantineChange | None, batch: int, now: int) -> None:
         """Record what a micro-batch has changed."""
@@ -196,6 +197,8 @@ class Quarantine:
             cause = value_error(error)
             if cause is None or self.plan.options.on_error is ErrorPolicy.STOP:
                 raise
+            if self.plan.is_closed_by_clock and not attempt.changes.leaves_due:
+                return self._process_due(attempt, reasons, cause)
             attempt = attempt.with_rows()
             failing = self._failing_rows(attempt, reasons, cause)
             if not failing:
@@ -203,6 +206,23 @@ class Quarantine:
         reasons = {**reasons, **{row: (QuarantineCode.DATA, error.message) for row, error in failing.items()}}
         self._check_room(attempt, reasons)
         return self._compute(attempt, reasons)
+
+    def _process_due(self, attempt: Attempt, reasons: Reasons, cause: Error) -> BatchResult:
+        """Compute a micro-batch whose windows are due, without the stored rows with which they cannot be computed.
+
+        If it has changes, these are handled alone, and the windows by the next micro-batch.
+        """
+        if has_changes(attempt.changes):
+            return self._process(without_due(attempt), reasons)
+        due = due_rows(self.context, self.plan, self.held, attempt)
+        failing = () if due is None else due.failing(cause, self.context.settings.quarantine_rows)
+        if not failing:
+            raise cause
+        self._check_room(attempt, {number: (row.code, row.message) for number, row in enumerate(failing)})
+        result = self._compute(replace(attempt, held=attempt.held | {row.key for row in failing}), {})
+        counters = result.state.counters
+        counters = counters_with(counters, counters.rows_quarantined + len(failing), counters.rows_dropped)
+        return replace(result, state=replace(result.state, counters=counters), quarantine=QuarantineChange(failing))
 
     def _compute(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
         """Compute a micro-batch without the rows for which there are reasons."""
@@ -269,6 +289,19 @@ def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
     return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
 
 
+def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobCounters:
+    """Return counters with other numbers of rows in quarantine and dropped. Rows that were set aside had been used before."""
+    set_aside = quarantined + dropped - counters.rows_quarantined - counters.rows_dropped
+    used = max(0, counters.rows_used - set_aside)
+    return replace(
+        counters,
+        rows_in=counters.rows_in + set_aside - (counters.rows_used - used),
+        rows_used=used,
+        rows_quarantined=quarantined,
+        rows_dropped=dropped,
+    )
+
+
 def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int, dropped: int) -> JobCounters:
     """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others.
 
@@ -293,6 +326,11 @@ def mask(rows: pa.Table, reasons: Reasons) -> Bools:
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked
+
+
+def has_changes(changes: Changes) -> bool:
+    """Return whether a micro-batch has changes, or only the clock made it due."""
+    return isinstance(changes.source, LargeCommit) or changes.source.num_rows > 0
 
 
 def has_only_new_rows(changes: Changes) -> bool:

@@ -8,6 +8,7 @@ from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.clocked.rows import stored_source_rows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
@@ -57,5 +58,4 @@ def rows_ahead(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table
         )
     if keys.num_rows == 0:
         return pa.table({})
-    columns = [plan.source.series_key, *(column.name for column in plan.source.columns)]
-    return scan_source(context, plan, offsets, list(dict.fromkeys(columns)), series=series, bounds=bounds)
+    return stored_source_rows(context, plan, latest + 1, None, offsets)
