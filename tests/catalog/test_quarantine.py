@@ -7,7 +7,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import FencedError
 from headrace.model.jobs import JobDefinition
-from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
+from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
 from tests.catalog.samples import with_stream
 
 FIRST, SECOND = RowKey("m1", 1_000), RowKey("m2", 2_000, "k")
@@ -55,21 +55,33 @@ def test_a_stream_that_restarts_earlier_finds_what_was_in_quarantine_then(catalo
 def test_a_row_can_return_to_the_quarantine_in_the_micro_batch_that_replays_it(catalog: Catalog) -> None:
     stream = with_stream(catalog)
     catalog.quarantine.commit(stream.id, 1, QuarantineChange((row(FIRST, 1),)))
-    catalog.quarantine.request_replay(stream.id, 9)
-    assert [held.replay for held in catalog.quarantine.rows(stream.id)] == [True]
-    assert catalog.jobs.by_id(stream.id).replay_requested == 9
+    catalog.quarantine.request(stream.id, QuarantineRequest.REPLAY, 9)
+    assert [held.requested for held in catalog.quarantine.rows(stream.id)] == [QuarantineRequest.REPLAY]
+    assert catalog.jobs.by_id(stream.id).quarantine_requested == 9
     catalog.quarantine.commit(stream.id, 2, QuarantineChange((row(FIRST, 2),), (FIRST,)))
     assert catalog.quarantine.rows(stream.id) == [row(FIRST, 2)]
 
 
-def test_a_newer_request_to_replay_outlives_the_one_that_was_served(catalog: Catalog) -> None:
+def test_a_row_that_is_dropped_is_left_out_but_not_in_quarantine(catalog: Catalog) -> None:
+    stream = with_stream(catalog)
+    catalog.quarantine.commit(stream.id, 1, QuarantineChange((row(FIRST, 1), row(SECOND, 1))))
+    catalog.quarantine.commit(stream.id, 2, QuarantineChange(dropped=(FIRST,)))
+    assert catalog.quarantine.rows(stream.id) == [replace(row(FIRST, 1), dropped=2), row(SECOND, 1)]
+    assert catalog.quarantine.counts() == {stream.id: 1}
+    catalog.quarantine.request(stream.id, QuarantineRequest.REPLAY, 9)
+    assert [held.requested for held in catalog.quarantine.rows(stream.id)] == [None, QuarantineRequest.REPLAY]
+    catalog.quarantine.rewind(stream.id, 1)
+    assert catalog.quarantine.counts() == {stream.id: 2}
+
+
+def test_a_newer_request_outlives_the_one_that_was_served(catalog: Catalog) -> None:
     stream = with_stream(catalog)
     for requested in (9, 10):
-        catalog.quarantine.request_replay(stream.id, requested)
-    catalog.quarantine.finish_replay(stream.id, 9)
-    assert catalog.jobs.by_id(stream.id).replay_requested == 10
-    catalog.quarantine.finish_replay(stream.id, 10)
-    assert catalog.jobs.by_id(stream.id).replay_requested is None
+        catalog.quarantine.request(stream.id, QuarantineRequest.REPLAY, requested)
+    catalog.quarantine.finish_request(stream.id, 9)
+    assert catalog.jobs.by_id(stream.id).quarantine_requested == 10
+    catalog.quarantine.finish_request(stream.id, 10)
+    assert catalog.jobs.by_id(stream.id).quarantine_requested is None
 
 
 def test_a_driver_that_was_fenced_sets_nothing_aside(catalog: Catalog) -> None:

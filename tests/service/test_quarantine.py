@@ -56,6 +56,20 @@ def test_rows_are_processed_again_after_the_stream_was_altered(guarded: headrace
         guarded.execute("replay stream missing quarantine")
 
 
+def test_rows_are_dropped_from_quarantine(guarded: headrace.Connection) -> None:
+    line = "drop 1 rows in quarantine of stream d.s: its results leave them out for good"
+    explained = rows(guarded, "explain drop quarantine of stream s")
+    assert explained == [(line,), ("needs the right to operate stream d.s",)]
+    guarded.execute("drop quarantine of stream s")
+    guarded.settle()
+    assert rows(guarded, "show quarantine") == []
+    progress = "select rows_in, rows_used, rows_quarantined, rows_dropped from information_schema.ins_stream_progress"
+    assert rows(guarded, progress) == [(2, 1, 0, 1)]
+    guarded.execute("drop quarantine of stream if exists missing")
+    with pytest.raises(headrace.Error, match="missing"):
+        guarded.execute("drop quarantine of stream missing")
+
+
 def test_explain_estimates_the_history_and_names_what_computes_it(guarded: headrace.Connection) -> None:
     create = "explain create stream t fill_history 1 into out as select _wstart, count(*) n from meters interval(1m)"
     lines = [str(line) for (line,) in rows(guarded, create)]

@@ -69,3 +69,16 @@ def test_a_task_shows_rows_and_checkpoint(stream: headrace.Connection) -> None:
     columns = "stream_name, node_type, node_id, process_total, out_total, checkpoint_id, in_queue, history_task_id"
     assert select(stream, columns, "ins_stream_tasks") == [("s", "snode", 1, "2 rows", "1 rows", 1, "0 rows", None)]
     assert select(stream, "checkpoint_ver is not null and stage is not null", "ins_stream_tasks") == [(True,)]
+
+
+def test_each_origin_of_a_virtual_table_has_a_task(readings: headrace.Connection) -> None:
+    readings.execute("create table p (ts timestamp, volts int)")
+    readings.execute(f"insert into dev1 values ({START}, 1, 1)")
+    readings.execute("create vtable v (ts timestamp, a int from dev1.a, volts int from p.volts)")
+    readings.execute("create stream w into both as select _wstart, sum(a) a, sum(volts) volts from v interval(1m)")
+    readings.execute(f"insert into p values ({START}, 1)")
+    readings.settle()
+    columns = "level, info, start_ver, checkpoint_ver"
+    tasks = select(readings, columns, "ins_stream_tasks")
+    assert tasks == [("source", "d.readings", None, 1), ("source", "d.p", None, 1), ("agg", "", None, None)]
+    assert len(set(select(readings, "task_id", "ins_stream_tasks"))) == 3

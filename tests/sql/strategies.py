@@ -339,6 +339,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     ),
     st.builds(model.ResetStream, table_names, st.booleans()),
     st.builds(model.ReplayStream, table_names, st.booleans()),
+    st.builds(model.DropQuarantine, table_names, st.booleans()),
     st.builds(model.CreateSnode, st.integers(1, 1000)),
     st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.DropStream, table_names, st.booleans()),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.history.backfill import recompute
+from headrace.history.backfill import fill_history, recompute
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters, JobState
-from headrace.model.quarantine import QuarantineCode, QuarantinedRow
+from headrace.model.quarantine import QuarantineCode, QuarantinedRow, QuarantineRequest
 from headrace.storage.delta import changes
+from headrace.streams.quarantine.quarantine import QuarantineFullError
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment, open_profile
 
@@ -32,7 +33,7 @@ LENGTHS = "into lengths as select _wstart, count(*) n, max(length(substr(b, cast
 
 
 def held(env: StreamEnvironment, plan: StreamPlan) -> list[QuarantinedRow]:
-    return env.catalog.quarantine.rows(plan.id)
+    return [row for row in env.catalog.quarantine.rows(plan.id) if row.dropped is None]
 
 
 def counters(env: StreamEnvironment, plan: StreamPlan) -> JobCounters:
@@ -40,7 +41,12 @@ def counters(env: StreamEnvironment, plan: StreamPlan) -> JobCounters:
 
 
 def replay(env: StreamEnvironment, plan: StreamPlan) -> None:
-    env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+    env.catalog.quarantine.request(plan.id, QuarantineRequest.REPLAY, env.clock.now())
+    env.settle()
+
+
+def drop(env: StreamEnvironment, plan: StreamPlan) -> None:
+    env.catalog.quarantine.request(plan.id, QuarantineRequest.DROP, env.clock.now())
     env.settle()
 
 
@@ -101,7 +107,7 @@ def test_a_row_that_is_replayed_once_its_time_has_come_is_in_the_results(offline
     assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 1, 9), (6 * HOUR, 1, 4)]
     assert held(env, plan) == []
     assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 3, 0)
-    assert env.record(plan).replay_requested is None
+    assert env.record(plan).quarantine_requested is None
 
 
 @pytest.mark.spark
@@ -216,7 +222,7 @@ def test_a_row_that_still_fails_stays_in_quarantine(env: StreamEnvironment) -> N
     env.insert([("d0", 0, 1, "1"), ("d0", 1000, 2, BAD)])
     env.settle()
     replay(env, plan)
-    assert (windows(env, plan), [row.replay for row in held(env, plan)]) == ([(0, 1, 1)], [False])
+    assert (windows(env, plan), [row.requested for row in held(env, plan)]) == ([(0, 1, 1)], [None])
     assert (counters(env, plan).rows_in, counters(env, plan).rows_quarantined) == (2, 1)
 
 
@@ -263,11 +269,154 @@ def test_rows_are_set_aside_and_replayed_exactly_once(offline_env: StreamEnviron
     env.settle()
     assert (windows(env, plan), len(held(env, plan)), counters(env, plan).rows_quarantined) == ([(0, 1, 1)], 1, 1)
     env.clock.advance(5 * HOUR)
-    env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+    env.catalog.quarantine.request(plan.id, QuarantineRequest.REPLAY, env.clock.now())
     crash(env, point)
     env.settle()
     assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 1, 9)]
     assert (held(env, plan), counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == ([], 2, 0)
+
+
+@pytest.mark.parametrize("point", ["streams.state.written", "streams.quarantine.committed", "streams.target.committed"])
+def test_rows_are_dropped_exactly_once(offline_env: StreamEnvironment, point: str) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    env.settle()
+    env.catalog.quarantine.request(plan.id, QuarantineRequest.DROP, env.clock.now())
+    crash(env, point)
+    env.settle()
+    env.insert([("d1", 6 * HOUR, 9, None)])
+    env.settle()
+    assert (windows(env, plan), [row.key.time - START for row in held(env, plan)]) == ([(0, 1, 1)], [6 * HOUR])
+    counts = counters(env, plan)
+    assert (counts.rows_in, counts.rows_used, counts.rows_quarantined, counts.rows_dropped) == (3, 1, 1, 1)
+
+
+def test_a_dropped_row_is_left_out_until_it_is_written_again(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h ignore expired 0 ignore update 0 {SUMS}")
+    env.insert([("d0", 5 * HOUR, 1, None), ("d1", 5 * HOUR, 2, None), ("d0", 0, 7, None)])
+    env.settle()
+    drop(env, plan)
+    env.clock.advance(5 * HOUR)
+    env.restart()
+    env.insert([("d0", 5 * HOUR + 1000, 4, None), ("d0", 1000, 1, None)])
+    env.delete("d0", 0, 0)
+    replay(env, plan)
+    assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 1, 4)]
+    env.insert([("d0", 5 * HOUR, 8, None)])
+    env.delete("d1", 5 * HOUR, 5 * HOUR)
+    env.settle()
+    counts = counters(env, plan)
+    assert windows(env, plan) == [(0, 1, 1), (5 * HOUR, 2, 12)]
+    assert (counts.rows_in, counts.rows_used, counts.rows_updated, counts.rows_dropped) == (6, 5, 1, 0)
+
+
+def test_a_state_that_is_computed_again_counts_what_was_dropped(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    env.insert([("d1", 5 * HOUR, 9, None), ("d0", 1000, 2, None)])
+    env.settle()
+    drop(env, plan)
+    store = state_store(env.context, plan.id)
+    for batch in store.batches()[1:]:
+        next(Path(store.folder).glob(f"{batch:020d}-*")).unlink()
+    env.restart()
+    env.insert([("d0", 20_000, 4, None)])
+    env.settle()
+    counts = counters(env, plan)
+    assert (counts.rows_in, counts.rows_used, counts.rows_quarantined, counts.rows_dropped) == (4, 3, 0, 1)
+
+
+def test_a_full_quarantine_that_is_dropped_has_room_again(offline_env: StreamEnvironment) -> None:
+    env = offline_env
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 1}))
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    for number in (5, 6):
+        env.insert([("d0", number * HOUR, 1, None)])
+        env.settle()
+    assert env.record(plan).state is JobState.STOPPED
+    env.catalog.quarantine.request(plan.id, QuarantineRequest.DROP, env.clock.now())
+    env.catalog.jobs.set_state(plan.id, JobState.RUNNING)
+    env.settle()
+    assert env.record(plan).state is JobState.RUNNING
+    assert [row.key.time - START for row in held(env, plan)] == [6 * HOUR]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("source", ["readings partition by tbname", "d0"])
+def test_windows_closed_by_the_clock_leave_out_rows_that_fail(env: StreamEnvironment, source: str) -> None:
+    query = LENGTHS.replace("readings", source)
+    plan = env.create(f"create stream s trigger force_window_close {query} interval(10s)")
+    env.insert([("d0", 0, 1, "1"), ("d0", 1000, 2, BAD), ("d0", 2000, 3, "1")])
+    env.settle()
+    env.clock.advance(5000)
+    env.insert([("d0", 3000, 3, "1"), ("d0", 4000, 9, BAD)])
+    env.clock.advance(5000)
+    env.settle()
+    assert env.record(plan).state is JobState.RUNNING
+    assert (windows(env, plan), [row.values["a"] for row in held(env, plan)]) == ([(0, 3, 1)], [2, 9])
+    env.restart()
+    env.insert([("d0", 11_000, 3, "1")])
+    env.clock.advance(10_000)
+    env.settle()
+    counts = counters(env, plan)
+    assert windows(env, plan) == [(0, 3, 1), (10_000, 1, 1)]
+    assert (counts.rows_in, counts.rows_used, counts.rows_quarantined) == (6, 4, 2)
+
+
+@pytest.mark.spark
+def test_interpolation_by_the_clock_leaves_out_rows_that_fail(env: StreamEnvironment) -> None:
+    create = (
+        "create stream s trigger force_window_close into points as select _irowts, interp(length(substr(b, cast(b as bigint))))"
+    )
+    plan = env.create(f"{create} x from readings partition by tbname every(10s) fill(prev)")
+    env.insert([("d0", 1000, 1, "1"), ("d0", 2000, 2, BAD)])
+    env.clock.advance(10_000)
+    env.settle()
+    assert ([row[1] for row in env.results(plan)][-1:], len(held(env, plan))) == ([1], 1)
+
+
+@pytest.mark.spark
+def test_on_error_stop_also_stops_windows_closed_by_the_clock(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger force_window_close on_error stop {LENGTHS} partition by tbname interval(10s)")
+    env.insert([("d0", 1000, 2, BAD)])
+    env.clock.advance(10_000)
+    env.settle()
+    reason = env.record(plan).reason
+    assert reason is not None
+    assert (reason.code, held(env, plan)) == ("DATA", [])
+
+
+@pytest.mark.spark
+def test_a_history_leaves_out_rows_too_far_ahead_of_the_clock(env: StreamEnvironment) -> None:
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None), ("d1", 10_000, 2, None)])
+    plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")
+    fill_history(env.context, plan.id)
+    env.insert([("d0", 21_000, 4, None)])
+    env.settle()
+    assert env.record(plan).progress.watermark == START + 21_000
+    (row,) = held(env, plan)
+    assert (row.code, row.key.series, row.values["a"]) == (QuarantineCode.FUTURE, "d1", 9)
+    assert windows(env, plan) == [(0, 1, 1), (10_000, 1, 2)]
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (2, 1, 1)
+    env.clock.advance(5 * HOUR)
+    replay(env, plan)
+    env.insert([("d0", 6 * HOUR, 4, None)])
+    env.settle()
+    assert windows(env, plan)[-1] == (5 * HOUR, 1, 9)
+    assert (counters(env, plan).rows_in, counters(env, plan).rows_used, counters(env, plan).rows_quarantined) == (3, 3, 0)
+
+
+@pytest.mark.spark
+def test_a_history_with_too_many_rows_ahead_of_the_clock_fails(env: StreamEnvironment) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 1}))
+    env.insert([("d0", 5 * HOUR, 1, None), ("d1", 5 * HOUR, 9, None)])
+    plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")
+    with pytest.raises(QuarantineFullError, match="2 stored ones are too far ahead"):
+        fill_history(env.context, plan.id)
 
 
 @pytest.mark.spark
@@ -334,7 +483,7 @@ def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
     )
     for _ in range(25):
         now = env.clock.now() - START
-        match random.choice(["insert", "insert", "insert", "delete", "advance", "replay", "restart"]):
+        match random.choice(["insert", "insert", "insert", "delete", "advance", "replay", "drop", "restart"]):
             case "insert":
                 subtables = [random.choice(["d0", "d1"]) for _ in range(random.randint(1, 4))]
                 times = {(name, max(0, now + random.randrange(-40, 60) * 1000)) for name in subtables}
@@ -344,19 +493,20 @@ def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
                 env.delete(random.choice(["d0", "d1"]), first, first + 20_000)
             case "advance":
                 env.clock.advance(20_000)
-            case "replay":
-                env.catalog.quarantine.request_replay(plan.id, env.clock.now())
+            case "replay" | "drop" as request:
+                env.catalog.quarantine.request(plan.id, QuarantineRequest(request.upper()), env.clock.now())
             case _:
                 env.restart()
         if random.random() < 0.7:
             env.settle()
             assert windows(env, plan) == expected_windows(env, plan, window)
             assert counters(env, plan).rows_quarantined == len(held(env, plan))
+            assert counters(env, plan).rows_dropped == len(env.catalog.quarantine.rows(plan.id)) - len(held(env, plan))
 
 
 def expected_windows(env: StreamEnvironment, plan: StreamPlan, window: str) -> list[tuple[object, ...]]:
-    """Return the windows of the rows that are stored and not in quarantine."""
-    set_aside = {(row.key.series, row.key.time) for row in held(env, plan)}
+    """Return the windows of the rows that are stored and not left out."""
+    set_aside = {(row.key.series, row.key.time) for row in env.catalog.quarantine.rows(plan.id)}
     stored = env.tables.scan(env.table, env.database).to_pylist()
     rows = sorted((round(row["ts"].timestamp() * 1000), row["tbname"], row["a"]) for row in stored)
     starts: dict[int, list[int]] = {}

@@ -10,24 +10,25 @@ from headrace.catalog.jobs import refuse_older
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.quarantine import QUARANTINE, from_row, key_to_row, to_row
 from headrace.catalog.store import Store
-from headrace.model.quarantine import QuarantineChange, QuarantinedRow, RowKey
+from headrace.model.quarantine import QuarantineChange, QuarantinedRow, QuarantineRequest, RowKey
 
 KEPT_BATCHES = 100
 """Micro-batches for which a released row is kept: a stream never restarts further back."""
+IN_QUARANTINE = (QUARANTINE.c.released.is_(None), QUARANTINE.c.dropped.is_(None))
 
 
 class Quarantine:
     """Rows in quarantine by stream.
 
-    A row is in quarantine from the micro-batch that set it aside until that which released it. So a stream that restarts at an
-    earlier micro-batch finds what was in quarantine after that one.
+    A row is left out from the micro-batch that set it aside until that which released it. So a stream that restarts at an earlier
+    micro-batch finds what was left out after that one. The row is in quarantine for as long, or until it was dropped.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def rows(self, job_id: str, *, with_released: bool = False) -> list[QuarantinedRow]:
-        """Return the rows in quarantine of a stream, oldest first; also those that left it, for as long as they are recorded."""
+        """Return the rows that a stream leaves out, oldest first; also those that it released, for as long as they are recorded."""
         query = select(QUARANTINE).where(QUARANTINE.c.job_id == job_id)
         if not with_released:
             query = query.where(QUARANTINE.c.released.is_(None))
@@ -37,7 +38,7 @@ class Quarantine:
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in quarantine of each stream that has any."""
-        query = select(QUARANTINE.c.job_id, func.count()).where(QUARANTINE.c.released.is_(None)).group_by(QUARANTINE.c.job_id)
+        query = select(QUARANTINE.c.job_id, func.count()).where(*IN_QUARANTINE).group_by(QUARANTINE.c.job_id)
         with self._store.read() as connection:
             return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
@@ -51,7 +52,8 @@ class Quarantine:
             if epoch is not None:
                 refuse_older(connection, job_id, epoch)
             _rewind(connection, job_id, batch - 1)
-            _release(connection, job_id, batch, change.released)
+            _end(connection, job_id, change.released, released=batch)
+            _end(connection, job_id, change.dropped, dropped=batch)
             if change.added:
                 connection.execute(insert(QUARANTINE), [to_row(job_id, row) for row in change.added])
             is_old = and_(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released < batch - KEPT_BATCHES)
@@ -62,29 +64,31 @@ class Quarantine:
         with self._store.write() as connection:
             _rewind(connection, job_id, batch)
 
-    def request_replay(self, job_id: str, now: int) -> None:
-        """Ask the driver of a stream to process its rows in quarantine again."""
+    def request(self, job_id: str, request: QuarantineRequest, now: int) -> None:
+        """Ask the driver of a stream to do something with its rows in quarantine."""
         with self._store.write() as connection:
-            requested = update(QUARANTINE).where(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released.is_(None))
-            connection.execute(requested.values(replay=True))
-            connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(replay_requested=now))
+            rows = update(QUARANTINE).where(QUARANTINE.c.job_id == job_id, *IN_QUARANTINE)
+            connection.execute(rows.values(requested=request.value))
+            connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(quarantine_requested=now))
 
-    def finish_replay(self, job_id: str, requested: int) -> None:
+    def finish_request(self, job_id: str, requested: int) -> None:
         """Forget a request that was served, unless there is a newer one."""
-        served = (JOBS.c.id == job_id, JOBS.c.replay_requested == requested)
+        served = (JOBS.c.id == job_id, JOBS.c.quarantine_requested == requested)
         with self._store.write() as connection:
-            connection.execute(update(JOBS).where(*served).values(replay_requested=None))
+            connection.execute(update(JOBS).where(*served).values(quarantine_requested=None))
 
 
 def _rewind(connection: Connection, job_id: str, batch: int) -> None:
     is_job: ColumnElement[bool] = QUARANTINE.c.job_id == job_id
     connection.execute(delete(QUARANTINE).where(is_job, QUARANTINE.c.batch > batch))
     connection.execute(update(QUARANTINE).where(is_job, QUARANTINE.c.released > batch).values(released=None))
+    connection.execute(update(QUARANTINE).where(is_job, QUARANTINE.c.dropped > batch).values(dropped=None))
 
 
-def _release(connection: Connection, job_id: str, batch: int, keys: Iterable[RowKey]) -> None:
+def _end(connection: Connection, job_id: str, keys: Iterable[RowKey], **ended: int) -> None:
+    """Record the micro-batch that released or dropped some rows."""
     for key in keys:
         columns = key_to_row(key)
         is_row = and_(*(QUARANTINE.c[name] == value for name, value in columns.items()))
         held = update(QUARANTINE).where(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released.is_(None), is_row)
-        connection.execute(held.values(released=batch))
+        connection.execute(held.values(**ended))

@@ -28,6 +28,7 @@ from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.quarantine.stored_rows import set_aside_history
 from headrace.streams.sources.stored import count_rows, source_extents
 from headrace.streams.windows.retention import subtable_key
 
@@ -56,8 +57,9 @@ def plan_chunks(
 ) -> list[Chunk]:
     """Split a stream's source into chunks and record them in the ledger. A run that has been planned keeps its chunks.
 
-    Needs no Spark and reads no rows, only the statistics of files. Windows without a bound on their length (SESSION, STATE, EVENT,
-    COUNT) are divided by series, and make one chunk if they cannot be. There is always at least one chunk.
+    Needs no Spark, and reads the statistics of files; of the rows only those that a history sets aside. Windows without a bound on
+    their length (SESSION, STATE, EVENT, COUNT) are divided by series, and make one chunk if they cannot be. There is at least one
+    chunk.
 
     Args:
         context: The driver's environment.
@@ -73,6 +75,7 @@ def plan_chunks(
         LimitError: `duration` makes more chunks than a run may have.
         InvalidStreamError: A manual run while the history is still being backfilled.
         NotSupportedError: A range was given for windows that cannot be split.
+        QuarantineFullError: Too many rows of a history are too far ahead of the clock.
     """
     record = context.catalog.jobs.by_id(job_id)
     planned = context.catalog.ledger.chunks(job_id, run)
@@ -81,15 +84,35 @@ def plan_chunks(
     plan = plan_of(context, record)
     check_run(record, plan, run, start, end)
     offsets = offsets_to_read(record, run)
+    with context.catalog.lock(f"plan.{job_id}.{run}"):
+        planned = context.catalog.ledger.chunks(job_id, run)
+        if planned:
+            return planned
+        if run == HISTORY:
+            set_aside_history(context, plan, offsets)
+        ranges = ranges_of_run(context, plan, run, offsets, start, end, rows, duration)
+        if can_split_series(record, plan):
+            ranges = split_series(context, plan, offsets, ranges[0], context.settings.chunk_rows if rows is None else rows)
+        chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
+        return context.catalog.ledger.plan(job_id, run, chunks)
+
+
+def ranges_of_run(
+    context: Context,
+    plan: StreamPlan,
+    run: str,
+    offsets: Offsets,
+    start: int | None,
+    end: int | None,
+    rows: int | None,
+    duration: Duration | None,
+) -> list[ChunkRange]:
+    """Return the ranges of a run's chunks as of offsets; see `plan_chunks`."""
     file_extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
     max_rows = context.settings.chunk_rows if rows is None else rows
     if plan.fills_gaps and run != HISTORY:
         max_rows = min(max_rows, context.settings.driver_rows)
-    ranges = split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
-    if can_split_series(record, plan):
-        ranges = split_series(context, plan, offsets, ranges[0], max_rows)
-    chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
-    return context.catalog.ledger.plan(job_id, run, chunks)
+    return split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
 
 
 def can_split_series(record: JobRecord, plan: StreamPlan) -> bool:

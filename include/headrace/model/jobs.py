@@ -138,10 +138,10 @@ def job_name(kind: JobKind, database: str, name: str) -> str:
 class JobCounters:
     """Rows of the sources by outcome.
 
-    rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_quarantined + rows_pending.
+    rows_in = rows_used + rows_updated + rows_filtered + rows_expired + rows_quarantined + rows_dropped + rows_pending.
 
-    `rows_quarantined` are in quarantine. `rows_discarded` are results older than the KEEP of the target's
-    database, which are not in `rows_out`.
+    `rows_quarantined` are in quarantine, `rows_dropped` have left it to be left out for good. `rows_discarded` are results older
+    than the KEEP of the target's database, which are not in `rows_out`.
 
     A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed
     (`failures`).
@@ -154,6 +154,7 @@ class JobCounters:
     rows_expired: int = 0
     rows_pending: int = 0
     rows_quarantined: int = 0
+    rows_dropped: int = 0
     rows_out: int = 0
     rows_discarded: int = 0
     windows_recalculated: int = 0
@@ -163,7 +164,8 @@ class JobCounters:
     @property
     def rows_handled(self) -> int:
         """The rows whose outcome is known."""
-        return self.rows_used + self.rows_updated + self.rows_filtered + self.rows_expired + self.rows_quarantined
+        in_results = self.rows_used + self.rows_updated
+        return in_results + self.rows_filtered + self.rows_expired + self.rows_quarantined + self.rows_dropped
 
     def plus(self, other: JobCounters) -> JobCounters:
         """Return the sums of all counters but `rows_pending`, which is the other's."""
@@ -175,6 +177,7 @@ class JobCounters:
             self.rows_expired + other.rows_expired,
             other.rows_pending,
             self.rows_quarantined + other.rows_quarantined,
+            self.rows_dropped + other.rows_dropped,
             self.rows_out + other.rows_out,
             self.rows_discarded + other.rows_discarded,
             self.windows_recalculated + other.windows_recalculated,
@@ -214,8 +217,8 @@ class JobProgress:
 class JobRecord:
     """Everything the catalog holds of one job.
 
-    `skip_to` are offsets up to which the user wants commits left out; `replay_requested` is when the user asked for the rows in
-    quarantine to be processed again.
+    `skip_to` are offsets up to which the user wants commits left out; `quarantine_requested` is when the user last asked to do
+    something with the rows in quarantine.
     """
 
     definition: JobDefinition
@@ -224,7 +227,7 @@ class JobRecord:
     progress: JobProgress
     reason: StopReason | None = None
     skip_to: Offsets | None = None
-    replay_requested: int | None = None
+    quarantine_requested: int | None = None
 
     @property
     def is_live(self) -> bool:

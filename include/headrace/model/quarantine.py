@@ -16,6 +16,15 @@ class QuarantineCode(StrEnum):
     """The results that it belongs to cannot be computed with it."""
 
 
+class QuarantineRequest(StrEnum):
+    """What the user has asked to do with a row in quarantine."""
+
+    REPLAY = "REPLAY"
+    """Process it again."""
+    DROP = "DROP"
+    """Leave it out for good."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowKey:
     """What identifies a row of a source: its series, its timestamp in ticks, and its composite key if there is one."""
@@ -35,8 +44,9 @@ class QuarantinedRow:
         values: The row's columns by name, in a form that JSON has.
         batch: The micro-batch that set it aside.
         since: When, in epoch milliseconds.
-        replay: Whether the user has asked for it to be processed again.
-        released: The micro-batch that released it; None while it is in quarantine.
+        requested: What the user has asked to do with it.
+        released: The micro-batch that released it; None while it is left out.
+        dropped: The micro-batch that removed it from quarantine and goes on to leave it out; None if none did.
     """
 
     key: RowKey
@@ -46,20 +56,32 @@ class QuarantinedRow:
     values: dict[str, Any]
     batch: int = 0
     since: int = 0
-    replay: bool = False
+    requested: QuarantineRequest | None = None
     released: int | None = None
+    dropped: int | None = None
 
     def is_held_after(self, batch: int) -> bool:
-        """Return whether it was in quarantine after a micro-batch."""
+        """Return whether it was left out after a micro-batch."""
         return self.batch <= batch and (self.released is None or self.released > batch)
+
+    def is_dropped_after(self, batch: int) -> bool:
+        """Return whether it was left out after a micro-batch, but not in quarantine."""
+        return self.is_held_after(batch) and self.dropped is not None and self.dropped <= batch
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineChange:
-    """What a micro-batch changes: rows that it sets aside, and keys of rows that leave the quarantine."""
+    """What a micro-batch changes.
+
+    Attributes:
+        added: Rows that it sets aside.
+        released: Keys of rows that it no longer leaves out.
+        dropped: Keys of rows that leave the quarantine, and are left out for good.
+    """
 
     added: tuple[QuarantinedRow, ...] = ()
     released: tuple[RowKey, ...] = ()
+    dropped: tuple[RowKey, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.released)
+        return bool(self.added or self.released or self.dropped)

@@ -362,6 +362,14 @@ class ReplayStream:
 
 
 @dataclass(frozen=True, slots=True)
+class DropQuarantine:
+    """`DROP QUARANTINE OF STREAM name`: leave the rows that the stream has set aside out for good."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DropStream:
     """`DROP STREAM`; its target stays."""
 
@@ -434,6 +442,7 @@ Statement = (
     | AlterStream
     | ResetStream
     | ReplayStream
+    | DropQuarantine
     | DropStream
     | PauseStream
     | ResumeStream

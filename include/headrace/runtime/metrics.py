@@ -124,6 +124,8 @@ class SnodeMetrics:
         )
         quarantined = [record.progress.counters.rows_quarantined for record in streams]
         yield gauge("stream_rows_quarantined", "Rows in quarantine.", STREAM_LABELS, self._labeled(quarantined))
+        dropped = [record.progress.counters.rows_dropped for record in streams]
+        yield gauge("stream_rows_dropped", "Rows dropped from quarantine.", STREAM_LABELS, self._labeled(dropped))
         for name, text, count in COUNTERS:
             family = CounterMetricFamily(f"headrace_{name}", text, labels=STREAM_LABELS)
             for labels, value in self._labeled([count(record.progress.counters) for record in streams]):

@@ -198,5 +198,5 @@ class EmbeddedRunner:
             if record.definition.id in required
             and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
-            and (is_behind(record.offsets or {}, required[record.definition.id]) or record.replay_requested is not None)
+            and (is_behind(record.offsets or {}, required[record.definition.id]) or record.quarantine_requested is not None)
         }

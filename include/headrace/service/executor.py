@@ -303,12 +303,12 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.ReplayQuarantine)
-def _(stage: stages.ReplayQuarantine, session: SessionState) -> Result:
-    """Ask the stream's driver, which replays the rows as a micro-batch of its own; `affected` is the number of rows."""
+@apply.register(stages.RequestQuarantine)
+def _(stage: stages.RequestQuarantine, session: SessionState) -> Result:
+    """Ask the stream's driver, which does it as a micro-batch of its own; `affected` is the number of rows."""
     context = session.context
     if stage.rows:
-        context.catalog.quarantine.request_replay(stage.record.definition.id, context.clock.now())
+        context.catalog.quarantine.request(stage.record.definition.id, stage.request, context.clock.now())
     return Result(affected=stage.rows)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
 from headrace.model.jobs import JobKind, job_name
+from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
@@ -310,8 +311,11 @@ def _(stage: stages.ReactivateJob) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.ReplayQuarantine) -> list[str]:
-    return [f"process {stage.rows} rows in quarantine of stream {stage.record.definition} again"]
+def _(stage: stages.RequestQuarantine) -> list[str]:
+    rows = f"{stage.rows} rows in quarantine of stream {stage.record.definition}"
+    if stage.request is QuarantineRequest.REPLAY:
+        return [f"process {rows} again"]
+    return [f"drop {rows}: its results leave them out for good"]
 
 
 @describe.register

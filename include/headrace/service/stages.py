@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobKind, JobRecord
+    from headrace.model.quarantine import QuarantineRequest
     from headrace.model.tables import Column, Database, Subtable, Table
     from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
@@ -423,11 +424,12 @@ class ReactivateJob:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayQuarantine:
-    """Have a stream process its rows in quarantine again. `rows` is their number when it was planned."""
+class RequestQuarantine:
+    """Have a stream do something with its rows in quarantine. `rows` is their number when it was planned."""
 
     record: JobRecord
     rows: int
+    request: QuarantineRequest
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -468,7 +470,7 @@ Stage = (
     | RemoveJob
     | SuspendJob
     | ReactivateJob
-    | ReplayQuarantine
+    | RequestQuarantine
     | DescribeStages
     | LoadFiles
     | InsertFiles

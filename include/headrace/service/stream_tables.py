@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.positions import SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
@@ -24,6 +26,35 @@ STATUSES: Final = {
 }
 TRIGGERS: Final = {mode: mode.value.replace("_", " ").lower() for mode in TriggerMode} | {TriggerMode.CONTINUOUS_WINDOW_CLOSE: ""}
 """Names of trigger modes. TDengine leaves that of CONTINUOUS_WINDOW_CLOSE empty."""
+TASK_TYPES: Final = {
+    "stream_name": STRING,
+    "task_id": STRING,
+    "node_type": STRING,
+    "node_id": INT,
+    "level": STRING,
+    "status": STRING,
+    "stage": BIGINT,
+    "in_queue": STRING,
+    "process_total": STRING,
+    "process_throughput": STRING,
+    "out_total": STRING,
+    "out_throughput": STRING,
+    "info": STRING,
+    "start_time": INSTANT,
+    "start_id": BIGINT,
+    "start_ver": BIGINT,
+    "checkpoint_time": INSTANT,
+    "checkpoint_id": BIGINT,
+    "checkpoint_ver": BIGINT,
+    "checkpoint_size": STRING,
+    "checkpoint_backup": STRING,
+    "extra_info": STRING,
+    "history_task_id": STRING,
+    "history_task_status": STRING,
+    "notify_event_stat": STRING,
+}
+TASK_COLUMNS: Final = tuple(TASK_TYPES)
+Row = tuple[object, ...]
 
 
 def streams(context: Context) -> CatalogRows:
@@ -74,42 +105,39 @@ def streams(context: Context) -> CatalogRows:
 
 
 def stream_tasks(context: Context) -> CatalogRows:
-    """Return a row for each stream: one task of its snode reads the source, computes the windows and writes the target."""
-    columns = {
-        "stream_name": STRING,
-        "task_id": STRING,
-        "node_type": STRING,
-        "node_id": INT,
-        "level": STRING,
-        "status": STRING,
-        "stage": BIGINT,
-        "in_queue": STRING,
-        "process_total": STRING,
-        "process_throughput": STRING,
-        "out_total": STRING,
-        "out_throughput": STRING,
-        "info": STRING,
-        "start_time": INSTANT,
-        "start_id": BIGINT,
-        "start_ver": BIGINT,
-        "checkpoint_time": INSTANT,
-        "checkpoint_id": BIGINT,
-        "checkpoint_ver": BIGINT,
-        "checkpoint_size": STRING,
-        "checkpoint_backup": STRING,
-        "extra_info": STRING,
-        "history_task_id": STRING,
-        "history_task_status": STRING,
-        "notify_event_stat": STRING,
-    }
+    """Return a row for each stream: one task of its snode reads the source, computes the windows and writes the target.
+
+    A stream over a virtual table with several origins also has a row for each origin that it reads.
+    """
     state = read_snapshot(context.catalog, context.catalog.now())
     dnodes = {member.name: member.dnode for member in context.catalog.members.all()}
-    return CatalogRows(columns, [task_row(record, state, dnodes) for record in stream_records(context)])
+    rows = [row for record in stream_records(context) for row in task_rows(record, state, dnodes)]
+    return CatalogRows(TASK_TYPES, rows)
 
 
-def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> tuple[object, ...]:
-    """Return a task's row, values in the order of `stream_tasks`."""
+def task_rows(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> list[Row]:
+    """Return the rows of a stream's tasks, values in the order of `stream_tasks`."""
+    sources = record.definition.source_ids
+    reading = [] if len(sources) == 1 else [source_row(record, source, state, dnodes) for source in sources]
+    return [*reading, task_row(record, state, dnodes)]
+
+
+def source_row(record: JobRecord, source: SourceId, state: Snapshot, dnodes: dict[str, int]) -> Row:
+    """Return the row of the part of a task that reads one of several sources, which `info` names."""
+    row = list(task_row(record, state, dnodes))
+    boundary, offsets = record.progress.boundary or {}, record.offsets or {}
+    names = ("task_id", "level", "in_queue", "process_total", "out_total", "info", "start_ver", "checkpoint_ver")
+    task_id = hexadecimal(hashlib.sha256(f"{record.definition.id} {source}".encode()).hexdigest())
+    values = (task_id, "source", None, None, None, source, boundary.get(source), offsets.get(source))
+    for name, value in zip(names, values, strict=True):
+        row[TASK_COLUMNS.index(name)] = value
+    return tuple(row)
+
+
+def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> Row:
+    """Return the row of a stream's task. It has no versions if there are several sources, which have them."""
     definition, progress, counters = record.definition, record.progress, record.progress.counters
+    has_one_source = len(definition.source_ids) == 1
     lease, beat = state.leases.get(definition.snode), state.beats.get(definition.snode)
     position = progress.position
     return (
@@ -128,10 +156,10 @@ def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> tupl
         message(record),
         started(beat),
         None if position is None else 0,
-        record.boundary_version,
+        record.boundary_version if has_one_source else None,
         progress.updated if position is not None else None,
         None if position is None else position.batch,
-        record.source_version,
+        record.source_version if has_one_source else None,
         None,
         "none",
         None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.quarantine import QuarantineRequest
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
@@ -139,6 +140,7 @@ def stream_progress(context: Context) -> CatalogRows:
         rows_expired=BIGINT,
         rows_pending=BIGINT,
         rows_quarantined=BIGINT,
+        rows_dropped=BIGINT,
         rows_out=BIGINT,
         rows_discarded=BIGINT,
         updated=INSTANT,
@@ -172,6 +174,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         counters.rows_expired,
         counters.rows_pending,
         counters.rows_quarantined,
+        counters.rows_dropped,
         counters.rows_out,
         counters.rows_discarded,
         progress.updated,
@@ -191,11 +194,12 @@ def stream_quarantine(context: Context) -> CatalogRows:
             row.message,
             json.dumps(row.values, ensure_ascii=False),
             row.since,
-            row.replay,
+            row.requested is QuarantineRequest.REPLAY,
         )
         for record in stream_tables.stream_records(context)
         for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
         for row in context.catalog.quarantine.rows(record.definition.id)
+        if row.dropped is None
     ]
     return build_rows(
         rows,

@@ -12,6 +12,7 @@ from headrace.model.time import Precision
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, marked_table
+from headrace.streams.quarantine.set_aside import without_quarantine
 from headrace.streams.runner import state_store
 from headrace.streams.sources import stored
 from headrace.streams.sources.source_tables import latest_offsets
@@ -125,7 +126,8 @@ def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgre
 
     A driver that finds no checkpoint at the boundary does the same, so activation does not need Spark.
     """
-    return record_state(context, plan, rebuild(context, plan, Position(0, boundary)), boundary)
+    state = rebuild(without_quarantine(context, plan.id), plan, Position(0, boundary))
+    return record_state(context, plan, state, boundary)
 
 
 def skip(context: Context, plan: StreamPlan) -> None:

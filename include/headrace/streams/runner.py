@@ -118,7 +118,7 @@ class Runner:
         self.committed: int | None = None
         self._state: StreamState | None = None
         self._record_at: float | None = None
-        self.replay_requested = record.replay_requested
+        self.quarantine_requested = record.quarantine_requested
 
     @property
     def position(self) -> Position:
@@ -199,7 +199,8 @@ class Runner:
         state = self.replay(position)
         method = "recomputed from an older one and the changes since"
         if state is None:
-            state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=self.progress.counters)
+            counters = None if self.progress.position is None else self.progress.counters
+            state = rebuild(self.context, self.plan, position, after_history=damage is None, counters=counters)
             method = "rebuilt from the stored rows"
         if damage is not None:
             message = f"state of micro-batch {position.batch}: {damage}; it was {method}"
@@ -236,13 +237,13 @@ class Runner:
                 discard_staged(result.staged)
             state = replace(result.state, wake_at=result.wake_at, messages=self.sink.prepare(result, position).messages)
             offsets = changes.offsets
-        return replace(state, position=position, computed_before=None)
+        return replace(self.quarantine.recount(state), position=position, computed_before=None)
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""
         state = self.state
-        if self.is_replay_due():
-            return self._replay_quarantine()
+        if self.is_request_due():
+            return self._serve_request()
         try:
             changes = self._next_changes()
         except Error:
@@ -279,35 +280,42 @@ class Runner:
         self.record()
         return True
 
-    def request_replay(self, requested: int | None) -> None:
-        """Process the rows in quarantine again before the next micro-batch, if the user has asked for it."""
+    def request_quarantine(self, requested: int | None) -> None:
+        """Do before the next micro-batch what the user has asked to do with the rows in quarantine."""
         if requested is not None:
-            self.replay_requested = requested
+            self.quarantine_requested = requested
 
-    def is_replay_due(self) -> bool:
-        """Return True if the user has asked for the rows in quarantine to be processed again."""
-        return self.replay_requested is not None
+    def is_request_due(self) -> bool:
+        """Return True if the user has asked to do something with the rows in quarantine."""
+        return self.quarantine_requested is not None
 
-    def _replay_quarantine(self) -> Advance:
-        """Process the rows in quarantine again that the user has asked for, as a micro-batch of its own."""
+    def _serve_request(self) -> Advance:
+        """Drop the rows in quarantine that the user wants to drop, or process those to replay, as a micro-batch of its own."""
         record = self._load_record()
         if record is None:  # the next reconciliation that reaches the catalog asks again
-            self.replay_requested = None
+            self.quarantine_requested = None
             return Advance.IDLE
         if record.desired is not DesiredState.RUNNING:
             return Advance.UNWANTED
         if not self.sink.has_room():
             return Advance.FULL
+        dropped = self.quarantine.drop(self.state)
+        if dropped is not None:
+            self.write(dropped, replace(self.reader.empty_batch(self.offsets, self.tags), now=self.context.clock.now()))
+        self._replay_quarantine()
+        if self.quarantine_requested is not None:
+            self.context.catalog.quarantine.finish_request(self.plan.id, self.quarantine_requested)
+        self.quarantine_requested = None
+        return Advance.HANDLED
+
+    def _replay_quarantine(self) -> None:
+        """Process the rows in quarantine that the user wants to replay."""
         replay = read_replay(self.context, self.plan, self.offsets)
         if replay is not None:
             changes = replace(replay.changes, now=self.context.clock.now())
             with self.stopwatch.measure(Phase.COMPUTE):
                 result = self.quarantine.replay(self.state, changes, replay.keys)
             self.write(result, changes)
-        if self.replay_requested is not None:
-            self.context.catalog.quarantine.finish_replay(self.plan.id, self.replay_requested)
-        self.replay_requested = None
-        return Advance.HANDLED
 
     def _load_record(self) -> JobRecord | None:
         """Return the job's present record, or None while the catalog cannot be reached.

@@ -62,7 +62,7 @@ class JobColumns(TypedColumns):
     position: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     boundary: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
     skip_to: Named[dict[str, int] | None] = Column(JSON(none_as_null=True), nullable=True)
-    replay_requested: Named[int | None] = Column(BigInteger, nullable=True)
+    quarantine_requested: Named[int | None] = Column(BigInteger, nullable=True)
     watermark: Named[int | None] = Column(BigInteger, nullable=True)
     updated: Named[int | None] = Column(BigInteger, nullable=True)
     pending_since: Named[int | None] = Column(BigInteger, nullable=True)
@@ -88,7 +88,7 @@ def to_row(record: JobRecord) -> dict[str, Any]:
         "reason": reason_to_json(record.reason),
         "state": record.state.value,
         "skip_to": offsets_to_json(record.skip_to),
-        "replay_requested": record.replay_requested,
+        "quarantine_requested": record.quarantine_requested,
         **progress_to_row(record.progress),
     }
 
@@ -102,7 +102,7 @@ def from_row(row: RowMapping) -> JobRecord:
         progress=progress_from_row(row),
         reason=None if row["reason"] is None else StopReason(**row["reason"]),
         skip_to=row["skip_to"],
-        replay_requested=row["replay_requested"],
+        quarantine_requested=row["quarantine_requested"],
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     ForeignKeyConstraint,
     Named,
@@ -19,7 +18,7 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.quarantine import QuarantineCode, QuarantinedRow, RowKey
+from headrace.model.quarantine import QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
 
 
 class QuarantineColumns(TypedColumns):
@@ -36,7 +35,8 @@ class QuarantineColumns(TypedColumns):
     message: Named[str] = Column(Text)
     content: Named[str] = Column(Text)
     since: Named[int] = Column(BigInteger)
-    replay: Named[bool] = Column(Boolean)
+    requested: Named[str | None] = Column(String, nullable=True)
+    dropped: Named[int | None] = Column(BigInteger, nullable=True)
 
 
 QUARANTINE = Table(
@@ -61,7 +61,8 @@ def to_row(job_id: str, row: QuarantinedRow) -> dict[str, Any]:
         "message": row.message.replace("\0", "�"),
         "content": json.dumps(row.values),
         "since": row.since,
-        "replay": row.replay,
+        "requested": None if row.requested is None else row.requested.value,
+        "dropped": row.dropped,
     }
 
 
@@ -75,6 +76,7 @@ def from_row(row: RowMapping) -> QuarantinedRow:
         values=json.loads(row["content"]),
         batch=row["batch"],
         since=row["since"],
-        replay=row["replay"],
+        requested=None if row["requested"] is None else QuarantineRequest(row["requested"]),
         released=row["released"],
+        dropped=row["dropped"],
     )

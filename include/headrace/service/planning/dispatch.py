@@ -45,6 +45,7 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.AlterStream: ("replacements", "alter_stream"),
     statements.ResetStream: ("replacements", "reset_stream"),
     statements.ReplayStream: ("streams", "replay_stream"),
+    statements.DropQuarantine: ("streams", "drop_quarantine"),
     statements.DropStream: ("streams", "drop_stream"),
     statements.PauseStream: ("streams", "pause_stream"),
     statements.ResumeStream: ("streams", "resume_stream"),

@@ -251,6 +251,7 @@ STREAM_COLUMNS: Final = [
     "rows_expired",
     "rows_pending",
     "rows_quarantined",
+    "rows_dropped",
     "rows_out",
     "rows_discarded",
     "updated",

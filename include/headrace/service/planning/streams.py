@@ -1,10 +1,11 @@
-"""Plan CREATE, DROP, PAUSE, RESUME and REPLAY STREAM."""
+"""Plan CREATE, DROP, PAUSE, RESUME and REPLAY STREAM, and DROP QUARANTINE."""
 
 from __future__ import annotations
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import JobKind
-from headrace.model.statements import CreateStream, DropStream, PauseStream, ReplayStream, ResumeStream
+from headrace.model.quarantine import QuarantineRequest
+from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.service.estimates import ExecutionSettings, estimate_history
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
@@ -14,7 +15,7 @@ from headrace.service.stages import (
     ReactivateJob,
     RecordStream,
     RemoveJob,
-    ReplayQuarantine,
+    RequestQuarantine,
     Stage,
     SuspendJob,
     notify,
@@ -67,9 +68,21 @@ def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Sta
 
 
 def replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
-    """Plan REPLAY STREAM: have the rows in quarantine processed again, by a stream that does not run when it is resumed."""
+    """Plan REPLAY STREAM: have the rows in quarantine processed again."""
+    return request_quarantine(statement, QuarantineRequest.REPLAY, session)
+
+
+def drop_quarantine(statement: DropQuarantine, session: PlanningContext) -> list[Stage]:
+    """Plan DROP QUARANTINE: have the rows in quarantine left out for good."""
+    return request_quarantine(statement, QuarantineRequest.DROP, session)
+
+
+def request_quarantine(
+    statement: ReplayStream | DropQuarantine, request: QuarantineRequest, session: PlanningContext
+) -> list[Stage]:
+    """Plan a request to a stream about its rows in quarantine. One that does not run serves it when it is resumed."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
         return []
     rows = session.context.catalog.quarantine.counts().get(record.definition.id, 0)
-    return [ReplayQuarantine(record, rows)]
+    return [RequestQuarantine(record, rows, request)]

@@ -50,6 +50,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "TABLE": lambda self: self._parse_drop_table(),
         "VTABLE": lambda self: self._parse_drop_vtable(),
         "STREAM": lambda self: self._parse_drop_stream(),
+        "QUARANTINE": lambda self: self._parse_drop_quarantine(),
         "SNODE": lambda self: self._parse_drop_snode(),
     }
 

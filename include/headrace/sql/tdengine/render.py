@@ -357,6 +357,11 @@ def _(statement: model.ReplayStream) -> str:
 
 
 @statement_sql.register
+def _(statement: model.DropQuarantine) -> str:
+    return _join_words("DROP QUARANTINE OF STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
+
+
+@statement_sql.register
 def _(statement: model.ResetStream) -> str:
     return _join_words("RESET STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 

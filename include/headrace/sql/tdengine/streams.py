@@ -11,6 +11,7 @@ from headrace.model.spans import Span
 from headrace.model.statements import (
     AlterStream,
     CreateStream,
+    DropQuarantine,
     DropStream,
     PauseStream,
     ReplayStream,
@@ -190,6 +191,12 @@ class TDengineStreams(TDengineNotifications):
         name = self._parse_name("a stream")
         self._expect("QUARANTINE")
         return ReplayStream(name, if_exists)
+
+    def _parse_drop_quarantine(self) -> DropQuarantine:
+        """Parse `OF STREAM [IF EXISTS] name`."""
+        self._expect("OF", "STREAM")
+        if_exists = self._parse_exists()
+        return DropQuarantine(self._parse_name("a stream"), if_exists)
 
     def _parse_drop_stream(self) -> DropStream:
         if_exists = self._parse_exists()

@@ -23,7 +23,7 @@ from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
 from headrace.streams.clocked.grid import GridWindows, window_grid
 from headrace.streams.clocked.results import ResultEvaluation
-from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows
+from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows, stored_source_rows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
@@ -60,8 +60,32 @@ class ClockedProcessor:
         if state.computed_before is None:
             state = replace(state, computed_before=self.first_window(state))
         state = self.count(state, changes)
-        instant = self.ticks(changes.now) - self.plan.watermark
-        return self.compute_due(state, changes, instant)
+        if changes.leaves_due:
+            return BatchResult(NO_ROWS, NO_ROWS, state, changes.now)
+        return self.compute_due(state, changes, self.due_instant(changes))
+
+    def due_instant(self, changes: Changes) -> int:
+        """Return the instant, in ticks, by which windows that a micro-batch computes have ended."""
+        return self.ticks(changes.now) - self.plan.watermark
+
+    def due_rows(self, state: StreamState, changes: Changes) -> pa.Table | None:
+        """Return the stored rows of the windows that are due, and those after them if values depend on these.
+
+        None if no window is due, or its rows are more than the driver should read.
+        """
+        start, instant = state.computed_before, self.due_instant(changes)
+        if start is None or self.grid.end(start) > instant:
+            return None
+        windows = self.limited(self.grid.ended(start, instant, self.max_windows))
+        low, high = int(windows.start[0]), int(windows.last[-1])
+        if self.has_many_rows(low, high):
+            return None
+        return stored_source_rows(self.context, self.plan, low, None if self.needs_rows_before else high, changes.offsets)
+
+    @property
+    def max_windows(self) -> int:
+        """The number of windows, or points, to compute in one micro-batch."""
+        return MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS
 
     def compute_due(self, state: StreamState, changes: Changes, instant: int) -> BatchResult:
         """Compute the windows that have ended by an instant, in ticks, once all that had arrived by then is handled."""
@@ -72,7 +96,7 @@ class ClockedProcessor:
         due = state.due_offsets if state.due_offsets is not None else latest_offsets(self.context, self.plan.sources)
         if is_behind(changes.offsets, due):
             return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_offsets=due), changes.now)
-        windows = self.limited(self.grid.ended(start, instant, MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS))
+        windows = self.limited(self.grid.ended(start, instant, self.max_windows))
         results, state = self.compute(state, windows, changes)
         counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
         moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_offsets=None, counters=counters)

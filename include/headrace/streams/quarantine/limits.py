@@ -26,6 +26,11 @@ def latest_allowed(plan: StreamPlan, settings: Settings, now: int) -> int | None
     return None if limit is None else (now + limit) * plan.query.precision.ticks_per_second // 1000
 
 
+def ahead_message(plan: StreamPlan, settings: Settings) -> str:
+    """Return why a row that is too far ahead of the clock is set aside."""
+    return f"its timestamp is more than {(max_ahead_ms(plan, settings) or 0) / 1000:g} s ahead of the clock"
+
+
 def has_later_rows(plan: StreamPlan, source: pa.Table | LargeCommit, latest: int) -> bool:
     """Return whether changes may have rows after an instant, in ticks. Of new rows in a large commit, statistics say so."""
     unit = stored_units_per_tick(plan.query.precision)

@@ -7,10 +7,11 @@ its results, and undone by a driver that restarts before that micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +20,13 @@ from headrace.errors import Error, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
+from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
 from headrace.model.streams import ErrorPolicy
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
+from headrace.streams.quarantine.due_rows import due_rows, without_due
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
 from headrace.streams.quarantine.large_commits import (
     KeyReasons,
@@ -35,13 +37,14 @@ from headrace.streams.quarantine.large_commits import (
     parts_of,
     reasons_of_rows,
 )
-from headrace.streams.quarantine.limits import has_later_rows, later_rows, latest_allowed, max_ahead_ms, own_rows
+from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt, Trial
 from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
 
+NO_ROWS: Final = pa.table({})
 Reasons = Mapping[int, Reason]
 """For each row of a batch to set aside, why."""
 
@@ -58,7 +61,8 @@ class Quarantine:
     Attributes:
         context: The runner's environment, whose `set_aside` this changes.
         plan: The stream.
-        held: The rows in quarantine.
+        held: The rows that the stream leaves out.
+        dropped: Those of them that are no longer in quarantine, since the user has dropped them.
     """
 
     def __init__(self, context: Context, plan: StreamPlan, processor: Callable[[Context, StreamPlan], Processor]) -> None:
@@ -66,6 +70,7 @@ class Quarantine:
         self.context = context
         self.plan = plan
         self.held: SetAside = context.set_aside
+        self.dropped: frozenset[RowKey] = frozenset()
         self._create = processor
         self._recorded: dict[tuple[RowKey, int], Reason] | None = None
 
@@ -82,27 +87,34 @@ class Quarantine:
         return self._create(self.context, replace(self.plan, options=replace(self.plan.options, ignore_expired=False)))
 
     def restore(self, position: Position) -> None:
-        """Load the rows that were in quarantine after a micro-batch, and undo what later ones have changed."""
+        """Load the rows that were left out after a micro-batch, and undo what later ones have changed."""
         recorded, batch = self.context.catalog.quarantine, position.batch
         rows = recorded.rows(self.plan.id, with_released=True)
-        if any(max(row.batch, row.released or 0) > batch for row in rows):
+        if any(max(row.batch, row.released or 0, row.dropped or 0) > batch for row in rows):
             recorded.rewind(self.plan.id, batch)
-        self.held.set(row.key for row in rows if row.is_held_after(batch))
+        self._load(rows, batch)
+
+    def _load(self, rows: Iterable[QuarantinedRow], batch: int) -> None:
+        """Leave out what was left out after a micro-batch."""
+        held = [row for row in rows if row.is_held_after(batch)]
+        self.held.set(row.key for row in held)
+        self.dropped = frozenset(row.key for row in held if row.is_dropped_after(batch))
 
     @contextmanager
     def recovering(self, batch: int) -> Iterator[None]:
         """Set aside what was set aside after a micro-batch, and then the same rows again, while the block runs."""
-        rows, before = self.context.catalog.quarantine.rows(self.plan.id, with_released=True), self.held.rows.keys
-        is_replayed = [row.replay and row.released is not None for row in rows]
+        rows, before = self.context.catalog.quarantine.rows(self.plan.id, with_released=True), (self.held.rows.keys, self.dropped)
+        is_replayed = [row.requested is QuarantineRequest.REPLAY and row.released is not None for row in rows]
         self._recorded = {
             (row.key, row.version): (row.code, row.message) for row, replayed in zip(rows, is_replayed, strict=True) if not replayed
         }
-        self.held.set(row.key for row in rows if row.is_held_after(batch))
+        self._load(rows, batch)
         try:
             yield
         finally:
             self._recorded = None
-            self.held.set(before)
+            self.held.set(before[0])
+            self.dropped = before[1]
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute a micro-batch. Its result says what changes in quarantine."""
@@ -123,6 +135,21 @@ class Quarantine:
         change = replace(result.quarantine or QuarantineChange(), released=tuple(keys))
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
 
+    def drop(self, state: StreamState) -> BatchResult | None:
+        """Return a micro-batch that removes the rows from quarantine that the user wants to drop; None if there are none."""
+        rows = self.context.catalog.quarantine.rows(self.plan.id)
+        keys = tuple(row.key for row in rows if row.requested is QuarantineRequest.DROP and row.dropped is None)
+        if not keys:
+            return None
+        moved = replace(state, counters=counters_after_drop(state.counters, len(keys)))
+        return BatchResult(NO_ROWS, NO_ROWS, moved, state.wake_at, quarantine=QuarantineChange(dropped=keys))
+
+    def recount(self, state: StreamState) -> StreamState:
+        """Return a state that was computed again with the rows counted that micro-batches without changes set aside or dropped."""
+        rows = self.context.catalog.quarantine.rows(self.plan.id)
+        dropped = sum(row.dropped is not None for row in rows)
+        return replace(state, counters=counters_with(state.counters, len(rows) - dropped, dropped))
+
     def commit(self, change: QuarantineChange | None, batch: int, now: int) -> None:
         """Record what a micro-batch has changed."""
         if not change:
@@ -134,14 +161,18 @@ class Quarantine:
         self._apply(change)
 
     def _record_event(self, change: QuarantineChange) -> None:
-        """Record what was set aside, for users to read."""
+        """Record what was set aside or dropped, for users to read."""
+        if change.dropped:
+            self.context.catalog.events.record(
+                "job", self.plan.id, "QUARANTINE_DROPPED", f"{count_text(len(change.dropped))} dropped"
+            )
         if change.added:
-            first, rows = change.added[0], "1 row" if len(change.added) == 1 else f"{len(change.added)} rows"
-            message = f"{rows} set aside, the first because [{first.code}] {first.message}"
-            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", message)
+            self.context.catalog.events.record("job", self.plan.id, "QUARANTINED", added_message(change.added))
 
     def _apply(self, change: QuarantineChange) -> None:
-        self.held.set((self.held.rows.keys - frozenset(change.released)) | {row.key for row in change.added})
+        released = frozenset(change.released)
+        self.held.set((self.held.rows.keys - released) | {row.key for row in change.added})
+        self.dropped = (self.dropped - released) | frozenset(change.dropped)
 
     def _process_again(self, attempt: Attempt, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
         """Compute a micro-batch that was computed before, and set aside the same rows."""
@@ -168,10 +199,10 @@ class Quarantine:
     def _latest_allowed(self, changes: Changes) -> tuple[int, Reason] | None:
         """Return the latest instant that a row may have, and the reason for later ones; None if there are none of these."""
         settings = self.context.settings
-        limit, latest = max_ahead_ms(self.plan, settings), latest_allowed(self.plan, settings, changes.now)
-        if limit is None or latest is None or not has_later_rows(self.plan, changes.source, latest):
+        latest = latest_allowed(self.plan, settings, changes.now)
+        if latest is None or not has_later_rows(self.plan, changes.source, latest):
             return None
-        return latest, (QuarantineCode.FUTURE, f"its timestamp is more than {limit / 1000:g} s ahead of the clock")
+        return latest, (QuarantineCode.FUTURE, ahead_message(self.plan, settings))
 
     def _reasons_ahead(self, changes: Changes) -> Reasons:
         """Return the reasons for the rows that are too far ahead of the clock."""
@@ -195,6 +226,8 @@ class Quarantine:
         except Exception as error:
             if value_error(error) is None or self.plan.options.on_error is ErrorPolicy.STOP:
                 raise
+            if self.plan.is_closed_by_clock and not attempt.changes.leaves_due:
+                return self._process_large(without_due(attempt), commit)
             reasons |= self._failing_keys(attempt, divide_commit(self.plan, commit, reasons).others if reasons else commit)
         self._check_room(attempt, reasons)
         try:
@@ -228,6 +261,8 @@ class Quarantine:
             cause = value_error(error)
             if cause is None or self.plan.options.on_error is ErrorPolicy.STOP:
                 raise
+            if self.plan.is_closed_by_clock and not attempt.changes.leaves_due:
+                return self._process_due(attempt, reasons, cause)
             attempt = attempt.with_rows()
             failing = self._failing_rows(attempt, reasons, cause)
             if not failing:
@@ -235,6 +270,23 @@ class Quarantine:
         reasons = {**reasons, **{row: (QuarantineCode.DATA, error.message) for row, error in failing.items()}}
         self._check_room(attempt, reasons)
         return self._compute(attempt, reasons)
+
+    def _process_due(self, attempt: Attempt, reasons: Reasons, cause: Error) -> BatchResult:
+        """Compute a micro-batch whose windows are due, without the stored rows with which they cannot be computed.
+
+        If it has changes, these are handled alone, and the windows by the next micro-batch.
+        """
+        if has_changes(attempt.changes):
+            return self._process(without_due(attempt), reasons)
+        due = due_rows(self.context, self.plan, self.held, attempt)
+        failing = () if due is None else due.failing(cause, self.context.settings.quarantine_rows)
+        if not failing:
+            raise cause
+        self._check_room(attempt, {number: (row.code, row.message) for number, row in enumerate(failing)})
+        result = self._compute(replace(attempt, held=attempt.held | {row.key for row in failing}), {})
+        counters = result.state.counters
+        counters = counters_with(counters, counters.rows_quarantined + len(failing), counters.rows_dropped)
+        return replace(result, state=replace(result.state, counters=counters), quarantine=QuarantineChange(failing))
 
     def _compute(self, attempt: Attempt, reasons: Reasons) -> BatchResult:
         """Compute a micro-batch without the rows for which there are reasons."""
@@ -276,7 +328,8 @@ class Quarantine:
         """
         with self.held.changed(remaining.held):
             result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=source))
-        counters = counters_after(result.state.counters, remaining, len(reasons))
+        dropped = len(self.dropped.intersection(remaining.released))
+        counters = counters_after(result.state.counters, remaining, len(reasons), dropped)
         change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
         return replace(result, state=replace(result.state, counters=counters), quarantine=change)
 
@@ -304,26 +357,62 @@ class Quarantine:
 
     def _check_room(self, attempt: Attempt, reasons: Reasons | KeyReasons) -> None:
         """Raise `QuarantineFullError` if there is no room for the rows to set aside."""
-        most = self.context.settings.quarantine_rows
-        if not reasons or len(attempt.held) + len(reasons) <= most:
+        most, held = self.context.settings.quarantine_rows, len(attempt.held - self.dropped)
+        if not reasons or held + len(reasons) <= most:
             return
         code, message = next(iter(reasons.values()))
         raise QuarantineFullError(
-            f"the quarantine of stream {self.plan.name} has room for {most} rows: it has {len(attempt.held)}, and {len(reasons)} "
+            f"the quarantine of stream {self.plan.name} has room for {most} rows: it has {held}, and {len(reasons)} "
             f"more have to be set aside, the first because [{code}] {message}",
-            hint="correct the rows that SHOW QUARANTINE lists, or the stream, or set HEADRACE_QUARANTINE_ROWS to a larger number; "
-            "then RESUME STREAM",
+            hint="correct the rows that SHOW QUARANTINE lists, or the stream, or DROP QUARANTINE OF STREAM, or set "
+            "HEADRACE_QUARANTINE_ROWS to a larger number; then RESUME STREAM",
         )
 
 
-def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int) -> JobCounters:
-    """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others."""
+def count_text(rows: int) -> str:
+    """Return a number of rows as text."""
+    return "1 row" if rows == 1 else f"{rows} rows"
+
+
+def added_message(rows: Sequence[QuarantinedRow]) -> str:
+    """Return what was set aside, for an event."""
+    return f"{count_text(len(rows))} set aside, the first because [{rows[0].code}] {rows[0].message}"
+
+
+def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
+    """Return counters after rows in quarantine were dropped."""
+    return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
+
+
+def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobCounters:
+    """Return counters with other numbers of rows in quarantine and dropped. Rows that were set aside had been used before."""
+    set_aside = quarantined + dropped - counters.rows_quarantined - counters.rows_dropped
+    used = max(0, counters.rows_used - set_aside)
+    return replace(
+        counters,
+        rows_in=counters.rows_in + set_aside - (counters.rows_used - used),
+        rows_used=used,
+        rows_quarantined=quarantined,
+        rows_dropped=dropped,
+    )
+
+
+def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int, dropped: int) -> JobCounters:
+    """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others.
+
+    Args:
+        counters: The counters of the micro-batch.
+        remaining: The changes without rows that are set aside.
+        added: The number of rows that were set aside.
+        dropped: How many of those that left had been dropped before, and were not in quarantine.
+    """
     return replace(
         counters,
         rows_in=counters.rows_in + added,
         rows_used=counters.rows_used + remaining.deleted,
         rows_updated=counters.rows_updated + remaining.corrected,
-        rows_quarantined=counters.rows_quarantined + added - remaining.corrected - remaining.deleted,
+        rows_quarantined=counters.rows_quarantined + added - remaining.corrected - remaining.deleted + dropped,
+        rows_dropped=counters.rows_dropped - dropped,
     )
 
 
@@ -332,3 +421,8 @@ def mask(rows: pa.Table, reasons: Reasons) -> Bools:
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked
+
+
+def has_changes(changes: Changes) -> bool:
+    """Return whether a micro-batch has changes, or only the clock made it due."""
+    return isinstance(changes.source, LargeCommit) or changes.source.num_rows > 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.positions import Offsets
-from headrace.model.quarantine import RowKey
+from headrace.model.quarantine import QuarantineRequest, RowKey
 from headrace.storage import Bounds
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -30,13 +30,14 @@ class Replay:
 
 def read_replay(context: Context, plan: StreamPlan, offsets: Offsets) -> Replay | None:
     """Return the rows to process again; None if there are none."""
-    keys = tuple(row.key for row in context.catalog.quarantine.rows(plan.id) if row.replay)
+    rows = context.catalog.quarantine.rows(plan.id)
+    keys = tuple(row.key for row in rows if row.requested is QuarantineRequest.REPLAY and row.dropped is None)
     if not keys:
         return None
-    rows = read_rows(context, plan, offsets, Keys(keys))
-    version = pa.repeat(pa.scalar(max(offsets.values()), pa.int64()), rows.num_rows)
-    rows = rows.append_column(CHANGE, pa.repeat(pa.scalar("insert"), rows.num_rows)).append_column(VERSION, version)
-    return Replay(Changes(offsets, rows, is_one_write=True), keys)
+    stored = read_rows(context, plan, offsets, Keys(keys))
+    version = pa.repeat(pa.scalar(max(offsets.values()), pa.int64()), stored.num_rows)
+    inserted = stored.append_column(CHANGE, pa.repeat(pa.scalar("insert"), stored.num_rows)).append_column(VERSION, version)
+    return Replay(Changes(offsets, inserted, is_one_write=True), keys)
 
 
 def read_rows(context: Context, plan: StreamPlan, offsets: Offsets, keys: Keys) -> pa.Table:

@@ -73,7 +73,7 @@ class SourcePoller:
         """Pass on what users have asked its streams for."""
         for job_id, subscription in self._subscriptions.items():
             if subscription.runner is not None and job_id in runnable:
-                subscription.runner.request_replay(runnable[job_id].replay_requested)
+                subscription.runner.request_quarantine(runnable[job_id].quarantine_requested)
 
     def remove(self, job_id: str) -> None:
         """Remove a stream, now or once its micro-batch in flight has ended."""

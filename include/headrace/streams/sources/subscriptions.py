@@ -67,7 +67,7 @@ class Subscription:
             or is_behind(runner.offsets, latest)
             or runner.is_due()
             or runner.is_record_due()
-            or runner.is_replay_due()
+            or runner.is_request_due()
         )
 
     @property

@@ -43,9 +43,11 @@ def rebuild(
         position: The position to rebuild at.
         after_history: Whether the target has the values of open windows, as a backfill writes them. Closed windows count as
             emitted in any case.
-        counters: The counters recorded at the position.
+        counters: The counters recorded at the position. Before any, only the rows that the history has set aside are counted.
     """
-    settled_counters = without_pending(replace(counters or JobCounters(), rows_pending=0))
+    if counters is None:
+        counters = JobCounters(rows_quarantined=0 if context.set_aside is None else len(context.set_aside.rows.keys))
+    settled_counters = without_pending(replace(counters, rows_pending=0))
     if plan.is_closed_by_clock:
         return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
     rows = source_rows(context, plan, position.offsets)

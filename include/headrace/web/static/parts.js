@@ -70,6 +70,7 @@ const OUTCOMES = [
   ["filtered", "rows_filtered", "filtered by WHERE"],
   ["expired", "rows_expired", "expired (late, dropped)"],
   ["quarantined", "rows_quarantined", "in quarantine"],
+  ["dropped", "rows_dropped", "dropped from quarantine"],
   ["pending", "rows_pending", "pending"],
 ];
 

@@ -170,7 +170,7 @@ def create_jobs() -> None:
         sa.Column("position", sa.JSON()),
         sa.Column("boundary", sa.JSON()),
         sa.Column("skip_to", sa.JSON()),
-        sa.Column("replay_requested", sa.BigInteger()),
+        sa.Column("quarantine_requested", sa.BigInteger()),
         sa.Column("watermark", sa.BigInteger()),
         sa.Column("updated", sa.BigInteger()),
         sa.Column("pending_since", sa.BigInteger()),
@@ -197,7 +197,8 @@ def create_quarantine() -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
         sa.Column("since", sa.BigInteger(), nullable=False),
-        sa.Column("replay", sa.Boolean(), nullable=False),
+        sa.Column("requested", sa.String()),
+        sa.Column("dropped", sa.BigInteger()),
         sa.PrimaryKeyConstraint("job_id", "series", "time", "key", "batch", name="pk_stream_quarantine"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_stream_quarantine_job_id", ondelete="CASCADE"),
     )

@@ -1,0 +1,61 @@
+"""Stored rows that a stream sets aside before its history is computed: those too far ahead of the clock."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.model.positions import Offsets
+from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow
+from headrace.storage import Bounds
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.clocked.rows import stored_source_rows
+from headrace.streams.context import Context
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.quarantine.changed_rows import row_keys
+from headrace.streams.quarantine.limits import ahead_message, latest_allowed
+from headrace.streams.quarantine.quarantine import QuarantineFullError, added_message
+from headrace.streams.quarantine.values import json_values
+from headrace.streams.sources.stored import max_stored_time, scan_source
+
+HISTORY_BATCH = 0
+"""The number of the micro-batch that the history counts as."""
+
+
+def set_aside_history(context: Context, plan: StreamPlan, offsets: Offsets) -> None:
+    """Put the rows of a history into quarantine that are too far ahead of the clock now. Repeating it decides again.
+
+    Raises:
+        QuarantineFullError: There is no room for so many.
+    """
+    rows = rows_ahead(context, plan, offsets)
+    if rows.num_rows == 0 and not context.catalog.quarantine.rows(plan.id):
+        return
+    version, message = max(offsets.values()), ahead_message(plan, context.settings)
+    content = json_values(rows, plan.source)
+    added = tuple(
+        QuarantinedRow(key, version, QuarantineCode.FUTURE, message, values, HISTORY_BATCH, context.clock.now())
+        for key, values in zip(row_keys(rows, plan.source, plan.query.precision), content, strict=True)
+    )
+    context.catalog.quarantine.commit(plan.id, HISTORY_BATCH, QuarantineChange(added))
+    if added:
+        context.catalog.events.record("job", plan.id, "QUARANTINED", added_message(added))
+
+
+def rows_ahead(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table:
+    """Return the stored rows that are too far ahead of the clock, with all columns. Mostly, statistics say that there are none."""
+    latest, high = latest_allowed(plan, context.settings, context.clock.now()), max_stored_time(context, plan)
+    if latest is None or high is None or high // stored_units_per_tick(plan.query.precision) <= latest:
+        return pa.table({})
+    bounds = Bounds.of_ticks(latest + 1, None, plan.query.precision)
+    series = None if plan.source_subtable is None else [plan.source_subtable]
+    keys = scan_source(context, plan, offsets, list(plan.source.primary_key), series=series, bounds=bounds)
+    most = context.settings.quarantine_rows
+    if keys.num_rows > most:
+        raise QuarantineFullError(
+            f"the quarantine of {plan.name} has room for {most} rows: {keys.num_rows} stored ones are too far ahead of the clock",
+            hint="correct or delete these rows, allow them with a longer MAX_AHEAD, or set HEADRACE_QUARANTINE_ROWS to a larger "
+            "number",
+        )
+    if keys.num_rows == 0:
+        return pa.table({})
+    return stored_source_rows(context, plan, latest + 1, None, offsets)
