@@ -41,12 +41,16 @@ class TargetGroups:
 
     def assign(self, windows: pa.Table) -> pa.ChunkedArray:
         """Return for each window the target's subtable for its group; NULL if the name is not available."""
+        if windows.num_rows == 0:
+            return pa.chunked_array([], pa.string())
         groups, group_index = distinct_groups(windows, self.plan.groups.columns)
         names = self._assigned.values_of(groups, self.create_subtables)[SUBTABLE]
         return pa.chunked_array([names.combine_chunks().take(pa.array(group_index))])
 
     def identify(self, windows: pa.Table) -> tuple[UInt64s, pa.Array]:
         """Return for each window the id and the subtable of its group; see `TargetTable.identify`."""
+        if windows.num_rows == 0:
+            return np.empty(0, np.uint64), pa.array([], pa.string())
         groups, group_index = distinct_groups(windows, self.plan.groups.columns)
         identified = self._identified.values_of(groups, self.identified).take(pa.array(group_index))
         ids = identified[GROUP_ID].fill_null(0).to_numpy()
