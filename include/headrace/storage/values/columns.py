@@ -185,9 +185,12 @@ def _localize(times: pa.Array, timezone: str) -> pa.Array | None:
 
 def _truncate(instants: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
     """Convert instants to ticks, truncating fractions; None if they overflow 64 bits."""
-    unit = pa.timestamp(precision.value, "UTC")
-    truncated = pc.floor_temporal(instants, 1, unit={"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value])
-    return _ticks_stored(truncated.cast(unit).cast(pa.int64()), precision, type_)
+    least = pc.min(instants.cast(pa.int64())).as_py()
+    if least is not None and least < 0:  # a cast rounds towards zero
+        unit = {"ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}[precision.value]
+        instants = pc.floor_temporal(instants, 1, unit=unit)
+    options = pc.CastOptions(pa.timestamp(precision.value, "UTC"), allow_time_truncate=True)
+    return _ticks_stored(instants.cast(options=options).cast(pa.int64()), precision, type_)
 
 
 def _ticks_stored(ticks: pa.Array, precision: Precision, type_: pa.DataType) -> pa.Array | None:
