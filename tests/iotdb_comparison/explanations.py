@@ -216,6 +216,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain("the server keeps the bytes of a BLOB in a TEXT", r"^value: .*\\\\x", r"cast\(s8 as (text|string)\)"),
     explain(
+        "the server fills rows in the order of ORDER BY, and Headrace in that of time",
+        r"^value",
+        r"order by (?!time|device|timeseries)[^;]* fill\(|order by (device|time)( desc| asc)?, s\d+[^;]* fill\(",
+    ),
+    explain(
+        "without any value, the server creates the targets of expressions",
+        r"^names: ours    \['Time'\]\n",
+        r"^select [^;]*[-+*/%(][^;]* into [^;]*; select",
+    ),
+    explain(
         "the server makes a DATE of a number that is no date",
         r"^refused: 301: Invalid date format: -?[\d.]+\n.*IoTDB answers",
         r"cast\(.* as date\)",
