@@ -226,6 +226,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select [^;]*[-+*/%(][^;]* into [^;]*; select",
     ),
     explain(
+        "in the server, BETWEEN is NULL if a bound is, although the other bound excludes the value",
+        r"^(rows|value)",
+        r"between \S+ and s\d",
+    ),
+    explain(
         "the server makes a DATE of a number that is no date",
         r"^refused: 301: Invalid date format: -?[\d.]+\n.*IoTDB answers",
         r"cast\(.* as date\)",
