@@ -122,7 +122,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
         r"case .*cast\(",
     ),
-    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)] (<|>|<=|>=) (time|s\d+)\b"),
+    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)smhd] (<|>|<=|>=) (time|s\d+)\b"),
     explain(
         "the server does not check the types of conditions beside one of a missing series",
         r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
