@@ -122,7 +122,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
         r"case .*cast\(",
     ),
-    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)] (<|>|<=|>=) (time|s\d+)\b"),
+    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)smhd] (<|>|<=|>=) (time|s\d+)\b"),
     explain(
         "the server does not check the types of conditions beside one of a missing series",
         r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
@@ -215,6 +215,21 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"from \S*(\*|, )\S* .*having .*count(_if)?\((?!.*by device)",
     ),
     explain("the server keeps the bytes of a BLOB in a TEXT", r"^value: .*\\\\x", r"cast\(s8 as (text|string)\)"),
+    explain(
+        "the server fills rows in the order of ORDER BY, and Headrace in that of time",
+        r"^value",
+        r"order by (?!time|device|timeseries)[^;]* fill\(|order by (device|time)( desc| asc)?, s\d+[^;]* fill\(",
+    ),
+    explain(
+        "without any value, the server creates the targets of expressions",
+        r"^names: ours    \['Time'\]\n",
+        r"^select [^;]*[-+*/%(][^;]* into [^;]*; select",
+    ),
+    explain(
+        "in the server, BETWEEN is NULL if a bound is, although the other bound excludes the value",
+        r"^(rows|value)",
+        r"between \S+ and s\d",
+    ),
     explain(
         "the server makes a DATE of a number that is no date",
         r"^refused: 301: Invalid date format: -?[\d.]+\n.*IoTDB answers",

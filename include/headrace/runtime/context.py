@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -78,3 +79,8 @@ def open_session(settings: Settings, role: Role) -> SparkSession:
     from headrace.storage.spark.session import start_session
 
     return start_session(settings, role=role)
+
+
+def is_under_spark_submit() -> bool:
+    """Return True if spark-submit's JVM is the parent of this process; otherwise the JVM is its child."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ

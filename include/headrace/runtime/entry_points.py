@@ -1,4 +1,7 @@
-"""The entry points of `spark_jobs/`: settings from the environment, a log on standard error, an exit code."""
+"""The entry points of `spark_jobs/`: settings from the environment, a log on standard error, an exit code.
+
+Each imports what it runs: a continuous query has no use for the web server of an snode, whose import takes as long as its work.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,17 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from headrace.errors import Error
-from headrace.history import backfill
 from headrace.model.ledger import ChunkState
 from headrace.model.spark_options import Role
-from headrace.runtime import table_maintenance
-from headrace.runtime.context import Context, open_context
-from headrace.runtime.http import RunSql
+from headrace.runtime.context import Context, is_under_spark_submit, open_context
 from headrace.runtime.query_runs import QueryWork
-from headrace.runtime.snode import Exit, is_under_spark_submit, run_snode
 from headrace.settings import current
+
+if TYPE_CHECKING:
+    from headrace.runtime.http import RunSql
 
 logger = logging.getLogger("headrace")
 
@@ -37,6 +39,8 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
         fill_histories: Whether it backfills streams itself.
         wait_s: How long to wait for a lease that another driver holds; None for as long as it takes.
     """
+    from headrace.runtime.snode import Exit, run_snode
+
     code: int = Exit.FAILED
     try:
         with open_process(Role.SNODE) as context:
@@ -54,6 +58,8 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
 
 def fill_history(job_id: str, run: str, number: int | None) -> int:
     """Compute one chunk of a run, or all that are not done; return 0, or 1 if one failed."""
+    from headrace.history import backfill
+
     try:
         with open_process() as context:
             chunks = context.catalog.ledger.chunks(job_id, run)
@@ -92,6 +98,8 @@ def pending(context: Context, job_id: str, run: str) -> list[int]:
 
 def maintain(database: str | None, retention_hours: int) -> int:
     """Compact and vacuum tables; return 0, or 1 if the catalog cannot be used."""
+    from headrace.runtime import table_maintenance
+
     try:
         with open_process() as context:
             for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):

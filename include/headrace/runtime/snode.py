@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import signal
 import threading
@@ -21,7 +20,7 @@ from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.snodes import Lease
 from headrace.runtime.activity import JOB_COUNTS
-from headrace.runtime.context import Context
+from headrace.runtime.context import Context, is_under_spark_submit
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
@@ -348,11 +347,6 @@ def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[s
         for job_id, job in activity.items()
         if job.in_flight_ms or job.pending_since is not None or job.failures
     }
-
-
-def is_under_spark_submit() -> bool:
-    """Return True if spark-submit's JVM is the parent of this process; otherwise the JVM is its child."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_jvm_alive(spark: SparkSession) -> bool:

@@ -49,6 +49,29 @@ def test_functions_by_level_read_the_series_of_their_own_paths(filled: headrace.
     assert filled.session.verify(sql).equal
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select count(s1) from root.plant.line2 having count(s9) = 0", [(1,)]),
+        ("select count(s1) from root.plant.line2 having count(s9) is null", []),
+        ("select count(s1) from root.plant.* having count(s2) is null align by device", [("root.plant.line2", 1)]),
+        ("select count(s1) from root.plant.* having count(s2) = 0 align by device", []),
+        ("select -(s1 * 0) >= 0, s1 * 0 < 0 from root.plant.line2", None),
+        ("select s1 from root.plant.line1 where s1 > 0 and -s2 * 0 >= 0", []),
+        ("select -s2 * 0 < 0 from root.plant.line1 where time = 1", None),
+        ("select s2 from root.plant.line1 where s2 > 0 order by (s2 - 3) * 0, time limit 1", None),
+    ],
+)
+def test_zeros_and_counts_of_nothing_are_verified(
+    filled: headrace.Connection, sql: str, expected: list[tuple[object, ...]] | None
+) -> None:
+    rows = filled.execute(sql).fetchall()
+    assert rows if expected is None else rows == expected
+    assert filled.session.verify(sql).equal
+
+
 def test_a_verification_is_explained(filled: headrace.Connection) -> None:
     session = filled.session
     lines = session.explain(plan_query_verification(session.state, WINDOWS, "iotdb"))

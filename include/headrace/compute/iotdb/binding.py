@@ -21,5 +21,6 @@ def bind_tree(query: TreeQuery, scope: TreeScope) -> TreePlan | None:
     check_having(query, scope.language)
     plan = DeviceQuery(query, scope).plan() if query.by_device else TimeQuery(query, scope).plan()
     if plan is not None:
-        check_sliding(query, [*(column.expression for column in plan.columns), *as_tuple(query.having)])
+        keys = (order.key for order in query.order_by)
+        check_sliding(query, [*(column.expression for column in plan.columns), *as_tuple(query.having), *keys])
     return plan

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.checks import slides
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, TIME, SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef, list_hash_order
@@ -223,11 +224,12 @@ def check_clauses(query: TreeQuery) -> None:
     """Raise an error for clauses that cannot be combined with GROUP BY TAGS."""
     grouping = query.grouping or TreeGrouping()
     is_limited = query.limit is not None or query.offset is not None
+    is_unpaged = (is_limited and grouping.time is None) or (query.limit is not None and has_overlaps(grouping))
     refusals = {
         "GROUP BY TAGS does not support align by device now.": query.by_device,
         "Having clause is not supported yet in GROUP BY TAGS query": query.having is not None,
         "Only time filters are supported in GROUP BY TAGS query": query.where is not None and any(paths_of(query.where)),
-        "Limit or slimit are not supported yet in GROUP BY TAGS": (is_limited and grouping.time is None)
+        "Limit or slimit are not supported yet in GROUP BY TAGS": is_unpaged
         or query.series_limit is not None
         or query.series_offset is not None,
         "select into: GROUP BY TAGS clause are not supported.": bool(query.into),
@@ -241,6 +243,11 @@ def check_clauses(query: TreeQuery) -> None:
         raise NotSupportedError(
             f"FILL({query.fill.mode}) cannot be combined with GROUP BY TAGS", hint="use FILL(constant)", span=query.fill.span
         )
+
+
+def has_overlaps(grouping: TreeGrouping) -> bool:
+    """Return whether windows of time overlap."""
+    return grouping.time is not None and slides(grouping.time)
 
 
 def paths_of(node: Expression) -> list[ColumnRef]:

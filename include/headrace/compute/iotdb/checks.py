@@ -117,7 +117,7 @@ def approximate_length(duration: CompoundDuration) -> int:
 
 
 def check_sliding(query: TreeQuery, nodes: Iterable[Expression]) -> None:
-    """Raise an error if a column or HAVING calls an aggregate that IoTDB does not compute over windows that overlap."""
+    """Raise an error if a column, HAVING or ORDER BY calls an aggregate that IoTDB does not compute over windows that overlap."""
     clause = (query.grouping or TreeGrouping()).time
     if clause is None or not slides(clause):
         return

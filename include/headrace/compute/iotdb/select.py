@@ -22,6 +22,7 @@ from headrace.compute.iotdb.fills import gap_fill
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
@@ -31,7 +32,7 @@ from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
 from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByVariation, TreeGrouping, TreeQuery
 from headrace.model.trees import Device
-from headrace.model.types import TIMESTAMP, DataType
+from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
 TIME_HEADER: Final = "Time"
 
@@ -196,12 +197,20 @@ def bind_expanded(
     )
     shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
     plan = bind_flat(flat, shared, rows, calls_series=calls_series(query, clause, scope.language))
+    check_sorts(plan)
     plan = replace(plan, partitioned=False)
     columns = result_columns(items, aliases, plan, series, by_device=bool(devices))
     if query.fill is not None:
         descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
         plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
     return TreePlan(query, plan, columns, tuple(devices))
+
+
+def check_sorts(plan: Plan) -> None:
+    """Raise `TypeMismatchError` if a key of ORDER BY is a BLOB, which has no order."""
+    types = {output.column: output.type for output in (*plan.outputs, *plan.hidden)}
+    if any(types[sort.column].kind is TypeKind.VARBINARY for sort in plan.sorts):
+        raise type_error("The data type of BLOB is not comparable", hint="sort by CAST(x AS TEXT)")
 
 
 def result_columns(
