@@ -19,6 +19,15 @@ from benchmarks.measure import Memory, Timings
 from benchmarks.results import Measurement
 
 
+class CatchUp(Task):
+    """WINDOW_CLOSE with windows of a minute, of which each commit closes many."""
+
+    @property
+    def seconds(self) -> int:
+        """The length of a window."""
+        return 60
+
+
 class CatchUpSource(LargeSource):
     """A source table to which Spark commits millions of rows, again and again."""
 
@@ -32,7 +41,7 @@ def wait_for_result(streams: HeadraceStreams, version: int) -> list[float]:
 
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure WINDOW_CLOSE with one stream."""
-    sizes, streams = bench.sizes, HeadraceStreams(bench, Task("WINDOW_CLOSE", 1), CatchUpSource)
+    sizes, streams = bench.sizes, HeadraceStreams(bench, CatchUp("WINDOW_CLOSE", 1), CatchUpSource)
     memory, samples = Memory(bench.spark), list[float]()
     with streams.running():
         for number in range(sizes.commits):

@@ -24,6 +24,7 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration, Precision
+from headrace.storage.pieces import series_ranges
 from headrace.streams import lifecycle
 from headrace.streams.context import Context
 from headrace.streams.definition import define
@@ -128,7 +129,7 @@ def can_split_series(record: JobRecord, plan: StreamPlan) -> bool:
 def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
     """Divide a range among chunks of about this many rows, each with all rows of its series."""
     try:
-        ranges = context.tables.series_ranges(plan.source, offsets[plan.source_ids[0]], rows)
+        ranges = series_ranges(context.tables, plan.source, offsets[plan.source_ids[0]], rows)
     except NotSupportedError:
         return [whole]
     return [replace(whole, rows=count, series=series) for series, count in ranges]

@@ -344,19 +344,6 @@ class Tables:
         """
         return scans.scan_rows(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
 
-    def scan_pieces(
-        self,
-        table: Table,
-        columns: Sequence[str],
-        *,
-        filter: pc.Expression,
-        version: int | None = None,
-        tbnames: Collection[str] | None = None,
-        bounds: Bounds | None = None,
-    ) -> Iterator[pa.Table]:
-        """Yield what `scan` returns, about a million rows at a time; `filter` may not compare text."""
-        return scans.scan_pieces(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
-
     def batches(
         self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
     ) -> Iterator[pa.RecordBatch]:
@@ -398,15 +385,6 @@ class Tables:
         names = tags[table.series_key].to_pylist() if tags is not None else []
         shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series, paths=paths)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
-
-    def series_ranges(self, table: Table, version: int, rows: int) -> list[tuple[SeriesRange, int]]:
-        """Divide the series of a table, as of a version, among ranges of about this many rows; return the rows of each too.
-
-        Raises:
-            NotSupportedError: The files do not define the rows alone.
-        """
-        names = self.read_tags(table)[table.series_key].to_pylist() if table.tags else []
-        return self._footers.series_ranges(table, version, names, rows)
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""

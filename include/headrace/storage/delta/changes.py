@@ -77,12 +77,12 @@ def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRo
     commit = read_commit(handle.uri, version)
     if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
         return None
-    times = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
-    known = {path: bounds for path, bounds in times.items() if bounds is not None}
-    if not known or len(known) < len(times):
+    read = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
+    times = {path: bounds for path, bounds in read.items() if bounds is not None}
+    if not times or len(times) < len(read):
         return None
-    bounds = Bounds(min(file.low for file in known.values()), max(file.high for file in known.values()))
-    in_order = sorted(known, key=lambda path: (known[path].low, path))
+    bounds = Bounds(min(file.low for file in times.values()), max(file.high for file in times.values()))
+    in_order = sorted(times, key=lambda path: (times[path].low, path))
     return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds)
 
 

@@ -179,11 +179,11 @@ class Quarantine:
         source = attempt.changes.source
         if isinstance(source, LargeCommit):
             rows = divide_commit(self.plan, source, {key for key, _ in recorded}).touched if recorded else pa.table({})
-            found = self._recorded_rows(rows, recorded) if rows.num_rows else {}
-            result = self._compute_large(attempt, source, {key: recorded[key, version] for key, version in found.values()})
+            written = self._recorded_rows(rows, recorded) if rows.num_rows else {}
+            result = self._compute_large(attempt, source, {key: recorded[key, version] for key, version in written.values()})
         else:
-            found = self._recorded_rows(source, recorded) if recorded else {}
-            result = self._compute(attempt, {index: recorded[row] for index, row in found.items()})
+            written = self._recorded_rows(source, recorded) if recorded else {}
+            result = self._compute(attempt, {index: recorded[row] for index, row in written.items()})
         if result.quarantine:
             self._apply(result.quarantine)
         return result

@@ -12,6 +12,7 @@ from headrace.model.positions import Offsets
 from headrace.model.tables import TableId
 from headrace.storage import Bounds
 from headrace.storage.delta import extents
+from headrace.storage.pieces import scan_pieces
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.source_tables import source_tables
@@ -59,8 +60,8 @@ def source_pieces(
     bounds: Bounds,
 ) -> Iterator[pa.Table]:
     """Yield what `scan_source` returns for a stored table, about a million rows at a time."""
-    pieces = context.tables.scan_pieces(
-        plan.source, columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
+    pieces = scan_pieces(
+        context.tables, plan.source, columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
     )
     return (without_set_aside(context, plan, piece) for piece in pieces)
 

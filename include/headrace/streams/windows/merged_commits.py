@@ -141,16 +141,15 @@ class MergedCommits:
     def recalculate(self, rows: pa.Table, state: StreamState, changes: Changes) -> EvaluatedBatch:
         """Return the windows of rows, recalculated from what the source has after the changes."""
         batch, share = recalculation_batch(self.plan, rows), WindowShare.all_of(self.plan)
-        merged = MergedRows(replace(state, counters=JobCounters()))
-        self._add(merged, batch, state, share)
+        merged = MergedRows(replace(state, counters=JobCounters()), span=span_of(batch))
+        self._add_rows(merged, batch, state, share, defers=False)
         return self.evaluate(merged, state, changes, share)
 
     def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
         """Add a piece of the commit."""
-        span = replace(Span.of(batch, None), series=None)
-        merged.span = span if merged.span is None else joined_span(merged.span, span)
+        merged.span = span_of(batch) if merged.span is None else joined_span(merged.span, span_of(batch))
         if not self._add_on_time(merged, batch, state, share):
-            self._add_rows(merged, batch, state, share)
+            self._add_rows(merged, batch, state, share, defers=self.plan.defers_changes)
 
     def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
         """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
@@ -167,10 +166,10 @@ class MergedCommits:
         merged.inserts, merged.tally = self._merged(merged.inserts, share.of(inserts)), tally
         return True
 
-    def _add_rows(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
-        """Add a piece with a segment for each row."""
+    def _add_rows(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare, *, defers: bool) -> None:
+        """Add a piece with a segment for each row. With `defers`, changes only mark the windows that were closed before them."""
         rows = self.evaluation.assign_windows(batch.rows)
-        segments = batch_segments(self.plan, batch, state, rows, None, defers=self.plan.defers_changes)
+        segments = batch_segments(self.plan, batch, state, rows, None, defers=defers)
         count = count_batch(self.plan, batch, merged.tally, segments)
         merged.tally = replace(
             merged.tally,
@@ -276,6 +275,11 @@ class MergedCommits:
 def with_row_number(segments: pa.Table, number: int) -> pa.Table:
     """Return segments that belong to no single row of a batch, with a number instead of that of a row."""
     return segments.append_column(ROW, pa.repeat(pa.scalar(number, pa.int64()), segments.num_rows))
+
+
+def span_of(batch: ChangeBatch) -> Span:
+    """Return the span of a piece in time."""
+    return replace(Span.of(batch, None), series=None)
 
 
 def joined_span(first: Span, second: Span) -> Span:
