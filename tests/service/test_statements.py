@@ -89,6 +89,26 @@ def test_rows_for_a_supertable_ask_for_the_subtable(readings: headrace.Connectio
     assert [(row["tbname"], row["a"]) for row in stored(readings)] == [("dev1", 7)]
 
 
+def test_rows_for_a_supertable_create_subtables_with_the_tags_in_the_list(readings: headrace.Connection) -> None:
+    readings.execute("create stable plants (ts timestamp, watts int) tags (site varchar(20), floor int)")
+    columns, ts = "(tbname, ts, watts, floor)", START
+    readings.execute(f"insert into plants {columns} values ('p1', {ts}, 1, 7) ('p2', {ts}, 2, 8) ('p1', {ts + 1}, 3, 9)")
+    readings.execute(f"insert into plants {columns} values ('p1', {ts + 2}, 4, 9) ('p3', {ts}, 5, null)")
+    context = readings.session.context
+    table, database = context.catalog.tables.get("d", "plants"), context.catalog.databases.get("d")
+    rows = context.tables.scan(table, database).select(["tbname", "watts"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [("p1", 1), ("p1", 3), ("p1", 4), ("p2", 2), ("p3", 5)]
+    tags = context.tables.read_tags(table).sort_by("tbname").to_pylist()
+    assert [(row["tbname"], row["site"], row["floor"]) for row in tags] == [("p1", None, 7), ("p2", None, 8), ("p3", None, None)]
+    with pytest.raises(NotFoundError, match="plants has no subtable p4"):
+        readings.execute(f"insert into plants (tbname, ts, watts) values ('p4', {ts}, 1)")
+    with pytest.raises(headrace.Error, match="now as the value of a tag"):
+        readings.execute(f"insert into plants {columns} values ('p5', {ts}, 1, now)")
+    with pytest.raises(headrace.Error):
+        readings.execute(f"insert into plants {columns} values ('p6', {ts}, 'x', 1)")
+    assert [row[0] for row in readings.execute("show tables like 'p%'").fetchall()] == ["p1", "p2", "p3"]
+
+
 @pytest.mark.parametrize(
     ("where", "left"),
     [

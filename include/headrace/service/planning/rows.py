@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table, refuse_virtual
+from headrace.service.planning.inserted_tags import TaggedBlock, separate_tags
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
 from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
@@ -143,13 +144,19 @@ def insert(statement: Insert, session: PlanningContext) -> list[Stage]:
         table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_writable_table(owner, session))
         if block.using is not None:
             (specs_to_create if subtable is None else specs_to_tag)[owner].append(replace(block.using, name=block.table))
-        add_rows(batches, block, table, database, is_subtable=subtable is not None or block.using is not None)
+        is_subtable = subtable is not None or block.using is not None
+        tagged = TaggedBlock(block) if is_subtable else separate_tags(block, table, owner)
+        existing = find_subtables([spec.name for spec in tagged.subtables], session)
+        for spec in tagged.subtables:
+            (specs_to_tag if qualify_name(spec.name, session) in existing else specs_to_create)[owner].append(spec)
+        add_rows(batches, tagged.block, table, database, is_subtable=is_subtable)
     for owner, specs in specs_to_tag.items():
         specs_to_create[owner].extend(specs_without_tags(specs, tables[owner][0], session))
     creations.extend(
         make_subtables(owner, drop_duplicate_names(specs), session) for owner, specs in specs_to_create.items() if specs
     )
-    writes = [stage for batch in batches.values() for stage in plan_write(batch, session)]
+    created = {spec.name.name for specs in specs_to_create.values() for spec in specs}
+    writes = [stage for batch in batches.values() for stage in plan_write(batch, session, created)]
     return [*creations, *writes]
 
 
@@ -199,8 +206,8 @@ def add_rows(
         batch.tbnames.extend([block.table.name] * len(block.rows))
 
 
-def plan_write(batch: Batch, session: PlanningContext) -> list[Stage]:
-    """Plan a batch's commit. If a column names the subtables, they must exist."""
+def plan_write(batch: Batch, session: PlanningContext, created: Set[str]) -> list[Stage]:
+    """Plan a batch's commit. If a column names the subtables, they must exist, or be among those that the statement creates."""
     context = session.context
     key = batch.table.series_key
     has_names = key in batch.columns
@@ -215,11 +222,11 @@ def plan_write(batch: Batch, session: PlanningContext) -> list[Stage]:
     )
     if has_names:
         names = pc.unique(rows.column(key)).to_pylist()
-        missing = sorted(set(names) - set(context.catalog.subtables.find(batch.table.database, names)))
+        missing = sorted(set(names) - created - set(context.catalog.subtables.find(batch.table.database, names)))
         if missing:
             raise NotFoundError(
                 f"{batch.table.name} has no subtable {missing[0]}",
-                hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first",
+                hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first, or name tags among the columns",
             )
     return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != key))]
 

@@ -59,7 +59,7 @@ DATABASE_OPTIONS: Final = {
 }
 """Database options and the kind of their values. TIMEZONE, the zone of calendar windows, is a Headrace extension."""
 
-TABLE_OPTIONS: Final = ("TTL", "SMA", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
+TABLE_OPTIONS: Final = ("TTL", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
 NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.DECIMAL)
@@ -135,7 +135,7 @@ class TDengineTables(TDengineQueries):
         columns = self._parse_nested(self._parse_column_list)
         self._expect(")")
         tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag)) if self._accept("TAGS") else ()
-        comment = self._parse_comment()
+        comment = self._parse_table_options()
         is_virtual = bool(tags) and self._accept("VIRTUAL") and self._parse_switch()
         if self._token.word in TABLE_OPTIONS:
             self._fail_unsupported(f"the table option {self._token.word}", "leave it out")
@@ -192,6 +192,20 @@ class TDengineTables(TDengineQueries):
     def _parse_comment(self) -> str | None:
         return self._parse_string() if self._accept("COMMENT") else None
 
+    def _parse_table_options(self) -> str | None:
+        """Parse `COMMENT 'text'`, `SMA (column, …)` and `TTL 0` in any order, of which only the comment is kept."""
+        comment = None
+        while True:
+            if self._accept("SMA"):
+                self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a column")))
+            elif self._token.word == "TTL" and self.text[self._peek().start : self._peek().end] == "0":
+                self._advance()
+                self._advance()
+            elif (text := self._parse_comment()) is not None:
+                comment = text
+            else:
+                return comment
+
     def _parse_switch(self) -> bool:
         token = self._token
         value = self._parse_integer("0 or 1")
@@ -211,6 +225,7 @@ class TDengineTables(TDengineQueries):
         values = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag_value))
         if names is not None and len(names) != len(values):
             self._fail_invalid(f"{len(names)} tags, but {len(values)} values", self._tokens[self._index - 1])
+        self._parse_table_options()
         return SubtableSpec(name, using, values, names, if_not_exists)
 
     def _parse_tag_value(self) -> TagValue:
