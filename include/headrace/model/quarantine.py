@@ -46,7 +46,7 @@ class QuarantinedRow:
         since: When, in epoch milliseconds.
         requested: What the user has asked to do with it.
         released: The micro-batch that released it; None while it is left out.
-        dropped: The micro-batch that removed it from quarantine and goes on to leave it out; None if none did.
+        dropped: The micro-batch that removed it from quarantine and still leaves it out; None if none did.
     """
 
     key: RowKey

@@ -69,7 +69,7 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
 
 
 def sort_columns(sort: Sort) -> list[Column]:
-    """Return the sort expressions of an ORDER BY item. Spark takes -0.0 and 0.0 for equal, so a second one tells them apart."""
+    """Return the sort expressions of an ORDER BY item. Spark takes -0.0 and 0.0 for equal, so a second one orders them."""
     column = F.col(sort.column)
     is_negative_zero = (column == 0) & (column.cast("string") == "-0.0")
     return [directed(column, sort), *([directed(~is_negative_zero, sort)] if sort.orders_zeros else [])]

@@ -72,7 +72,7 @@ def expand_having(
     Args:
         node: The condition.
         alternatives: Resolves paths.
-        language: Tells which functions aggregate.
+        language: Decides which functions aggregate.
         typed: Whether the rows are by device, so that an aggregate of no series has no type, and a count of none is NULL.
 
     Raises:

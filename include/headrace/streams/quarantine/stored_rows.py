@@ -25,7 +25,7 @@ def set_aside_history(context: Context, plan: StreamPlan, offsets: Offsets) -> N
     """Put the rows of a history into quarantine that are too far ahead of the clock now. Repeating it decides again.
 
     Raises:
-        QuarantineFullError: There is no room for so many.
+        QuarantineFullError: The quarantine has no room for them.
     """
     rows = rows_ahead(context, plan, offsets)
     if rows.num_rows == 0 and not context.catalog.quarantine.rows(plan.id):

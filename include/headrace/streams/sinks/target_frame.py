@@ -54,7 +54,7 @@ def target_keys(context: Context, target: TargetTable, windows: DataFrame) -> Da
 
 
 def ticks_sql(column: str, nanoseconds: int, type_: pa.DataType) -> str:
-    """Return the SQL that converts ticks of so many nanoseconds to the target's type."""
+    """Return the SQL that converts ticks, each of this number of nanoseconds, to the target's type."""
     if type_ != MICROSECONDS:
         return f"{column} * {nanoseconds}L"
     if nanoseconds >= 1000:

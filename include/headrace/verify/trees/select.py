@@ -338,7 +338,7 @@ class TreeSelect:
 
 
 def sort_value(value: Value) -> str:
-    """Return a sort key as SQL. A FLOAT or DOUBLE has its angle too, which tells -0.0 from 0.0."""
+    """Return a sort key as SQL. A FLOAT or DOUBLE has its angle too, which orders -0.0 before 0.0."""
     if not value.is_kind(*FLOATS):
         return value.sql
     return f"(CASE WHEN {value.sql} IS NOT NULL THEN struct_pack(x := {value.sql}, angle := atan2({value.sql}, -1)) END)"
