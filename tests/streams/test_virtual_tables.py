@@ -49,7 +49,7 @@ SHORT = [
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    with open_profile(request.param, tmp_path_factory.mktemp("virtual"), spark) as env:
+    with open_profile(request.param, tmp_path_factory.mktemp("virtual"), spark, reads_commits=True) as env:
         yield env
 
 
@@ -79,7 +79,7 @@ def test_a_stream_equals_its_query(home: StreamEnvironment, writes: list[Write],
             tables.apply(write)
         env.settle()
         for name, plan in plans.items():
-            assert tables.results(plan) == tables.query(QUERIES[name]), name
+            assert tables.results(plan) == tables.query(QUERIES[name]), (name, env.record(plan).reason)
 
 
 @pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)

@@ -42,7 +42,7 @@ class FailingRows:
     trials: int = 0
 
     def search(self, rows: Int64s) -> dict[int, Error]:
-        """Return the failing rows among some, of which it is not known whether they fail."""
+        """Return the failing rows among some that may fail."""
         try:
             self.compute(rows)
         except Exception as error:

@@ -100,7 +100,7 @@ class LargeCommit:
         inserted: The rows, if it has only inserted some.
         add_tags: Joins the tags that a query reads.
         remaining: Returns the changes of a piece without those that a stream leaves out.
-        others: What takes the place of changes that are left out.
+        others: The changes instead of those that are left out.
     """
 
     series_key: str
