@@ -168,7 +168,7 @@ def test_components_share_secrets_and_ignore_the_settings_of_another_airflow(
     home = AirflowHome.of(settings)
     ensure_login(home)
     environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
-    assert environment["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert environment["AIRFLOW__CORE__EXECUTOR"] == "headrace_executor.LocalExecutor"
     assert environment["AIRFLOW_HOME"] == str(home.folder)
     assert environment["AIRFLOW__API_AUTH__JWT_SECRET"] == read_json(home.secrets)["jwt_secret"]
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"

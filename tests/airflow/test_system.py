@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import Any
 
 import httpx
@@ -94,6 +95,9 @@ def test_the_history_is_filled_and_the_stream_goes_live_under_supervision(up: Ru
 def test_a_scheduler_that_crashes_is_restarted(up: RunningSystem) -> None:
     (component,) = [one for one in embedded_airflow.status(up.settings).components if one.name == "scheduler"]
     (crashed,) = psutil.Process(component.pid).children()
+    # What fails at once is not started again, so the scheduler has to run for a while.
+    enough = float(embedded_airflow.RESTARTED_AFTER_S) + 2
+    up.until(lambda: time.time() - crashed.create_time() > enough, "the scheduler to have run for long enough")
     crashed.kill()
 
     def is_restarted() -> bool:

@@ -75,7 +75,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "dags_folder": settings.project / "dags",
             "plugins_folder": settings.project / "plugins",
             "load_examples": False,
-            "executor": "LocalExecutor",
+            "executor": "headrace_executor.LocalExecutor",
             # The snode's driver, those of backfills and of continuous queries, and two for short tasks.
             "parallelism": settings.backfill_slots + settings.cq_threads + 3,
             "fernet_key": keys["fernet_key"],

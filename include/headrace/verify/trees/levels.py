@@ -41,8 +41,18 @@ class LevelExpansion:
     groups: dict[Call, dict[str, Series]] = field(default_factory=dict)
 
     def items(self) -> list[SelectItem]:
-        """Return the columns, as aggregates of the names in `series`. Each choice of FROM prefixes has columns of its own."""
-        return [column for item in self.query.items for full in self.with_prefixes(item) for column in self.columns(item, full)]
+        """Return the columns, as aggregates of the names in `series`. Each choice of FROM prefixes has columns of its own.
+
+        A column that repeats an earlier one, and has no alias, has the alias of that one.
+        """
+        columns = [column for item in self.query.items for full in self.with_prefixes(item) for column in self.columns(item, full)]
+        named: list[SelectItem] = []
+        aliases: dict[str, str | None] = {}
+        for text, column in columns:
+            if column.alias != text:
+                aliases[text] = column.alias
+            named.append(replace(column, alias=aliases.get(text, column.alias)))
+        return named
 
     def with_prefixes(self, item: SelectItem) -> list[Expression]:
         """Return the expression of an item with full paths, once for each choice of prefixes for them."""
@@ -55,15 +65,16 @@ class LevelExpansion:
 
         return combinations(item.expression, resolve)
 
-    def columns(self, item: SelectItem, node: Expression) -> list[SelectItem]:
-        """Return the columns of an item whose paths are full. The groups of `count(*)` combine all measurements."""
-        columns: dict[str, SelectItem] = {}
+    def columns(self, item: SelectItem, node: Expression) -> list[tuple[str, SelectItem]]:
+        """Return the columns of an item whose paths are full, with their texts. `count(*)` combines all measurements of a group."""
+        columns: dict[str, tuple[str, SelectItem]] = {}
         for part in combinations(node, self.names):
             if not aggregate_calls(part):
                 raise unsupported(f"{result_name(item.expression)} with GROUP BY LEVEL")
             masked = self.masked(part, keep_measurement=not is_count_of_all(item.expression))
-            name = item.alias or result_name(masked)
-            columns[name] = SelectItem(over_groups(masked), name)
+            text = result_name(masked)
+            name = item.alias or text
+            columns[name] = text, SelectItem(over_groups(masked), name)
         return list(columns.values())
 
     def having(self) -> Expression | None:
