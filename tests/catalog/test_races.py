@@ -61,7 +61,8 @@ def claim_all(url: str, job_id: str, holder: str) -> list[int]:
 
 def add_subtables(url: str, names: list[str]) -> dict[str, int]:
     with Catalog.open(url) as catalog:
-        return {name: subtable.uid for name, subtable in catalog.subtables.add("power", "meters", names).items()}
+        catalog.subtables.add("power", "meters", names)
+        return {name: subtable.uid for name, subtable in catalog.subtables.find("power", names).items()}
 
 
 def claim_names(url: str, kind: str) -> list[str]:

@@ -29,18 +29,13 @@ class Subtables:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, database: str, table: str, names: Sequence[str]) -> dict[str, Subtable]:
-        """Add missing subtables of a table, and return all of the names in order.
+    def add(self, database: str, table: str, names: Sequence[str]) -> None:
+        """Add missing subtables of a table.
 
         Raises:
             ExistsError: A name belongs to another table or is one; none is added.
             NotFoundError: The table does not exist.
         """
-        self.ensure(database, table, names)
-        return {name: Subtable(database, name, table) for name in names}
-
-    def ensure(self, database: str, table: str, names: Sequence[str]) -> None:
-        """Add missing subtables of a table, as `add` does; cheaper for many."""
         # The order of the index, in which its pages are written once.
         distinct_names = sorted(set(names))
         with self._store.read() as connection:

@@ -57,7 +57,7 @@ def make_subtables(context: Context, table: Table, database: Database, tags: pa.
     for field in tags_schema(table, database):
         if field.name not in missing.column_names:
             missing = missing.append_column(field, pa.nulls(missing.num_rows, field.type))
-    context.catalog.subtables.ensure(table.database, table.name, names)
+    context.catalog.subtables.add(table.database, table.name, names)
     if missing.num_rows:
         context.tables.upsert_tags(table, missing)
 

@@ -100,7 +100,7 @@ class TargetGroups:
         """Add missing subtables to the target. Return those of the names that belong to another table."""
         plan, subtables = self.plan, self.context.catalog.subtables
         try:
-            subtables.ensure(plan.target_database.name, plan.target.name, names.to_pylist())
+            subtables.add(plan.target_database.name, plan.target.name, names.to_pylist())
         except ExistsError as error:
             if len(names) == 1:
                 message = f"discarding results for {names[0]}: {error.message}"
