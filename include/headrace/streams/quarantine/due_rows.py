@@ -13,7 +13,7 @@ from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
-from headrace.streams.quarantine.failing_rows import FailingRows, value_error
+from headrace.streams.quarantine.failing_rows import FailingRows, failure
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt
 from headrace.streams.quarantine.values import json_values
@@ -39,11 +39,7 @@ class DueRows:
 
     def failing(self, error: Error, max_rows: int) -> tuple[QuarantinedRow, ...]:
         """Return the rows with which the windows cannot be computed; none if they cannot be computed without any row either."""
-        try:
-            self.compute(np.empty(0, np.int64))
-        except Exception as other:
-            if value_error(other) is None:
-                raise
+        if failure(self.compute, np.empty(0, np.int64)) is not None:
             return ()
         errors = FailingRows(self.compute, max_rows).find(np.arange(self.rows.num_rows), error)
         rows = self.rows.take(pa.array(sorted(errors), pa.int64()))

@@ -43,14 +43,8 @@ class FailingRows:
 
     def search(self, rows: Int64s) -> dict[int, Error]:
         """Return the failing rows among some that may fail."""
-        try:
-            self.compute(rows)
-        except Exception as error:
-            cause = value_error(error)
-            if cause is None:
-                raise
-            return self.find(rows, cause)
-        return {}
+        error = failure(self.compute, rows)
+        return {} if error is None else self.find(rows, error)
 
     def find(self, rows: Int64s, error: Error) -> dict[int, Error]:
         """Return the failing rows among some that fail together with an error.
@@ -67,19 +61,26 @@ class FailingRows:
             raise first_error
         self.trials += 1
         tried = np.sort(np.concatenate((self.accepted, rows)))
-        try:
-            self.compute(tried)
-        except Exception as error:
-            cause = value_error(error)
-            if cause is None:
-                raise
-            if len(rows) == 1:
-                self.errors[int(rows[0])] = cause
-                return
+        error = failure(self.compute, tried)
+        if error is None:
+            self.accepted = tried
+        elif len(rows) == 1:
+            self.errors[int(rows[0])] = error
+        else:
             for half in halves(rows):
                 self._try(half, first_error)
-        else:
-            self.accepted = tried
+
+
+def failure(compute: Callable[[Int64s], object], rows: Int64s) -> Error | None:
+    """Return the error of a value with which rows cannot be computed together; None if they can."""
+    try:
+        compute(rows)
+    except Exception as error:
+        cause = value_error(error)
+        if cause is None:
+            raise
+        return cause
+    return None
 
 
 def halves(rows: Int64s) -> list[Int64s]:
