@@ -89,6 +89,6 @@ def test_the_lease_records_the_address(catalog: Catalog) -> None:
     assert lease is not None
     keeper = LeaseKeeper(catalog, lease, 60_000)
     keeper.publish("http://127.0.0.1:1234")
-    known = catalog.leases.get("default")
-    assert known is not None
-    assert known.address == keeper.lease.address == "http://127.0.0.1:1234"
+    stored = catalog.leases.get("default")
+    assert stored is not None
+    assert stored.address == keeper.lease.address == "http://127.0.0.1:1234"

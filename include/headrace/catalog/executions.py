@@ -49,7 +49,7 @@ class Executions:
         With `again` it is DONE only if it was done by this holder, or on its behalf. That is decided here and not by callers:
         two processes that both find an execution undone would otherwise do it one after the other.
 
-        One that failed can be claimed, and a RUNNING one by the same holder, if the process of its holder is known to have ended,
+        One that failed can be claimed, and a RUNNING one by the same holder, if the process of its holder has certainly ended,
         or if claimed at least `abandoned_ms` ago.
 
         Raises:

@@ -135,7 +135,7 @@ class ProgressTask:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[ProgressTask]:
-    """Show a progress bar with percentage, elapsed and remaining time; a spinner until the total is known."""
+    """Show a progress bar with percentage, elapsed and remaining time; a spinner until there is a total."""
     from rich import progress as widgets
 
     columns = (

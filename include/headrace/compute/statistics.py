@@ -28,7 +28,7 @@ class StatisticsProvider(Protocol):
     """A source of current statistics."""
 
     def size(self, scan: Scan) -> TableStatistics | None:
-        """Return the statistics of a scan's table, or None if it is not large or nothing is known."""
+        """Return the statistics of a scan's table, or None if it is not large or has no statistics."""
 
     def subtables(self, scan: Scan) -> pa.Table:
         """Return series key and tags of every subtable of a scan's table. A plain table has one row."""

@@ -163,7 +163,7 @@ class JobCounters:
 
     @property
     def rows_handled(self) -> int:
-        """The rows whose outcome is known."""
+        """The rows that have an outcome."""
         in_results = self.rows_used + self.rows_updated
         return in_results + self.rows_filtered + self.rows_expired + self.rows_quarantined + self.rows_dropped
 

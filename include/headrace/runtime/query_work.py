@@ -104,7 +104,7 @@ def _execute_once(context: Context, definition: JobDefinition, instant: int, hol
 
 
 def is_rivals(context: Context, job_id: str, instant: int, holder: str) -> bool:
-    """Return whether another holder is at an execution, unless its process is known to have ended."""
+    """Return whether another holder is at an execution, unless a sign shows that its process has ended."""
     execution = context.catalog.executions.get(job_id, instant)
     return execution is not None and is_running(execution) and execution.holder != holder and not has_ended(execution.holder)
 

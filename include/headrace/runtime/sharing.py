@@ -62,7 +62,7 @@ def quotas(counts: Counter[str], total: int) -> Counter[str]:
 
 
 def is_alive(lease: Lease | None, now: int) -> bool:
-    """Return True if an snode has a driver: its lease has not expired, and its process is not known to have ended."""
+    """Return True if an snode has a driver: its lease has not expired, and no sign shows that its process has ended."""
     return lease is not None and lease.expires > now and not holder_is_gone(lease.holder)
 
 

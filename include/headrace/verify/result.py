@@ -113,7 +113,7 @@ def verify(
     Args:
         query: The query.
         result: Returns the result, with the columns of the select list; instants are timestamps, or ticks in a nanosecond database.
-            Called once the query is known to be supported.
+            Called once the query has proved to be supported.
         lookup: Returns a table by its name in the query.
         timezone: The time zone of a query without FROM.
         maintained: Set if the result is a stream's target. The first column of its query is the window's start or the row's

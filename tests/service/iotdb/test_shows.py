@@ -1,4 +1,4 @@
-"""SHOW and COUNT with conditions, by the time of points and by what is known of series."""
+"""SHOW and COUNT with conditions, by the time of points and by the definitions of series."""
 
 from __future__ import annotations
 

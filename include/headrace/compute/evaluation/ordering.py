@@ -52,7 +52,7 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
 
     With `single_task`, one task sorts all rows. Several tasks would need range boundaries, and Spark samples them by computing the
     rows once more: twice the time of a query over windows, whose result is small compared to its input. If rows have the rank of
-    their subtable, the range partitions are known in advance instead.
+    their subtable, the range partitions are computed in advance instead.
     """
     columns = [column for sort in sorts for column in sort_columns(sort)] + [F.col(name).asc_nulls_first() for name in natural]
     if not columns:

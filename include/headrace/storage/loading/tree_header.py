@@ -59,7 +59,7 @@ def read_header(names: Iterable[str], owner: str, database: str, device: str | N
         names: The column names.
         owner: The file's name, for messages.
         database: The tree that the rows are for.
-        device: The device of all rows, if it is known.
+        device: The device of all rows, if the header names it.
 
     Raises:
         ProgrammingError: There is no time or device, or a name is not that of a series of the tree.

@@ -47,7 +47,7 @@ def ranges_to_read(plan: StreamPlan, scopes: RecalculationScopes) -> Ranges:
     margin = np.zeros(len(scopes.recalculated_at), np.int64)
     window = plan.query.window
     if isinstance(window, SessionWindow):
-        # Evicted sessions may extend beyond the known rows, so widen the range by its own length, and at least by a gap.
+        # Evicted sessions may extend beyond the rows in memory, so widen the range by its own length, and at least by a gap.
         margin = np.where(scopes.maybe_evicted, np.maximum(window.gap, scopes.last - scopes.first) + 1, 0)
     needs_recalculation = scopes.needs_recalculation
     return coalesce_ranges((scopes.first - margin)[needs_recalculation], (scopes.last + margin)[needs_recalculation])

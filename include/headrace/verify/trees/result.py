@@ -53,7 +53,7 @@ def verify_tree(
 
     Args:
         query: The query, without INTO.
-        result: Returns the result. Called once the query is known to be supported.
+        result: Returns the result. Called once the query has proved to be supported.
         source: The devices and rows that it reads; see `within` to restrict a query to a range of time.
         written: The result was written to series, in which a row without any value leaves no trace.
 
