@@ -16,7 +16,7 @@ from headrace.errors import ConfigurationError
 from headrace.model.spark_options import mask_options, parse_spark_options
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
-MAY_HAVE_SECRETS: Final = frozenset({"catalog_url", "driver_java_options", "spark_options"})
+MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "spark_options"})
 """Settings whose invalid values are not shown."""
 
 
@@ -189,6 +189,11 @@ class Settings(BaseSettings):
         "default_pool", description="Airflow pool of continuous queries; `headrace up` creates a pool and sets this."
     )
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
+    airflow_database_url: str = Field(
+        "",
+        description="SQLAlchemy URL of the database of the Airflow started by `headrace up`, for example "
+        "`postgresql://airflow:secret@db.example/airflow`; if empty, SQLite in the home folder.",
+    )
     airflow_url: str = Field("", description="URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = Field("", description="User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
     airflow_password: SecretStr = Field(SecretStr(""), description="Password of `airflow_user`.")

@@ -28,6 +28,7 @@ from headrace.settings import Settings, current, load  # noqa: E402
 from headrace.web.app import create_app  # noqa: E402
 from tests.airflow.running import RunningSystem, running_system  # noqa: E402
 from tests.airflow.web_page import Executed, Rights  # noqa: E402
+from tests.support.postgres import Server, find_programs  # noqa: E402
 
 NOW = 1_790_000_000_000
 
@@ -79,11 +80,24 @@ def task_policy(task):
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
+def airflow_database() -> Iterator[str]:
+    """Provide the URL of an empty database, since Airflow refuses backfills on SQLite while its scheduler writes."""
+    programs = find_programs()
+    if programs is None:
+        yield ""  # SQLite, on which the tests of backfills may fail on a busy machine
+        return
+    server = Server.start(programs)
+    with server.database() as url:
+        yield url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, airflow_database: str) -> Iterator[RunningSystem]:
     """Run one system for the files `test_system*.py`, whose tests depend on each other and run in the order of their names."""
     home = tmp_path_factory.mktemp("system") / "home"
     local_settings = home / "airflow" / "config" / "airflow_local_settings.py"
     local_settings.parent.mkdir(parents=True)
     local_settings.write_text(POLICY)
-    with running_system(home, cq_attempts=2, resident_history_rows=3) as running:
+    with running_system(home, cq_attempts=2, resident_history_rows=3, airflow_database_url=airflow_database) as running:
         yield running

@@ -180,6 +180,24 @@ def test_every_airflow_option_exists(settings: Settings) -> None:
     assert unknown_options(environment) == []
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgresql+psycopg2"])
+def test_airflow_may_have_a_database_of_its_own(settings: Settings, scheme: str) -> None:
+    ensure_login(AirflowHome.of(settings))
+    own = settings.model_copy(update={"airflow_database_url": f"{scheme}://airflow:secret@db.example/airflow"})
+    environment = airflow_environment(own, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
+    for option in ("SQL_ALCHEMY_CONN", "SQL_ALCHEMY_CONN_ASYNC"):
+        assert environment[f"AIRFLOW__DATABASE__{option}"] == "postgresql+psycopg://airflow:secret@db.example/airflow"
+    assert unknown_options(environment) == []
+
+
+def test_an_invalid_url_of_airflows_database_is_refused_without_showing_it(settings: Settings) -> None:
+    ensure_login(AirflowHome.of(settings))
+    invalid = settings.model_copy(update={"airflow_database_url": "airflow:secret"})
+    with pytest.raises(ConfigurationError, match="HEADRACE_AIRFLOW_DATABASE_URL is not the URL") as caught:
+        airflow_environment(invalid, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
+    assert "secret" not in str(caught.value)
+
+
 def unknown_options(environment: dict[str, str]) -> list[str]:
     """Return the options that are missing from Airflow's description of its configuration."""
     from importlib.util import find_spec

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import URL, exc, make_url
+
+from headrace.errors import ConfigurationError
 from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
 from headrace.runtime.processes import SYSTEM_VARIABLE
@@ -67,6 +70,26 @@ def settings_environment(settings: Settings) -> dict[str, str]:
     return own | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_PROJECT": str(settings.project.resolve())}
 
 
+def database_options(settings: Settings, home: AirflowHome) -> dict[str, object]:
+    """Return the section `database`: Airflow reaches PostgreSQL through one driver, with and without asyncio."""
+    if not settings.airflow_database_url:
+        return {"sql_alchemy_conn": f"sqlite:///{home.folder / 'airflow.db'}"}
+    try:
+        url = make_url(settings.airflow_database_url)
+    except (exc.ArgumentError, ValueError):
+        hint = "for example postgresql://user:password@host/database"
+        raise ConfigurationError("HEADRACE_AIRFLOW_DATABASE_URL is not the URL of a database", hint=hint) from None
+    if url.get_backend_name() != "postgresql":
+        return {"sql_alchemy_conn": render(url)}
+    with_driver = render(url.set(drivername="postgresql+psycopg"))
+    return {"sql_alchemy_conn": with_driver, "sql_alchemy_conn_async": with_driver}
+
+
+def render(url: URL) -> str:
+    """Return a URL as text with its password."""
+    return url.render_as_string(hide_password=False)
+
+
 def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> dict[str, str]:
     keys = read_json(home.secrets)
     url = f"http://127.0.0.1:{ports['api']}"
@@ -83,7 +106,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "simple_auth_manager_passwords_file": home.passwords,
             "execution_api_server_url": f"{url}/execution/",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home.folder / 'airflow.db'}"},
+        "database": database_options(settings, home),
         "api": {
             "host": "127.0.0.1",
             "port": ports["api"],

@@ -250,10 +250,11 @@ def _ports(settings: Settings, home: AirflowHome, running: bool) -> dict[str, in
 
 
 def _migrate(settings: Settings, home: AirflowHome, environment: dict[str, str], console: Console) -> None:
-    """Create or update Airflow's database, once for each version of Airflow."""
+    """Create or update Airflow's database: its own SQLite file once for each version of Airflow, another database always."""
     version = importlib.metadata.version("apache-airflow")
     record = home.run / "migrated.json"
-    if read_json(record).get("version") == version and (home.folder / "airflow.db").exists():
+    is_own = not settings.airflow_database_url and (home.folder / "airflow.db").exists()
+    if is_own and read_json(record).get("version") == version:
         return
     console.step("Preparing Airflow's database")
     log = settings.home_path / "logs" / "migrate.log"
