@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from headrace.errors import OperationalError
+from headrace.runtime import airflow
 from headrace.runtime.airflow import AirflowClient
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.login import Login
@@ -193,6 +195,18 @@ def test_recomputing_a_range_passes_the_form(server: Server, client: AirflowClie
     assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
     (body,) = server.bodies("POST", f"{DAG}/dagRuns")
     assert body["conf"] == {"from": "2026-01-01T00:00:00Z"}
+
+
+def test_a_backfill_is_tried_again_while_the_database_is_locked(
+    server: Server, client: AirflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(airflow, "SETTLING_S", 0.001)
+    refusals = 3 * airflow.MAX_BUSY_RETRIES
+    locked = iter([(503, {"detail": "Database is locked."})] * refusals + [(201, {})])
+    server.answers["POST", "/api/v2/backfills"] = lambda _: next(locked)
+    day = datetime(2024, 5, 1, tzinfo=UTC)
+    client.backfill("headrace_cq__hourly", day, day)
+    assert len(server.bodies("POST", "/api/v2/backfills")) == refusals + 1
 
 
 def test_all_pages_of_a_runs_tasks_are_read(server: Server, client: AirflowClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,6 +29,8 @@ ENDED: Final = frozenset({"success", "failed"})
 SETTLING_S: Final = 0.5
 MAX_SETTLING_POLLS: Final = 40
 MAX_BUSY_RETRIES: Final = 10
+# On SQLite, a backfill is refused if anything else writes while Airflow creates it.
+MAX_BACKFILL_RETRIES: Final = 60
 # Airflow's maximum page size.
 PAGE_SIZE: Final = 100
 # A statement waits at most this long for Airflow, and hardly at all if nothing listens there.
@@ -119,7 +122,7 @@ class AirflowClient:
             "max_active_runs": max_active_runs,
             "reprocess_behavior": "completed",
         }
-        self._call("POST", "/api/v2/backfills", json=body)
+        self._call("POST", "/api/v2/backfills", json=body, busy_retries=MAX_BACKFILL_RETRIES)
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
         """Pause or unpause a DAG."""
@@ -212,15 +215,17 @@ class AirflowClient:
         json: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
         accept: tuple[int, ...] = (200, 201, 204),
+        busy_retries: int = MAX_BUSY_RETRIES,
     ) -> dict[str, Any]:
         response = self._request(method, path, json=json, params=params)
         if response.status_code == 401 and self._token is not None:
             self._token = None
             response = self._request(method, path, json=json, params=params)
-        for _ in range(MAX_BUSY_RETRIES):
+        for _ in range(busy_retries):
             if not is_busy(response):
                 break
-            time.sleep(SETTLING_S)
+            # A random wait, so that it does not keep in step with what makes Airflow busy.
+            time.sleep(random.uniform(0.5, 1.5) * SETTLING_S)
             response = self._request(method, path, json=json, params=params)
         if response.status_code not in accept:
             raise OperationalError(
