@@ -17,8 +17,9 @@ from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtur
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Sessions of tests are short: the second compiler of the JVM costs them more processor time than it saves.
-os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Sessions of tests are short and small: the second compiler of the JVM, and a garbage collector with threads of its own, cost them
+# more processor time than they save.
+os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture

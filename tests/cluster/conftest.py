@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from tests.support.object_store import Server  # noqa: E402
 OPTIONS: Final = (
     f"spark.driver.host={HOST}",
     f"spark.driver.bindAddress={HOST}",
-    f"spark.executor.extraJavaOptions={os.environ['HEADRACE_DRIVER_JAVA_OPTIONS']}",
+    shlex.quote(f"spark.executor.extraJavaOptions={os.environ['HEADRACE_DRIVER_JAVA_OPTIONS']}"),
 )
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import headrace
+from tests.support.interpreted import interpret_plans
+
+interpret_plans()
 
 START = 1_700_000_000_000
 

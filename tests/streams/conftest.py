@@ -12,11 +12,13 @@ import pytest
 from headrace.streams.state import store
 from tests.streams import counting
 from tests.streams.environment import StreamEnvironment, open_environment
+from tests.support.interpreted import interpret_plans
 from tests.support.object_store import WAREHOUSE_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+interpret_plans()
 
 LOCAL_FILES: Final = frozenset(
     {
