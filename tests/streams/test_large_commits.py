@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.compute.plan import STATE, WEND, WSTART
+from headrace.model.tables import TableKind
 from headrace.storage.delta import changes
 from headrace.storage.delta.handles import rows_uri
 from headrace.storage.delta.staged_files import stage_rows
@@ -70,6 +72,27 @@ def test_the_files_of_a_large_commit_are_merged_in_the_order_of_time(tmp_path: P
         assert [row[:2] for row in env.results(plan)] == sorted(
             ((first + 500 * number, 3) for first in (0, 30_000, 90_000) for number in range(0, 15, 3)), key=repr
         )
+
+
+@pytest.mark.parametrize("source", ["d0", "single"])
+def test_event_windows_of_one_series_are_merged_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setattr(changes, "PIECE_ROWS", 10)
+    monkeypatch.setattr(LargeCommits, "merge", counted := CountedMerge(LargeCommits.merge))
+    with open_environment(tmp_path / "home", no_spark, driver_rows=20) as env:
+        if source == "single":
+            env = replace(env, table=replace(env.table, name=source, kind=TableKind.PLAIN, tags=()))
+            env.catalog.tables.create(env.table)
+            env.tables.create(env.table, env.database)
+        plan = env.create(
+            "create stream s trigger at_once watermark 1d into t as "
+            f"select _wstart, count(*) n from {source} event_window start with a = 1 end with a = 3"
+        )
+        env.insert([(source, 500 * number, number % 5, "x") for number in range(60)])
+        env.settle()
+        assert counted.merged == 1
+        assert sorted(row[:2] for row in env.results(plan)) == [(500 * number, 3) for number in range(1, 60, 5)]
 
 
 def no_spark() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,10 @@ import pyarrow.compute as pc
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+MAX_NUMBER: Final = 2**62
+"""Numbers up to this can be added without overflow."""
+MAX_INT64: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -79,28 +83,54 @@ def marks(columns: Sequence[Array], rows: int) -> Bools:
     return result
 
 
-def group_ids(columns: Sequence[Array], rows: int) -> Int64s:
-    """Return numbers from 0 without gaps that are equal where all columns are equal."""
-    result = np.zeros(rows, np.int64)
+def combined(columns: Sequence[Array], rows: int) -> Int64s:
+    """Return numbers that are equal where all columns are equal. Numbers of the same columns have the order of these."""
+    result, limit = np.zeros(rows, np.int64), 1
     for column in columns:
-        _, code = np.unique(column, return_inverse=True)
-        result = result * (int(code.max(initial=0)) + 1) + code
-        if len(columns) > 1:
-            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+        numbers, span = from_zero(column)
+        if limit * span > MAX_NUMBER:
+            result, limit = renumbered(result)
+            numbers, span = renumbered(numbers)
+        result = numbers if limit == 1 else result * span + numbers
+        limit *= span
     return result
+
+
+def from_zero(values: Array) -> tuple[Int64s, int]:
+    """Return numbers from 0 in the order of integers, and their limit."""
+    if not len(values):
+        return values.astype(np.int64), 1
+    low, high = int(values.min()), int(values.max())
+    if high - low >= MAX_NUMBER or high > MAX_INT64:
+        return renumbered(values)
+    return values.astype(np.int64) - low, high - low + 1
+
+
+def renumbered(values: Array) -> tuple[Int64s, int]:
+    """Return numbers from 0 without gaps in the order of integers, and how many there are."""
+    distinct, numbers = np.unique(values, return_inverse=True)
+    return numbers.astype(np.int64), max(1, len(distinct))
 
 
 def order_of(keys: Sequence[Array], instants: Int64s, ties: Sequence[Array] = ()) -> Int64s | None:
     """Return the order of rows by group, time and then `ties`; None if each group is in one piece and in order already."""
-    rows = len(instants)
-    is_new = marks(keys, rows)
+    is_new = marks(keys, len(instants))
     pieces = Runs.of(is_new)
-    group = group_ids([key[pieces.starts] for key in keys], len(pieces.starts))
-    is_whole = int(group.max(initial=-1)) + 1 == len(group)
-    later = instants[1:] > instants[:-1] if ties else instants[1:] >= instants[:-1]
-    if is_whole and bool((later | is_new[1:]).all()):
+    piece_groups = combined([key[pieces.starts] for key in keys], len(pieces.starts))
+    is_whole = len(np.unique(piece_groups)) == len(piece_groups)
+    if is_whole and are_ordered(instants, is_new, strictly=bool(ties)):
         return None
-    return np.lexsort((*reversed(ties), instants, np.repeat(group, pieces.lengths)))
+    groups = np.repeat(piece_groups, pieces.lengths)
+    order = np.argsort(groups, kind="stable")
+    if are_ordered(instants[order], marks([groups[order]], len(order)), strictly=bool(ties)):
+        return order
+    return np.lexsort((*reversed(ties), instants, groups))
+
+
+def are_ordered(instants: Int64s, is_new: Bools, *, strictly: bool) -> bool:
+    """Return whether instants ascend within each group; `is_new` marks the first row of a group."""
+    later = instants[1:] > instants[:-1] if strictly else instants[1:] >= instants[:-1]
+    return bool((later | is_new[1:]).all())
 
 
 def running_maximum(values: Int64s, groups: Runs) -> Int64s:

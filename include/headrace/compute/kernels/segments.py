@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from headrace.compute.kernels.columns import (
     to_arrays,
 )
 from headrace.compute.kernels.partials import Reducer, is_ordered, reducer
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, codes, group_ids, marks, order_of, ranks, to_numpy
+from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
 from headrace.compute.kernels.windows import NO_ROW, Grid, Numbered, interval_grid
 from headrace.compute.local.expressions import evaluate, infer_type
 from headrace.compute.local.sql import Node, UnsupportedError, columns_of, parse
@@ -42,6 +43,8 @@ from headrace.compute.window_plans import (
 from headrace.compute.windows.segments import key_columns, prepared_columns
 
 BIGINT = pa.int64()
+MIN_RUN: Final = 2
+"""If rows of a window come in shorter runs than this, on average, they are brought together before their segments are made."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,11 @@ class SegmentKernel:
         prepared, size = self.prepare(rows)
         if size == 0:
             return self.schema.empty_table()
-        is_keyed = self.grid is not None or self.plan.window is None
-        if not is_keyed:
-            order = order_of(self._key_codes(prepared), ticks(prepared[TS]), self._ties(prepared))
-            if order is not None:
-                prepared = take(prepared, order)
-        segments = self._to_segments(prepared, size)
-        return self.merge(self._merge_neighbors(segments)) if is_keyed else self._merge_sorted(segments)
+        if self.grid is not None or self.plan.window is None:
+            return self._keyed_segments(prepared, size)
+        order = order_of(self._key_codes(prepared), ticks(prepared[TS]), self._ties(prepared))
+        segments = self._to_segments(prepared if order is None else take(prepared, order), size)
+        return self._merge_sorted(segments, Runs.of(marks(self._key_codes(segments), size)))
 
     def row_segments(self, rows: pa.Table) -> pa.Table:
         """Return the segments of rows, one for each window that a row lies in."""
@@ -137,18 +138,22 @@ class SegmentKernel:
         if segments.num_rows == 0:
             return self.schema.empty_table()
         columns = to_arrays(segments)
-        ids = group_ids(self._key_codes(columns), segments.num_rows)
-        bounds = [ticks(columns[name]) for name in (WEND, WSTART)] if self.plan.window is not None else []
-        order = np.lexsort((*bounds, ids))
-        apart = None if apart is None else apart[order]
-        return self._merge_sorted(take(columns, order), apart)
+        keys, size = self._key_codes(columns), segments.num_rows
+        if self.grid is not None or self.plan.window is None:
+            numbers = combined([*keys, *([ticks(columns[WSTART])] if self.grid is not None else [])], size)
+            order = np.argsort(numbers, kind="stable")
+            return self._aggregate(take(columns, order), Runs.of(marks([numbers[order]], size)))
+        groups = combined(keys, size)
+        order = np.lexsort((ticks(columns[WEND]), ticks(columns[WSTART]), groups))
+        group_runs = Runs.of(marks([groups[order]], size))
+        return self._merge_sorted(take(columns, order), group_runs, None if apart is None else apart[order])
 
     def merge_numbered(self, segments: pa.Table, number: Int64s) -> pa.Table:
         """Merge segments that have the same group and window number into one."""
         if segments.num_rows == 0:
             return self.schema.empty_table()
         columns = to_arrays(segments)
-        ids = group_ids([*self._key_codes(columns), number], segments.num_rows)
+        ids = combined([*self._key_codes(columns), number], segments.num_rows)
         order = np.argsort(ids, kind="stable")
         return self._aggregate(take(columns, order), Runs.of(marks([ids[order]], len(ids))), number[order])
 
@@ -181,13 +186,37 @@ class SegmentKernel:
         keys = self.schema.names[: len(self.plan.keys)]
         return pa.table([decoded(prepared[name]) for name in keys], names=keys) if size else self.schema.empty_table().select(keys)
 
-    def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
-        """Return the segment of each prepared row, several where windows overlap."""
-        position: Arrays = {}
+    def _keyed_segments(self, prepared: Arrays, size: int) -> pa.Table:
+        """Return one segment for each group and window of INTERVAL."""
+        keys, rows = self._key_codes(prepared), None
+        starts: Int64s | None = None
         if self.grid is not None:
             rows, starts = self.grid.starts(ticks(prepared[TS]))
-            if rows is not None:
-                prepared, size = take(prepared, rows), len(rows)
+            keys = [*(keys if rows is None else [key[rows] for key in keys]), starts]
+            size = len(starts)
+        runs = Runs.of(marks(keys, size))
+        is_mixed = len(runs.starts) > size // MIN_RUN
+        if is_mixed:
+            numbers = combined(keys, size)
+            order = np.argsort(numbers, kind="stable")
+            rows = order if rows is None else rows[order]
+            starts = None if starts is None else starts[order]
+            runs = Runs.of(marks([numbers[order]], size))
+        segments = self._segments_at(prepared if rows is None else take(prepared, rows), size, starts)
+        merged = self._aggregate(segments, runs)
+        return merged if is_mixed else self.merge(merged)
+
+    def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
+        """Return the segment of each prepared row, several where windows overlap."""
+        if self.grid is None:
+            return self._segments_at(prepared, size, None)
+        rows, starts = self.grid.starts(ticks(prepared[TS]))
+        return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
+
+    def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
+        """Return the segment of each prepared row, in a window of INTERVAL that starts at an instant."""
+        position: Arrays = {}
+        if self.grid is not None and starts is not None:
             position = {WSTART: pa.array(starts), WEND: pa.array(starts + (self.grid.length - 1))}
         elif self.plan.window is not None:
             position = {WSTART: prepared[TS], WEND: prepared[TS]}
@@ -195,25 +224,12 @@ class SegmentKernel:
             position |= {FIRST_ROW: pa.nulls(size, BIGINT), ROW_COUNT: pa.array(np.ones(size, np.int64))}
         return prepared | position | evaluate_all(self.rows, prepared | position, size)
 
-    def _merge_neighbors(self, segments: Arrays) -> pa.Table:
-        """Merge segments of the same group and start that come one after the other, which leaves few if rows are ordered."""
-        starts = [ticks(segments[WSTART])] if self.grid is not None else []
-        size = len(next(iter(segments.values())))
-        return self._table(self._reduce(segments, Runs.of(marks([*self._key_codes(segments), *starts], size))))
-
-    def _merge_sorted(self, columns: Arrays, apart: Bools | None = None) -> pa.Table:
+    def _merge_sorted(self, columns: Arrays, groups: Runs, apart: Bools | None = None) -> pa.Table:
         """Merge segments in the order of groups and time."""
-        size = len(next(iter(columns.values())))
-        group_marks = marks(self._key_codes(columns), size)
-        match self.plan.window:
-            case None:
-                return self._aggregate(columns, Runs.of(group_marks))
-            case IntervalWindow():
-                return self._aggregate(columns, Runs.of(group_marks | marks([ticks(columns[WSTART])], size)))
-        groups = Runs.of(group_marks)
         numbered = self._number(columns, groups, apart)
         if not len(numbered.index):
             return self.schema.empty_table()
+        size = groups.rows
         chosen = columns if len(numbered.index) == size and is_range(numbered.index) else take(columns, numbered.index)
         windows_of = Runs.of(marks([groups.of_row[numbered.index], numbered.window], len(numbered.index)))
         return self._aggregate(chosen, windows_of, numbered.window)

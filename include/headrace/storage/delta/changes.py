@@ -20,8 +20,10 @@ from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.object_store import file_system
 
 COMMIT_VERSION: Final = "_commit_version"
-PIECE_ROWS: Final = 1_000_000
+PIECE_ROWS: Final = 500_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
+READ_ROWS: Final = 1 << 17
+"""Rows of a batch of a data file that is read in pieces: some batches are decoded ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class InsertedRows:
 
     def pieces(self) -> Iterator[pa.Table]:
         """Return the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
-        batches = read_batches(self.uri, list(self.paths), self.schema, self.schema.names, None, (self.series_key, None))
+        paths, series = list(self.paths), (self.series_key, None)
+        batches = read_batches(self.uri, paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
         return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
 
 

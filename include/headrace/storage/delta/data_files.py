@@ -63,6 +63,7 @@ def read_batches(
     *,
     encoded: bool = True,
     max_rows: int = BATCH_ROWS,
+    ahead: int = 2,
 ) -> Iterator[pa.RecordBatch]:
     """Read rows of data files in large batches, a few files ahead.
 
@@ -75,6 +76,7 @@ def read_batches(
         series: The series key, and names; None for all series. Row groups that cannot contain these are skipped.
         encoded: Whether the series key is read as a dictionary.
         max_rows: Rows of a batch at most.
+        ahead: How many batches and files are read ahead: fewer need less memory.
     """
     key, names = series
     system, root = file_system(uri)
@@ -82,7 +84,7 @@ def read_batches(
     if encoded:
         schema = schema.set(schema.get_field_index(key), pa.field(key, pa.dictionary(pa.int32(), pa.string())))
     dataset = series_dataset(uris, schema, system, key, names, encoded=encoded)
-    scanner = dataset.scanner(columns=columns, filter=where, batch_size=max_rows, batch_readahead=2, fragment_readahead=2)
+    scanner = dataset.scanner(columns=columns, filter=where, batch_size=max_rows, batch_readahead=ahead, fragment_readahead=ahead)
     yield from scanner.to_batches()
 
 

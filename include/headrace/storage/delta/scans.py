@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.tables import Table
-from headrace.storage.delta.changes import PIECE_ROWS, gather
+from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
 from headrace.storage.delta.data_files import read_batches, read_data_files
 from headrace.storage.delta.handles import Handle, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, file_bounds, key_filter, prune_files
@@ -61,7 +61,9 @@ def scan_pieces(
     combined = where if pushed is None else where & pushed
     series = (table.series_key, names)
     with translate_errors(handle.name):
-        batches = read_batches(handle.uri, paths, schema, list(columns), combined, series, encoded=False)
+        batches = read_batches(
+            handle.uri, paths, schema, list(columns), combined, series, encoded=False, max_rows=READ_ROWS, ahead=1
+        )
         yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
 
 

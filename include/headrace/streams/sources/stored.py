@@ -59,7 +59,7 @@ def source_pieces(
     series: Collection[str] | None,
     bounds: Bounds,
 ) -> Iterator[pa.Table]:
-    """Yield what `scan_source` returns for a stored table, about a million rows at a time."""
+    """Yield what `scan_source` returns for a stored table, about half a million rows at a time."""
     pieces = scan_pieces(
         context.tables, plan.source, columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.window_plans import EventWindow, IntervalWindow, SessionWindow
+from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import InsertedRows
@@ -61,7 +61,7 @@ class LargeCommits:
         """Return the windows after a commit; None if it may need recalculation."""
         if commit.inserted is None:
             return None
-        if isinstance(self.plan.query.window, EventWindow) and subtable_key(self.plan) is None:
+        if self.plan.leaves_rows_out and may_mix_series(self.plan):
             return None
         return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
 
@@ -142,3 +142,8 @@ class LargeCommits:
             max_event_time=count.max_event_time,
             counters=tally.counters.plus(count.counters),
         )
+
+
+def may_mix_series(plan: StreamPlan) -> bool:
+    """Return whether a window may have rows of several series, so that the event times of these do not show what is in order."""
+    return subtable_key(plan) is None and plan.source_subtable is None and plan.source.has_series
