@@ -99,10 +99,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return DropSnode(self._parse_dnode(), self._span(start))
 
     def _parse_alter(self) -> Statement:
-        if self._token.word == "DATABASE":
-            self._fail_unsupported(
-                "ALTER DATABASE", "its options have no effect here; create another database for another precision"
-            )
+        if self._accept("DATABASE"):
+            return self._parse_alter_database()
         if self._accept("STREAM"):
             return self._parse_alter_stream()
         if self._accept("VTABLE"):
@@ -148,7 +146,9 @@ class Parser(TDengineVirtualTables, TDengineStreams):
     def _parse_show(self) -> Show:
         start = self._index - 1
         if self._accept("CREATE"):
-            what = self._expect_one("TABLE", "STABLE", "VTABLE", "STREAM")
+            what = self._expect_one("DATABASE", "TABLE", "STABLE", "VTABLE", "STREAM")
+            if what == "DATABASE":
+                return Show("create database", self._parse_database_name(), span=self._span(start))
             return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
         if self._accept("TAGS"):
             return self._parse_show_tags(start)
