@@ -314,6 +314,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
             lambda options: tuple(options.items())
         ),
     ),
+    st.builds(model.MaintainDatabase, databases, st.booleans()),
     st.builds(model.DropDatabase, databases, st.booleans()),
     st.builds(model.UseDatabase, databases),
     _tables(),

@@ -37,6 +37,14 @@ class AlterDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class MaintainDatabase:
+    """`COMPACT DATABASE`, or `FLUSH DATABASE`, which has nothing to do."""
+
+    name: Name
+    compact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DropDatabase:
     """`DROP DATABASE`, which drops its tables and streams."""
 
@@ -438,6 +446,7 @@ class Explain:
 Statement = (
     CreateDatabase
     | AlterDatabase
+    | MaintainDatabase
     | DropDatabase
     | UseDatabase
     | CreateTable

@@ -39,6 +39,18 @@ class ChangeDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactDatabase:
+    """Compact the tables of a database, and remove files that nothing needs."""
+
+    name: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the database."""
+        return (Right(Action.ALTER, database_securable(self.name)),)
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveDatabase:
     """Drop a database with its tables and streams."""
 

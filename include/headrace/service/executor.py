@@ -12,7 +12,7 @@ from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
 from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.apply import DONE, apply
-from headrace.service.results import Result, rows_result
+from headrace.service.results import BIGINT, STRING, Result, rows_result
 
 if TYPE_CHECKING:
     from headrace.service.state import SessionState
@@ -28,6 +28,14 @@ def _(stage: database_stages.MakeDatabase, session: SessionState) -> Result:
 def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
     session.context.catalog.databases.alter(stage.name, stage.options)
     return DONE
+
+
+@apply.register(database_stages.CompactDatabase)
+def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
+    from headrace.runtime.table_maintenance import maintain
+
+    results = [(done.table, done.compacted, done.removed, done.kept) for done in maintain(session.context, stage.name)]
+    return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
 
 
 @apply.register(database_stages.RemoveDatabase)

@@ -61,6 +61,11 @@ def _(stage: database_stages.ChangeDatabase) -> list[str]:
 
 
 @describe.register
+def _(stage: database_stages.CompactDatabase) -> list[str]:
+    return [f"compact the tables of database {stage.name}, and remove files that nothing needs"]
+
+
+@describe.register
 def _(stage: database_stages.RemoveDatabase) -> list[str]:
     return [f"drop database {stage.name} with {len(stage.tables)} tables and {len(stage.streams)} streams"]
 

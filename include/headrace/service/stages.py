@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
+from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.rights import (
     CATALOG,
     Action,
@@ -419,6 +419,7 @@ def plan_securable(plan: StreamPlan) -> Securable:
 Stage = (
     MakeDatabase
     | ChangeDatabase
+    | CompactDatabase
     | RemoveDatabase
     | SwitchDatabase
     | MakeTable

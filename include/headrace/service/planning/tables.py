@@ -7,11 +7,19 @@ from typing import Final
 
 from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.instants import ZONE_HINT, find_zone
-from headrace.model.statements import AlterDatabase, CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
+from headrace.model.statements import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    MaintainDatabase,
+    UseDatabase,
+)
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.time import MONTHS
 from headrace.model.types import TypeKind
-from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
+from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
 
@@ -44,6 +52,12 @@ def alter_database(statement: AlterDatabase, session: PlanningContext) -> list[S
     check_keep(dict(statement.options).get("keep", ""), statement.name)
     database = session.context.catalog.databases.get(statement.name.name)
     return [ChangeDatabase(database.name, statement.options)]
+
+
+def maintain_database(statement: MaintainDatabase, session: PlanningContext) -> list[Stage]:
+    """Plan COMPACT DATABASE and FLUSH DATABASE. Writes are durable when they return, so nothing is left to flush."""
+    database = session.context.catalog.databases.get(statement.name.name)
+    return [CompactDatabase(database.name)] if statement.compact else []
 
 
 def drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:

@@ -20,12 +20,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
         "ALTER": lambda self: self._parse_alter(),
+        "COMPACT": lambda self: self._parse_maintain_database(compact=True),
         "CREATE": lambda self: self._parse_create(),
         "DELETE": lambda self: self._parse_delete(),
         "DESC": lambda self: self._parse_describe(),
         "DESCRIBE": lambda self: self._parse_describe(),
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
+        "FLUSH": lambda self: self._parse_maintain_database(compact=False),
         "PAUSE": lambda self: self._parse_pause(),
         "REPLAY": lambda self: self._parse_replay(),
         "RESET": lambda self: self._parse_reset(),

@@ -70,6 +70,11 @@ def _(statement: model.AlterDatabase) -> str:
     return _join_words("ALTER DATABASE", name_sql(statement.name), *(_database_option(*option) for option in statement.options))
 
 
+@statement_sql.register
+def _(statement: model.MaintainDatabase) -> str:
+    return f"{'COMPACT' if statement.compact else 'FLUSH'} DATABASE {name_sql(statement.name)}"
+
+
 def _database_option(name: str, value: str) -> str:
     word = name.upper()
     return f"{word} {LEXICAL_RULES.quote(value) if DATABASE_OPTIONS.get(word) == STRING else value}"

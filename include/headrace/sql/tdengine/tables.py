@@ -15,6 +15,7 @@ from headrace.model.statements import (
     DropColumn,
     DropDatabase,
     DropTable,
+    MaintainDatabase,
     ModifyColumn,
     RenameColumn,
     SetTableOptions,
@@ -114,6 +115,10 @@ class TDengineTables(TDengineQueries):
             option = self._expect_one(*(word for word in ALTERABLE_OPTIONS if word.lower() not in options))
             options[option.lower()] = self._parse_option(DATABASE_OPTIONS[option])
         return AlterDatabase(name, tuple(options.items()))
+
+    def _parse_maintain_database(self, compact: bool) -> MaintainDatabase:
+        self._expect("DATABASE")
+        return MaintainDatabase(self._parse_database_name(), compact)
 
     def _parse_precision(self) -> Precision:
         token = self._token
