@@ -25,7 +25,7 @@ from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
-from tests.airflow.samples import add_stream, sample
+from tests.airflow.samples import LIVE, add_stream, sample
 from tests.airflow.web_page import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -171,6 +171,20 @@ def test_a_query_is_resumed_by_its_statement(home: Settings, catalog: Catalog, c
         dialog.get_by_role("button", name="Resume").click()
         dialog.wait_for(state="hidden")
     assert (executed.statements, executed.dialects) == (["RESUME CONTINUOUS QUERY `my query`"], ["iotdb"])
+
+
+def test_the_quarantine_of_a_stream_is_dropped_by_its_statement(home: Settings, catalog: Catalog) -> None:
+    add_stream(catalog, progress=replace(LIVE, counters=replace(LIVE.counters, rows_in=102, rows_quarantined=2)))
+    executed = Executed()
+    with served(create_app(Rights(), home, execute=executed)) as url, browser() as page:
+        page.goto(f"{url}/?stream=power.avg_v")
+        page.get_by_role("button", name="Drop quarantine").click()
+        dialog = page.locator("dialog")
+        assert dialog.locator("h2").inner_text() == "Drop quarantine of stream power.avg_v?"
+        dialog.get_by_role("button", name="Drop quarantine").click()
+        dialog.wait_for(state="hidden")
+        assert page.get_by_role("button", name="Drop quarantine").count() == 1, "the page still shows the stream"
+    assert executed.statements == ["DROP QUARANTINE OF STREAM power.avg_v"]
 
 
 def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalog, clock: ManualClock) -> None:

@@ -220,13 +220,19 @@ def test_the_actions_are_those_that_the_state_allows(
     assert [action["action"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]] == actions
 
 
-def test_rows_in_quarantine_can_be_replayed(page: TestClient, catalog: Catalog, executed: Executed) -> None:
+@pytest.mark.parametrize(
+    ("action", "statement"),
+    [("replay", "REPLAY STREAM power.avg_v QUARANTINE"), ("drop-quarantine", "DROP QUARANTINE OF STREAM power.avg_v")],
+)
+def test_rows_in_quarantine_can_be_replayed_and_dropped(
+    page: TestClient, catalog: Catalog, executed: Executed, action: str, statement: str
+) -> None:
     quarantined = replace(LIVE, counters=replace(LIVE.counters, rows_in=102, rows_quarantined=2))
     stream = add_stream(catalog, progress=quarantined)
     actions = {action["action"]: action["sql"] for action in page.get(f"/api/jobs/{stream}").json()["actions"]}
-    assert actions["replay"] == "REPLAY STREAM power.avg_v QUARANTINE"
-    answer = page.post(f"/api/jobs/{stream}/replay", json={"sql": actions["replay"]}, headers=ACTION)
-    assert (answer.status_code, executed.statements) == (200, [actions["replay"]])
+    assert actions[action] == statement
+    answer = page.post(f"/api/jobs/{stream}/{action}", json={"sql": statement}, headers=ACTION)
+    assert (answer.status_code, executed.statements) == (200, [statement])
 
 
 def test_an_action_runs_the_statement_that_was_shown(page: TestClient, catalog: Catalog, executed: Executed) -> None:

@@ -82,3 +82,11 @@ def test_text_that_cannot_be_stored_is_a_data_error(catalog: Catalog) -> None:
     with pytest.raises(DataError):
         catalog.databases.create(Database("half of a pair: \ud800"))
     assert catalog.databases.all() == []
+
+
+def test_changed_options_replace_those_of_the_same_name(catalog: Catalog) -> None:
+    catalog.databases.create(Database("power", options=(("keep", "3650d"), ("vgroups", "4"))))
+    catalog.databases.alter("power", [("buffer", "8"), ("keep", "10d")])
+    assert catalog.databases.get("power").options == (("keep", "10d"), ("vgroups", "4"), ("buffer", "8"))
+    with pytest.raises(NotFoundError, match="powr"):
+        catalog.databases.alter("powr", [("keep", "10d")])

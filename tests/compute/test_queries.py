@@ -143,3 +143,20 @@ def test_columns_may_be_named_like_internal_ones(small: SparkSession) -> None:
     sql = "select p0, _ts, x0, diff(x0) from (select ts _ts, a p0, b x0 from d1) partition by p0 + 0"
     assert answer(sql.replace(", diff(x0)", ""), rows) == [(1, 0, 5), (2, 1, 7)]
     assert answer("select o0, sum(p0) from (select ts, a o0, b p0 from d1) group by o0", rows) == [(1, 5), (2, 7)]
+
+
+def test_the_range_of_time_in_where_is_a_constant(rows: DataFrame) -> None:
+    condition = f"ts > {T0 + 999} and ts <= {T0 + 40_000}"
+    found = answer(f"select _qstart, _qend, _qduration, _qduration / 2 half, count(*) from meters where {condition}", rows)
+    count = answer(f"select count(*) from meters where {condition}", rows)[0][0]
+    assert found == [(1000, 40_000, 39_000, 19_500.0, count)]
+    names = [output.name for output in plan(f"select _qstart, _qend s from meters where {condition}").outputs]
+    assert names == ["_qstart", "s"]
+
+
+def test_the_offset_auto_lets_windows_begin_where_the_range_begins(rows: DataFrame) -> None:
+    condition = f"where ts >= {T0 + 3000}"
+    for sliding in ("", " sliding(5s)"):
+        ours = answer(f"select _wstart, count(*) from meters {condition} interval(10s, auto){sliding}", rows)
+        offset = (T0 + 3000) % (5000 if sliding else 10_000)
+        assert ours == answer(f"select _wstart, count(*) from meters {condition} interval(10s, {offset}a){sliding}", rows)

@@ -116,9 +116,37 @@ def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connectio
     )
 
 
+def test_a_comment_is_shown_until_it_is_removed(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("create table plain (ts timestamp, a int) comment 'one of its kind'")
+    readings.execute("alter stable readings comment 'all of them'")
+    comments = "select table_name, table_comment from information_schema.ins_tables where db_name = 'd' and type = 'NORMAL_TABLE'"
+    assert fetch(other, comments) == [("plain", "one of its kind")]
+    assert fetch(other, "select stable_name, table_comment from information_schema.ins_stables") == [("readings", "all of them")]
+    assert fetch(other, "show create stable readings")[0][1].endswith("COMMENT 'all of them'")
+    other.execute("alter table plain comment ''")
+    readings.execute("alter stable readings ttl 0")
+    assert fetch(readings, comments) == [("plain", None)]
+    assert "all of them" in fetch(readings, "show create stable readings")[0][1]
+
+
+def test_options_of_a_database_are_changed_and_shown(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("create database e precision 'us' keep 3650 vgroups 2 timezone 'Europe/Oslo'")
+    readings.execute("alter database e keep 10d,20d cachemodel 'both'")
+    shown = "CREATE DATABASE e PRECISION 'us' KEEP 10d,20d VGROUPS 2 CACHEMODEL 'both' TIMEZONE 'Europe/Oslo'"
+    assert fetch(other, "show create database e") == [("e", shown)]
+    other.execute("create database other" + shown.partition(" e")[2])
+    assert fetch(other, "select name, keep from information_schema.ins_databases where keep is not null order by 1") == [
+        ("e", "10d,20d"),
+        ("other", "10d,20d"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("sql", "error", "message"),
     [
+        ("alter database «d» keep 2n", LimitError, "no fixed length"),
+        ("alter table «dev1» comment 'x'", ProgrammingError, "subtable"),
+        ("alter stable «plain» comment 'x'", ProgrammingError, "plain table"),
         ("alter table readings add column «a int»", ExistsError, "column a already"),
         ("alter table readings add column «floor int»", ExistsError, "tag floor already"),
         ("alter table readings add tag «b int»", ExistsError, "column b already"),
@@ -156,14 +184,16 @@ def test_an_impossible_alteration_is_refused_with_its_span(
 def test_explain_describes_alterations(readings: headrace.Connection) -> None:
     texts = [
         fetch(readings, f"explain alter stable readings {change}")[0][0]
-        for change in ("add column c int", "drop column b", "modify tag place varchar(30)", "rename tag floor level")
+        for change in ("comment 'x'", "add column c int", "drop column b", "modify tag place varchar(30)", "rename tag floor level")
     ]
     assert texts == [
+        "change the comment of d.readings",
         "add column c INT to d.readings, NULL so far",
         "drop column b of d.readings; its values stay in the Delta table, hidden",
         "change tag place of d.readings to VARCHAR(30)",
         "rename tag floor of d.readings to level",
     ]
+    assert fetch(readings, "explain alter database d keep 3 buffer 8")[0] == ("set KEEP 3, BUFFER 8 of database d",)
 
 
 # Crashes

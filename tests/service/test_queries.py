@@ -277,3 +277,26 @@ def test_a_query_that_counts_has_a_group_for_each_subtable(
     for query, rows in COUNTED:
         assert sorted(fetch(readings, query), key=repr) == rows, query
         assert readings.session.verify(query).equal, query
+
+
+def test_tags_have_a_row_for_each_subtable(readings: headrace.Connection) -> None:
+    readings.execute("create table dev3 using readings (place) tags ('north')")
+    readings.execute("insert into dev1 values (now, 1, 1)")
+    assert fetch(readings, "select tags tbname, place from readings order by tbname") == [
+        ("dev1", "north"),
+        ("dev2", "south"),
+        ("dev3", "north"),
+    ]
+    assert fetch(readings, "select tags upper(place) p from readings where floor is null or tbname = 'dev1'") == [("NORTH",)] * 2
+    assert fetch(readings, "select tags place from readings order by tbname desc limit 2") == [("north",), ("south",)]
+    assert fetch(readings, "select tags floor from dev2") == [(2,)]
+    assert readings.session.verify("select tags tbname, floor from readings").equal
+
+
+def test_queries_that_refer_to_their_range_of_time_are_verified(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START + 7000}, 1, 1) ({START + 9000}, 2, 1) ({START + 18_000}, 3, 1)")
+    condition = f"ts between {START + 7000} and {START + 20_000}"
+    query = f"select _wstart, _qduration, sum(a) from readings where {condition} interval(10s, auto)"
+    assert fetch(readings, query) == [(at(START + 7000), 13_000, 3), (at(START + 17_000), 13_000, 3)]
+    assert readings.session.verify(query).equal
+    assert readings.session.verify(f"select _qstart, _qend, a from readings where ts > {START} and ts < {START + 9000}").equal

@@ -22,6 +22,8 @@ from headrace.settings import load
 STREAM = "create stream other fill_history 1 into out2 as select _wstart, count(*) from readings interval(1m)"
 STATEMENTS = {
     "create database e": "create database e",
+    "alter database d keep 3": "alter database d",
+    "compact database d": "alter database d",
     "drop database d": "drop database d",
     "use d": "describe database d",
     "create table t (ts timestamp, a int)": "create table d.t",
@@ -33,6 +35,7 @@ STATEMENTS = {
     "alter stable readings drop column b": "alter table d.readings",
     "alter stable readings modify tag place varchar(64)": "alter table d.readings",
     "alter stable readings rename tag place spot": "alter table d.readings",
+    "alter stable readings comment 'x'": "alter table d.readings",
     "insert into dev1 values (now, 1, 1.5)": "write table d.readings",
     "insert into plain select ts, a from dev1": "write table d.plain, read table d.readings",
     "delete from dev1 where ts < now": "write table d.readings",
@@ -41,6 +44,7 @@ STATEMENTS = {
     "show databases": "describe catalog",
     "show tables": "describe database d",
     "show streams": "describe catalog",
+    "show create database d": "describe database d",
     "show create stable readings": "describe table d.readings",
     "show create stream s": "describe stream d.s",
     "describe dev1": "describe table d.dev1",

@@ -282,3 +282,16 @@ def test_today_is_midnight_in_the_time_zone_of_the_database(connection: headrace
     assert connection.execute("delete from e.x where ts < today").rowcount == 0
     assert connection.execute("delete from e.x where ts = '2023-11-15 00:00:00'").rowcount == 1
     assert connection.execute("delete from e.x where ts = today + 1h").rowcount == 1
+
+
+def test_the_tables_of_a_database_are_compacted(readings: headrace.Connection) -> None:
+    for second in range(3):
+        readings.execute(f"insert into dev1 values ({START + second * 1000}, 1, 1)")
+    assert fetch(readings, "explain compact database d")[0] == (
+        "compact the tables of database d, and remove files that nothing needs",
+    )
+    assert fetch(readings, "compact database d") == [("d.readings", 3, 0, "")]
+    assert fetch(readings, "select count(*) from readings") == [(3,)]
+    readings.execute("flush database d")
+    with pytest.raises(NotFoundError):
+        readings.execute("flush database e")

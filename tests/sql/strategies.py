@@ -307,6 +307,14 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
         st.sampled_from(Precision),
         st.fixed_dictionaries({}, optional=OPTION_VALUES).map(lambda options: tuple(options.items())),
     ),
+    st.builds(
+        model.AlterDatabase,
+        databases,
+        st.fixed_dictionaries({"keep": OPTION_VALUES["keep"]}, optional={"cachemodel": text}).map(
+            lambda options: tuple(options.items())
+        ),
+    ),
+    st.builds(model.MaintainDatabase, databases, st.booleans()),
     st.builds(model.DropDatabase, databases, st.booleans()),
     st.builds(model.UseDatabase, databases),
     _tables(),
@@ -322,6 +330,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.DropColumn, table_names, names, st.booleans(), st.booleans()),
     st.builds(model.ModifyColumn, table_names, columns, st.booleans(), st.booleans()),
     st.builds(model.RenameColumn, table_names, names, names, st.booleans(), st.booleans()),
+    st.builds(model.SetTableOptions, table_names, _maybe(text), st.booleans()),
     st.builds(model.SetTags, table_names, _tuples(st.tuples(names, st.builds(model.TagValue, scalars)))),
     st.builds(model.Describe, table_names),
     shows,

@@ -20,6 +20,10 @@ BAD = "99999999999"
 
 SUMS = "into sums as select _wstart, count(*) n, sum(a) total from readings interval(10s)"
 LENGTHS = "into lengths as select _wstart, count(*) n, max(length(substr(b, cast(b as bigint)))) longest from readings"
+POSITIONS = "as select _wstart, count(*) n, length(substr('abcdefghij', sum(a))) rest from"
+"""A query that fails if the sum of a window is out of the range of the position in a string, though no row is."""
+FAR = 2_000_000_000
+"""A value of `a` of which a window may have one."""
 
 
 def held(env: StreamEnvironment, plan: StreamPlan) -> list[QuarantinedRow]:

@@ -73,6 +73,24 @@ def test_a_history_and_the_stream_after_it_are_filled_as_one(home: StreamEnviron
         assert results(home, plan) == filled_results(oracle, options)
 
 
+@pytest.mark.parametrize(("home", "mode"), [("driver", "linear"), ("executors", "next")], indirect=["home"])
+def test_a_history_of_subtables_is_filled_in_chunks(home: StreamEnvironment, mode: str) -> None:
+    options = FillOptions(fill=mode, length=1000, partition="tbname")
+    oracle = Oracle(options)
+    for row in sorted(STORED):
+        play(home, oracle, [row])
+    play(home, oracle, [("d2", 0, 1, "x"), ("d2", 5000, 2, "y")])
+    plan = create(home, options)
+    chunks = backfill.plan_chunks(home.context, plan.id, rows=2)
+    backfill.fill_history(home.context, plan.id)
+    assert [(chunk.first_series, chunk.end_series) for chunk in chunks] == [(None, "d1"), ("d1", "d2"), ("d2", None)]
+    assert results(home, plan) == filled_results(oracle, options)
+    for rows in LIVE:
+        play(home, oracle, rows)
+        home.settle()
+        assert results(home, plan) == filled_results(oracle, options)
+
+
 @pytest.mark.parametrize("point", ["history.evaluate", "history.commit", "history.committed"])
 def test_a_history_is_filled_once_if_its_process_dies(home: StreamEnvironment, point: str) -> None:
     options = FillOptions(fill="linear", length=1000)

@@ -120,6 +120,20 @@ def test_a_window_is_discarded_once_it_is_older_than_keep(connection: headrace.C
     assert counter(connection, "s", "rows_discarded") == 1
 
 
+def test_another_keep_applies_to_what_a_running_stream_writes_next(connection: headrace.Connection) -> None:
+    connection.execute("create database short buffer 8")
+    connection.execute("create stream s trigger at_once into short.o as select _wstart, sum(a) t from m interval(1d)")
+    connection.execute(f"insert into m1 values ({START - 3 * DAY}, 1)")
+    assert fetch(connection, "select t from short.o") == [(1,)]
+    connection.execute("alter database short keep 2d")
+    connection.execute(f"insert into m2 using m tags (2) values ({START - 4 * DAY}, 2) ({START}, 4)")
+    assert fetch(connection, "select t from short.o order by _wstart") == [(1,), (4,)]
+    assert counter(connection, "s", "rows_discarded") == 1
+    connection.execute("alter database short keep 10d")
+    connection.execute(f"insert into m3 using m tags (3) values ({START - 5 * DAY}, 8) ({START + 1}, 16)")
+    assert fetch(connection, "select t from short.o order by _wstart") == [(8,), (1,), (20,)]
+
+
 @pytest.mark.parametrize(
     "taken",
     [

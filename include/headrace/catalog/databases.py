@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from collections.abc import Iterable
+
+from sqlalchemy import delete, select, update
 
 from headrace.catalog.rows.databases import DATABASES, from_row, to_row
 from headrace.catalog.rows.jobs import JOBS
@@ -26,6 +28,15 @@ class Databases:
         if not created and not if_not_exists:
             raise exists("database", database.name)
         return created
+
+    def alter(self, name: str, options: Iterable[tuple[str, str]]) -> None:
+        """Change options of a database; raise `NotFoundError` if it does not exist."""
+        with self._store.write() as connection:
+            row = connection.execute(select(DATABASES).where(DATABASES.c.name == name).with_for_update()).mappings().one_or_none()
+            if row is None:
+                raise missing_database(connection, name)
+            changed = [list(option) for option in (dict(from_row(row).options) | dict(options)).items()]
+            connection.execute(update(DATABASES).where(DATABASES.c.name == name).values(options=changed))
 
     def drop(self, name: str, if_exists: bool = False) -> bool:
         """Drop a database with its tables, subtables and jobs; return whether it existed.

@@ -47,7 +47,7 @@ class Tables:
         return True
 
     def alter(self, database: str, name: str, change: Callable[[Table], Table], removed: Collection[str] = ()) -> Table:
-        """Change the columns and tags of a table, and return the changed table.
+        """Change the columns, tags and comment of a table, and return the changed table.
 
         Args:
             database: Its database.
@@ -68,7 +68,7 @@ class Tables:
                 remove_references(connection, database, name, removed)
             changed = change(current)
             if changed != current:
-                values = {key: to_row(changed)[key] for key in ("columns", "tags")}
+                values = {key: to_row(changed)[key] for key in ("columns", "tags", "comment")}
                 connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == name).values(values))
         return changed
 

@@ -149,6 +149,8 @@ PSEUDO_COLUMNS: Final = (
     ("`_rowts`, `_c0`", "timestamp of the row"),
     ("`_wstart`, `_wend`", "start and end of the window; the end of an `INTERVAL` is exclusive"),
     ("`_wduration`", "length of the window in ticks of the database"),
+    ("`_qstart`, `_qend`", "first and last instant of the range of time in `WHERE`, in queries"),
+    ("`_qduration`", "the difference between the two in ticks of the database"),
 )
 
 

@@ -57,6 +57,9 @@ class PseudoColumns:
     window_duration: str = ""
     point_time: str = ""
     point_filled: str = ""
+    query_start: str = ""
+    query_end: str = ""
+    query_duration: str = ""
 
     @property
     def window_names(self) -> tuple[str, ...]:

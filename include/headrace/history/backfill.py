@@ -92,7 +92,7 @@ def plan_chunks(
         if run == HISTORY:
             set_aside_history(context, plan, offsets)
         ranges = ranges_of_run(context, plan, run, offsets, start, end, rows, duration)
-        if can_split_series(record, plan):
+        if can_split_series(record, plan, run):
             ranges = split_series(context, plan, offsets, ranges[0], context.settings.chunk_rows if rows is None else rows)
         chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
         return context.catalog.ledger.plan(job_id, run, chunks)
@@ -116,14 +116,13 @@ def ranges_of_run(
     return split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
 
 
-def can_split_series(record: JobRecord, plan: StreamPlan) -> bool:
-    """Return whether the chunks of a stream are made by series: its windows have no fixed length, and belong to one series each.
+def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
+    """Return whether the chunks of a run are made by series: they cannot be made by time, and windows belong to one series each.
 
     A stream that replaces another one retracts the other's rows by ranges of time, so it has one chunk.
     """
-    has_length = plan.query.window is None or isinstance(plan.query.window, IntervalWindow)
     is_by_series = subtable_key(plan) is not None and plan.source_subtable is None and not plan.source.is_virtual
-    return is_by_series and not has_length and record.definition.replaces is None
+    return is_by_series and grid_of(plan, run) is None and record.definition.replaces is None
 
 
 def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
@@ -197,7 +196,7 @@ def windows_per_row(plan: StreamPlan) -> int:
 def grid_of(plan: StreamPlan, run: str) -> Grid | None:
     """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own.
 
-    A history with FILL is one chunk, whose gaps Spark fills. A recomputation fills the gaps at the ends of its chunks too.
+    In a history with FILL, Spark fills the gaps of whole series. A recomputation fills the gaps at the ends of its chunks too.
     """
     window, precision = plan.query.window, plan.query.precision
     if plan.fills_gaps and run == HISTORY:

@@ -13,12 +13,13 @@ from headrace.model.time import Duration
 
 @dataclass(frozen=True, slots=True)
 class IntervalClause:
-    """`INTERVAL(length[, offset]) [SLIDING(sliding)]`."""
+    """`INTERVAL(length[, offset | AUTO]) [SLIDING(sliding)]`."""
 
     length: Duration
     offset: Duration | None = None
     sliding: Duration | None = None
     span: Span | None = field(default=None, compare=False)
+    auto_offset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class InterpolationClause:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT."""
+    """A SELECT. With `tags_only` (`SELECT TAGS`) it has a row for each subtable."""
 
     items: tuple[SelectItem, ...]
     source: Source | None
@@ -167,6 +168,7 @@ class Query:
     series_offset: int | None = None
     distinct: bool = False
     span: Span | None = field(default=None, compare=False)
+    tags_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,22 @@ class CreateDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """`ALTER DATABASE`."""
+
+    name: Name
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainDatabase:
+    """`COMPACT DATABASE`, or `FLUSH DATABASE`, which has nothing to do."""
+
+    name: Name
+    compact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DropDatabase:
     """`DROP DATABASE`, which drops its tables and streams."""
 
@@ -223,6 +239,15 @@ class RenameColumn:
     span: Span | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SetTableOptions:
+    """`ALTER TABLE|STABLE table COMMENT 'text'`, or `TTL 0`, which leaves the comment as it is (None)."""
+
+    table: Name
+    comment: str | None
+    supertable: bool = False
+
+
 AlterTable = AddColumn | DropColumn | ModifyColumn | RenameColumn
 
 
@@ -265,7 +290,7 @@ class Show:
     """`SHOW what [FROM …] [LIKE …]`.
 
     `what` is one of databases, stables, tables, vtables, normal vtables, child vtables, tags, streams, quarantine, functions,
-    snodes, create table, create stable, create vtable, create stream.
+    snodes, create database, create table, create stable, create vtable, create stream.
     """
 
     what: str
@@ -420,6 +445,8 @@ class Explain:
 
 Statement = (
     CreateDatabase
+    | AlterDatabase
+    | MaintainDatabase
     | DropDatabase
     | UseDatabase
     | CreateTable
@@ -433,6 +460,7 @@ Statement = (
     | DropTable
     | SetTags
     | AlterTable
+    | SetTableOptions
     | AlterVirtualTable
     | SetOrigin
     | Describe

@@ -116,6 +116,7 @@ class Table:
     tags: tuple[Column, ...] = ()
     kind: TableKind = TableKind.SUPER
     is_virtual: bool = False
+    comment: str | None = None
 
     @property
     def id(self) -> TableId:

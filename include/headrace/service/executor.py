@@ -5,26 +5,41 @@ Queries and streams need the whole engine, so only the stages that use it import
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
-from headrace.service import snode_stages, stages, virtual_stages, work_stages
+from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.apply import DONE, apply
-from headrace.service.results import Result, rows_result
+from headrace.service.results import BIGINT, STRING, Result, rows_result
 
 if TYPE_CHECKING:
     from headrace.service.state import SessionState
 
 
-@apply.register(stages.MakeDatabase)
-def _(stage: stages.MakeDatabase, session: SessionState) -> Result:
+@apply.register(database_stages.MakeDatabase)
+def _(stage: database_stages.MakeDatabase, session: SessionState) -> Result:
     session.context.catalog.databases.create(stage.database, stage.if_not_exists)
     return DONE
 
 
-@apply.register(stages.RemoveDatabase)
-def _(stage: stages.RemoveDatabase, session: SessionState) -> Result:
+@apply.register(database_stages.ChangeDatabase)
+def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
+    session.context.catalog.databases.alter(stage.name, stage.options)
+    return DONE
+
+
+@apply.register(database_stages.CompactDatabase)
+def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
+    from headrace.runtime.table_maintenance import maintain
+
+    results = [(done.table, done.compacted, done.removed, done.kept) for done in maintain(session.context, stage.name)]
+    return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
+
+
+@apply.register(database_stages.RemoveDatabase)
+def _(stage: database_stages.RemoveDatabase, session: SessionState) -> Result:
     from headrace.streams.lifecycle import forget
 
     session.context.catalog.databases.drop(stage.name)
@@ -37,8 +52,8 @@ def _(stage: stages.RemoveDatabase, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.SwitchDatabase)
-def _(stage: stages.SwitchDatabase, session: SessionState) -> Result:
+@apply.register(database_stages.SwitchDatabase)
+def _(stage: database_stages.SwitchDatabase, session: SessionState) -> Result:
     session.database = stage.name
     return DONE
 
@@ -94,6 +109,13 @@ def _(stage: stages.RenameTag, session: SessionState) -> Result:
     from headrace.service.alterations import rename_tag
 
     rename_tag(stage, session.context)
+    return DONE
+
+
+@apply.register(stages.SetComment)
+def _(stage: stages.SetComment, session: SessionState) -> Result:
+    table = stage.table
+    session.context.catalog.tables.alter(table.database, table.name, lambda current: replace(current, comment=stage.comment))
     return DONE
 
 

@@ -14,7 +14,7 @@ from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import snode_stages, stages, virtual_stages, work_stages
+from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.estimates import describe_execution
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS, describe_query
@@ -51,17 +51,27 @@ def indent(lines: list[str]) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.MakeDatabase) -> list[str]:
+def _(stage: database_stages.MakeDatabase) -> list[str]:
     return [f"create database {stage.database.name} (precision {stage.database.precision}, time zone {stage.database.timezone})"]
 
 
 @describe.register
-def _(stage: stages.RemoveDatabase) -> list[str]:
+def _(stage: database_stages.ChangeDatabase) -> list[str]:
+    return [f"set {', '.join(f'{name.upper()} {value}' for name, value in stage.options)} of database {stage.name}"]
+
+
+@describe.register
+def _(stage: database_stages.CompactDatabase) -> list[str]:
+    return [f"compact the tables of database {stage.name}, and remove files that nothing needs"]
+
+
+@describe.register
+def _(stage: database_stages.RemoveDatabase) -> list[str]:
     return [f"drop database {stage.name} with {len(stage.tables)} tables and {len(stage.streams)} streams"]
 
 
 @describe.register
-def _(stage: stages.SwitchDatabase) -> list[str]:
+def _(stage: database_stages.SwitchDatabase) -> list[str]:
     return [f"use database {stage.name}"]
 
 
@@ -99,6 +109,11 @@ def _(stage: stages.ModifyColumn) -> list[str]:
 @describe.register
 def _(stage: stages.RenameTag) -> list[str]:
     return [f"rename tag {stage.old} of {stage.table.database}.{stage.table.name} to {stage.new}"]
+
+
+@describe.register
+def _(stage: stages.SetComment) -> list[str]:
+    return [f"change the comment of {stage.table.database}.{stage.table.name}"]
 
 
 @describe.register

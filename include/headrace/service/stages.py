@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.rights import (
     CATALOG,
     Action,
     ObjectKind,
     Right,
     Securable,
-    database_securable,
     job_securable,
     required_rights,
     table_securable,
@@ -45,45 +45,6 @@ if TYPE_CHECKING:
     from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
-
-
-@dataclass(frozen=True, slots=True)
-class MakeDatabase:
-    """Create a database."""
-
-    database: Database
-    if_not_exists: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """CREATE on the database."""
-        return (Right(Action.CREATE, database_securable(self.database.name)),)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveDatabase:
-    """Drop a database with its tables and streams."""
-
-    name: str
-    tables: tuple[Table, ...]
-    streams: tuple[JobRecord, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """DROP on the database."""
-        return (Right(Action.DROP, database_securable(self.name)),)
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchDatabase:
-    """Make a database the session's current one."""
-
-    name: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """DESCRIBE on the database."""
-        return (Right(Action.DESCRIBE, database_securable(self.name)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +124,19 @@ class RenameTag:
     table: Table
     old: str
     new: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
+        return (Right(Action.ALTER, table_securable(self.table)),)
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """Change the comment of a table; None removes it."""
+
+    table: Table
+    comment: str | None
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -444,6 +418,8 @@ def plan_securable(plan: StreamPlan) -> Securable:
 
 Stage = (
     MakeDatabase
+    | ChangeDatabase
+    | CompactDatabase
     | RemoveDatabase
     | SwitchDatabase
     | MakeTable
@@ -452,6 +428,7 @@ Stage = (
     | DropColumn
     | ModifyColumn
     | RenameTag
+    | SetComment
     | MakeSubtables
     | RemoveSubtables
     | WriteTags

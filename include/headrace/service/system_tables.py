@@ -40,8 +40,11 @@ Row = tuple[Any, ...]
 
 def databases(context: Context) -> CatalogRows:
     """Return a row for each database."""
-    rows = [(database.name, database.precision.value, database.timezone) for database in context.catalog.databases.all()]
-    return build_rows(rows, name=STRING, precision=STRING, timezone=STRING)
+    rows = [
+        (database.name, database.precision.value, database.timezone, dict(database.options).get("keep"))
+        for database in context.catalog.databases.all()
+    ]
+    return build_rows(rows, name=STRING, precision=STRING, timezone=STRING, keep=STRING)
 
 
 def all_tables(context: Context) -> Iterator[Table]:
@@ -52,8 +55,12 @@ def all_tables(context: Context) -> Iterator[Table]:
 
 def stables(context: Context) -> CatalogRows:
     """Return a row for each supertable."""
-    rows = [(table.name, table.database, len(table.columns), len(table.tags)) for table in all_tables(context) if table.tags]
-    return build_rows(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT)
+    rows = [
+        (table.name, table.database, len(table.columns), len(table.tags), table.comment)
+        for table in all_tables(context)
+        if table.tags
+    ]
+    return build_rows(rows, stable_name=STRING, db_name=STRING, columns=INT, tags=INT, table_comment=STRING)
 
 
 def tables(context: Context) -> CatalogRows:
@@ -61,9 +68,10 @@ def tables(context: Context) -> CatalogRows:
     rows: list[Row] = []
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
+        comment = None if table.tags else table.comment
         kind = f"VIRTUAL_{kind}" if table.is_virtual else kind
         for subtable in context.catalog.subtables.all(table.database, table.name):
-            rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind))
+            rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind, comment))
     return build_rows(
         rows,
         table_name=STRING,
@@ -72,6 +80,7 @@ def tables(context: Context) -> CatalogRows:
         stable_name=STRING,
         uid=BIGINT,
         type=STRING,
+        table_comment=STRING,
     )
 
 

@@ -66,14 +66,14 @@ class QueryParser(WindowParser):
     def _parse_select(self) -> Query:
         start = self._index
         self._expect("SELECT")
-        distinct = self._parse_quantifier()
+        fields = self._parse_quantifier()
         items = self._parse_list(self._parse_item)
-        fields = self._parse_clauses(self.CLAUSES)
-        return Query(items, fields.pop("source", None), distinct=distinct, span=self._span(start), **fields)
+        fields |= self._parse_clauses(self.CLAUSES)
+        return Query(items, fields.pop("source", None), span=self._span(start), **fields)
 
-    def _parse_quantifier(self) -> bool:
+    def _parse_quantifier(self) -> Fields:
         """Parse `[DISTINCT | ALL]`."""
-        return self._accept_one("DISTINCT", "ALL") == "DISTINCT"
+        return {"distinct": self._accept_one("DISTINCT", "ALL") == "DISTINCT"}
 
     def _parse_clauses(self, clauses: tuple[Clause, ...]) -> Fields:
         fields: Fields = {}

@@ -46,15 +46,12 @@ class WindowParser(FormParser):
     def _parse_interval(self, start: int) -> WindowClause:
         self._expect("(")
         length = self._parse_duration()
-        offset = self._parse_interval_offset() if self._accept(",") else None
+        has_offset = self._accept(",")
+        is_auto = has_offset and self._accept("AUTO")
+        offset = self._parse_duration() if has_offset and not is_auto else None
         self._expect(")")
         sliding = self._parse_parenthesized(self._parse_duration) if self._accept("SLIDING") else None
-        return IntervalClause(length, offset, sliding, self._span(start))
-
-    def _parse_interval_offset(self) -> Duration:
-        if self._token.word == "AUTO":
-            self._fail_unsupported("INTERVAL(…, AUTO)", "write the offset as a duration")
-        return self._parse_duration()
+        return IntervalClause(length, offset, sliding, self._span(start), is_auto)
 
     def _parse_session(self, start: int) -> WindowClause:
         self._expect("(")

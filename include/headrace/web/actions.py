@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error
 from headrace.model.execution_history import next_execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
-from headrace.model.statements import DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
+from headrace.model.statements import DropQuarantine, DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
 from headrace.model.tables import Name
 from headrace.model.tree_statements import DropContinuousQuery, PauseContinuousQuery, ResumeContinuousQuery, TimeoutPolicy
 from headrace.settings import Settings
@@ -23,12 +23,14 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 RESET: Final = "reset"
 REPLAY: Final = "replay"
+DROP_QUARANTINE: Final = "drop-quarantine"
 DROP: Final = "drop"
 
 STREAM_EFFECTS: Final = {
     PAUSE: "New rows stay in the source and are processed when the stream is resumed.",
     RESUME: "The stream continues from its last offsets and processes the rows that have arrived since.",
     REPLAY: "Processes the rows in quarantine again. Those that still fail stay there.",
+    DROP_QUARANTINE: "Leaves the rows in quarantine out for good, unless they are written again. They stay in the source.",
     RESET: "Computes the stream again from all stored rows, and replaces its rows in the target.",
     DROP: "Removes the stream and its state. The target table keeps its rows.",
 }
@@ -53,6 +55,7 @@ STATEMENTS: Final[dict[JobKind, dict[str, Construct]]] = {
         PAUSE: lambda definition: PauseStream(stream_name(definition)),
         RESUME: lambda definition: ResumeStream(stream_name(definition)),
         REPLAY: lambda definition: ReplayStream(stream_name(definition)),
+        DROP_QUARANTINE: lambda definition: DropQuarantine(stream_name(definition)),
         RESET: lambda definition: ResetStream(stream_name(definition)),
         DROP: lambda definition: DropStream(stream_name(definition)),
     },
@@ -65,7 +68,7 @@ STATEMENTS: Final[dict[JobKind, dict[str, Construct]]] = {
 """The statement of each action, by kind of job."""
 
 
-ACTIONS: Final = (PAUSE, RESUME, REPLAY, RESET, DROP)
+ACTIONS: Final = (PAUSE, RESUME, REPLAY, DROP_QUARANTINE, RESET, DROP)
 
 
 def describe_effect(action: str, definition: JobDefinition) -> str:
@@ -79,10 +82,12 @@ def action_statement(action: str, record: JobRecord) -> str | None:
     """Return the statement of an action, or None if the job's state does not allow it."""
     is_running = record.desired is DesiredState.RUNNING
     is_stopped = record.state is JobState.STOPPED
+    has_quarantine = record.progress.counters.rows_quarantined > 0
     allowed = {
         PAUSE: is_running and not is_stopped,
         RESUME: not is_running or is_stopped,
-        REPLAY: record.progress.counters.rows_quarantined > 0,
+        REPLAY: has_quarantine,
+        DROP_QUARANTINE: has_quarantine,
         RESET: True,
         DROP: True,
     }

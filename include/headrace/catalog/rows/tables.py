@@ -21,6 +21,7 @@ class TableColumns(TypedColumns):
     columns: Named[list[dict[str, Any]]] = Column(JSON)
     tags: Named[list[dict[str, Any]]] = Column(JSON)
     virtual: Named[bool] = Column(Boolean)
+    comment: Named[str | None]
     created: Named[int] = Column(BigInteger)
 
 
@@ -36,6 +37,7 @@ def to_row(table: model.Table) -> dict[str, Any]:
         "columns": [column_to_json(column) for column in table.columns],
         "tags": [column_to_json(tag) for tag in table.tags],
         "virtual": table.is_virtual,
+        "comment": table.comment,
     }
 
 
@@ -43,7 +45,8 @@ def from_row(row: RowMapping) -> model.Table:
     """Convert a catalog row to a table."""
     columns = tuple(column_from_json(column) for column in row["columns"])
     tags = tuple(column_from_json(tag) for tag in row["tags"])
-    return model.Table(row["database"], row["name"], columns, tags, model.TableKind(row["kind"]), row["virtual"])
+    kind = model.TableKind(row["kind"])
+    return model.Table(row["database"], row["name"], columns, tags, kind, row["virtual"], row["comment"])
 
 
 def column_to_json(column: model.Column) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from headrace.compute.binding.outputs import (
     resolve_position,
     star_item,
 )
+from headrace.compute.binding.query_range import resolve_range
 from headrace.compute.binding.ranges import WhereCondition, conjuncts, where_condition
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
+from headrace.compute.binding.tag_queries import is_constant_in_series, query_of_tags
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, FillPlan, Key, Output, Plan, Sort, UnionPlan
@@ -95,6 +97,8 @@ class SelectBinder:
         """Return the plan."""
         source = self._bind_source()
         names = source.names
+        if self.query.tags_only:
+            self.query = query_of_tags(self.query, source, stream=self.stream)
         expression_context = ExpressionContext(names.precision, names.timezone)
         where = where_condition(
             self.query.where,
@@ -102,6 +106,7 @@ class SelectBinder:
             self._make_binder(RowResolver(names, "in WHERE"), expression_context),
             names,
         )
+        self.query = resolve_range(self.query, where, names, self.scope.now, stream=self.stream)
         row_binder = self._make_binder(RowResolver(names, "inside another aggregate"), expression_context)
         items = tuple(self._expand_stars(names))
         keys, expressions = self._bind_keys(
@@ -412,11 +417,6 @@ def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
         hint="use it in a query over the source or the target",
         span=call.span,
     )
-
-
-def is_constant_in_series(node: Expression, names: Environment) -> bool:
-    """Return whether an expression has one value per series: its columns are tags or the series key."""
-    return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
 
 def require_rows(binder: Binder, having: str | None) -> str:

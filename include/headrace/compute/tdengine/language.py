@@ -52,6 +52,9 @@ TDENGINE: Final = Language(
         window_duration="_wduration",
         point_time="_irowts",
         point_filled="_isfilled",
+        query_start="_qstart",
+        query_end="_qend",
+        query_duration="_qduration",
     ),
     present={"now": now, "today": ExpressionContext.today},
     windows={

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column
 from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.spans import Span
-from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn
+from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.service import stages
@@ -69,9 +69,15 @@ def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Sta
     return [stages.RenameTag(table, statement.name, statement.new_name)]
 
 
-def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Table, Database]:
+def set_options(statement: SetTableOptions, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER TABLE with COMMENT or TTL 0; an empty comment removes it."""
+    table, _ = altered_table(statement, session)
+    return [] if statement.comment is None else [stages.SetComment(table, statement.comment or None)]
+
+
+def altered_table(statement: AlterTable | SetTableOptions, session: PlanningContext) -> tuple[Table, Database]:
     """Return the table that a statement alters; a subtable has no columns of its own."""
-    name = statement.table
+    name, is_tag = statement.table, not isinstance(statement, SetTableOptions) and statement.is_tag
     subtable = session.context.catalog.subtables.find(database_of(name, session), [name.name]).get(name.name)
     if subtable is not None and subtable.table != name.name:
         raise ProgrammingError(
@@ -83,8 +89,8 @@ def altered_table(statement: AlterTable, session: PlanningContext) -> tuple[Tabl
         table, database = find_table(name, session)
         if not (table.is_virtual and statement.supertable):
             find_writable_table(name, session)
-    if table.kind is not TableKind.SUPER and (statement.supertable or statement.is_tag):
-        hint = "a plain table has no tags" if statement.is_tag else f"ALTER TABLE {table.name} …"
+    if table.kind is not TableKind.SUPER and (statement.supertable or is_tag):
+        hint = "a plain table has no tags" if is_tag else f"ALTER TABLE {table.name} …"
         raise ProgrammingError(f"{table.name} is a plain table", hint=hint, span=name.span)
     return table, database
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateDatabase: ("tables", "create_database"),
+    statements.AlterDatabase: ("tables", "alter_database"),
+    statements.MaintainDatabase: ("tables", "maintain_database"),
     statements.DropDatabase: ("tables", "drop_database"),
     statements.UseDatabase: ("tables", "use_database"),
     statements.CreateTable: ("tables", "create_table"),
@@ -27,6 +29,7 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.DropColumn: ("alterations", "drop_column"),
     statements.ModifyColumn: ("alterations", "modify_column"),
     statements.RenameColumn: ("alterations", "rename_column"),
+    statements.SetTableOptions: ("alterations", "set_options"),
     statements.CreateSubtables: ("rows", "create_subtables"),
     statements.SetTags: ("rows", "set_tags"),
     statements.CreateVirtualTable: ("virtual_tables", "create_table"),

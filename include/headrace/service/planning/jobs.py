@@ -144,7 +144,8 @@ def plan_query_verification(session: PlanningContext, text: str, dialect: str) -
         return [plan_tree_verification(statement.query, session, text)]
     if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
-    return [VerifyQuery(statement.query, bind_query(statement.query, session), text)]
+    plan = bind_query(statement.query, session)
+    return [VerifyQuery(plan.query, plan, text)]
 
 
 def plan_continuous_query_verification(session: PlanningContext, name: str, start: str | None, end: str | None) -> list[Stage]:

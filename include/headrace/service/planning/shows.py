@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Scalar
 from headrace.model.statements import (
+    CreateDatabase,
     CreateTable,
     CreateVirtualSubtable,
     CreateVirtualTable,
@@ -50,6 +51,8 @@ def describe(statement: Describe, session: PlanningContext) -> list[Stage]:
 
 def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
     """Return DESCRIBE on the object named, else on the database listed, else on the catalog."""
+    if statement.name is not None and statement.what == "create database":
+        return (Right(Action.DESCRIBE, database_securable(statement.name.name)),)
     if statement.name is not None:
         kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
         return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
@@ -174,8 +177,18 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
     table, _ = find_table(statement.name, session)
     if table.is_virtual and table.kind is TableKind.PLAIN:
         return show_create_vtable(statement, session)
-    text = to_sql(CreateTable(Name(table.database, table.name), table.columns, table.tags, is_virtual=table.is_virtual))
+    name = Name(table.database, table.name)
+    text = to_sql(CreateTable(name, table.columns, table.tags, comment=table.comment, is_virtual=table.is_virtual))
     return rows_result(("table", "create table"), [(table.name, text)])
+
+
+def show_create_database(statement: Show, session: PlanningContext) -> Result:
+    """Return the CREATE statement of a database."""
+    assert statement.name is not None
+    database = session.context.catalog.databases.get(statement.name.name)
+    options = (*database.options, ("timezone", database.timezone))
+    text = to_sql(CreateDatabase(Name(None, database.name), precision=database.precision, options=options))
+    return rows_result(("database", "create database"), [(database.name, text)])
 
 
 def show_create_vtable(statement: Show, session: PlanningContext) -> Result:
@@ -270,6 +283,7 @@ READERS: Final[dict[str, Reader]] = {
     "streams": show_streams,
     "quarantine": show_quarantine,
     "snodes": show_snodes,
+    "create database": show_create_database,
     "create table": show_create_table,
     "create stable": show_create_table,
     "create vtable": show_create_vtable,

@@ -7,12 +7,21 @@ from typing import Final
 
 from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.instants import ZONE_HINT, find_zone
-from headrace.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, UseDatabase
+from headrace.model.statements import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    MaintainDatabase,
+    UseDatabase,
+)
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.time import MONTHS
 from headrace.model.types import TypeKind
+from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.stages import MakeDatabase, MakeTable, RemoveDatabase, RemoveSubtables, RemoveTable, Stage, SwitchDatabase
+from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
@@ -27,14 +36,28 @@ def create_database(statement: CreateDatabase, session: PlanningContext) -> list
     timezone = options.pop("timezone", session.context.settings.timezone)
     if find_zone(timezone) is None:
         raise DataError(f"time zone {timezone!r} does not exist", hint=ZONE_HINT)
+    check_keep(options.get("keep", ""), statement.name)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
-    if any(time.endswith(tuple(MONTHS)) for time in options.get("keep", "").split(",")):
-        raise LimitError(
-            f"KEEP {options['keep']} has no fixed length",
-            hint="write days, or use the units m, h, d or w",
-            span=statement.name.span,
-        )
     return [MakeDatabase(database, statement.if_not_exists)]
+
+
+def check_keep(keep: str, name: Name) -> None:
+    """Refuse a KEEP in months or years."""
+    if any(time.endswith(tuple(MONTHS)) for time in keep.split(",")):
+        raise LimitError(f"KEEP {keep} has no fixed length", hint="write days, or use the units m, h, d or w", span=name.span)
+
+
+def alter_database(statement: AlterDatabase, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER DATABASE."""
+    check_keep(dict(statement.options).get("keep", ""), statement.name)
+    database = session.context.catalog.databases.get(statement.name.name)
+    return [ChangeDatabase(database.name, statement.options)]
+
+
+def maintain_database(statement: MaintainDatabase, session: PlanningContext) -> list[Stage]:
+    """Plan COMPACT DATABASE and FLUSH DATABASE. Writes are durable when they return, so nothing is left to flush."""
+    database = session.context.catalog.databases.get(statement.name.name)
+    return [CompactDatabase(database.name)] if statement.compact else []
 
 
 def drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
@@ -61,7 +84,9 @@ def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage
     check_columns(statement)
     database = session.context.catalog.databases.get(database_of(statement.name, session))
     kind, is_virtual = table_kind(statement), statement.is_virtual
-    table = Table(database.name, statement.name.name, statement.columns, statement.tags, kind, is_virtual)
+    table = Table(
+        database.name, statement.name.name, statement.columns, statement.tags, kind, is_virtual, statement.comment or None
+    )
     if is_virtual and table.key is not None:
         raise ProgrammingError(
             "a virtual supertable cannot have a composite key", hint="its rows are aligned by time", span=table.key.span

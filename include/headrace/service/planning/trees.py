@@ -26,9 +26,10 @@ from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
 from headrace.queries.trees import database_of
+from headrace.service.database_stages import RemoveDatabase
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.tree_checks import check_series
-from headrace.service.stages import RemoveDatabase, Stage
+from headrace.service.stages import Stage
 from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, RemoveSeries
 
 DEFAULT_LEVEL: Final = 2

@@ -20,12 +20,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
         "ALTER": lambda self: self._parse_alter(),
+        "COMPACT": lambda self: self._parse_maintain_database(compact=True),
         "CREATE": lambda self: self._parse_create(),
         "DELETE": lambda self: self._parse_delete(),
         "DESC": lambda self: self._parse_describe(),
         "DESCRIBE": lambda self: self._parse_describe(),
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
+        "FLUSH": lambda self: self._parse_maintain_database(compact=False),
         "PAUSE": lambda self: self._parse_pause(),
         "REPLAY": lambda self: self._parse_replay(),
         "RESET": lambda self: self._parse_reset(),
@@ -99,10 +101,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return DropSnode(self._parse_dnode(), self._span(start))
 
     def _parse_alter(self) -> Statement:
-        if self._token.word == "DATABASE":
-            self._fail_unsupported(
-                "ALTER DATABASE", "its options have no effect here; create another database for another precision"
-            )
+        if self._accept("DATABASE"):
+            return self._parse_alter_database()
         if self._accept("STREAM"):
             return self._parse_alter_stream()
         if self._accept("VTABLE"):
@@ -148,7 +148,9 @@ class Parser(TDengineVirtualTables, TDengineStreams):
     def _parse_show(self) -> Show:
         start = self._index - 1
         if self._accept("CREATE"):
-            what = self._expect_one("TABLE", "STABLE", "VTABLE", "STREAM")
+            what = self._expect_one("DATABASE", "TABLE", "STABLE", "VTABLE", "STREAM")
+            if what == "DATABASE":
+                return Show("create database", self._parse_database_name(), span=self._span(start))
             return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
         if self._accept("TAGS"):
             return self._parse_show_tags(start)

@@ -42,10 +42,9 @@ class TDengineQueries(TDengineExpressions):
     UNSUPPORTED_WINDOWS = ("ANOMALY_WINDOW",)
     UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"ASOF": JOIN_HINT, "WINDOW": JOIN_HINT}
 
-    def _parse_quantifier(self) -> bool:
-        if self._token.word == "TAGS":
-            self._fail_unsupported("SELECT TAGS", "SELECT DISTINCT tbname and the tags")
-        return super()._parse_quantifier()
+    def _parse_quantifier(self) -> Fields:
+        """Parse `[DISTINCT | ALL | TAGS]`."""
+        return {"tags_only": True} if self._accept("TAGS") else super()._parse_quantifier()
 
     def _column_name(self, start: int) -> str:
         """Return the text, in lower case outside quotes."""

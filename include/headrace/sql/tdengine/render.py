@@ -65,6 +65,16 @@ def _(statement: model.CreateDatabase) -> str:
     return _join_words("CREATE DATABASE", exists, name_sql(statement.name), precision, *options)
 
 
+@statement_sql.register
+def _(statement: model.AlterDatabase) -> str:
+    return _join_words("ALTER DATABASE", name_sql(statement.name), *(_database_option(*option) for option in statement.options))
+
+
+@statement_sql.register
+def _(statement: model.MaintainDatabase) -> str:
+    return f"{'COMPACT' if statement.compact else 'FLUSH'} DATABASE {name_sql(statement.name)}"
+
+
 def _database_option(name: str, value: str) -> str:
     word = name.upper()
     return f"{word} {LEXICAL_RULES.quote(value) if DATABASE_OPTIONS.get(word) == STRING else value}"
@@ -154,6 +164,12 @@ def _(statement: model.ModifyColumn) -> str:
 @statement_sql.register
 def _(statement: model.RenameColumn) -> str:
     return _alter_sql(statement, "RENAME", LEXICAL_RULES.name_sql(statement.name), LEXICAL_RULES.name_sql(statement.new_name))
+
+
+@statement_sql.register
+def _(statement: model.SetTableOptions) -> str:
+    option = "TTL 0" if statement.comment is None else _comment_sql(statement.comment)
+    return f"ALTER {'STABLE' if statement.supertable else 'TABLE'} {name_sql(statement.table)} {option}"
 
 
 # Virtual tables

@@ -57,7 +57,7 @@ def _operand_sql(query: Query | Union, right: bool = False) -> str:
 
 def _select_sql(query: Query) -> str:
     parts = (
-        "SELECT DISTINCT" if query.distinct else "SELECT",
+        "SELECT TAGS" if query.tags_only else "SELECT DISTINCT" if query.distinct else "SELECT",
         _items_sql(query.items),
         query.source and f"FROM {_source_sql(query.source)}",
         query.where and f"WHERE {RENDERER.sql(query.where)}",
@@ -105,8 +105,8 @@ def _is_comma(source: Source) -> bool:
 
 def _window_sql(window: WindowClause) -> str:
     match window:
-        case IntervalClause(length=length, offset=offset, sliding=sliding):
-            shift = "" if offset is None else f", {offset}"
+        case IntervalClause(length=length, offset=offset, sliding=sliding, auto_offset=is_auto):
+            shift = ", AUTO" if is_auto else "" if offset is None else f", {offset}"
             return f"INTERVAL({length}{shift})" + ("" if sliding is None else f" SLIDING({sliding})")
         case SessionClause(timestamp=timestamp, gap=gap):
             return f"SESSION({RENDERER.sql(timestamp)}, {gap})"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.model.statements import (
     AddColumn,
+    AlterDatabase,
     AlterTable,
     CreateDatabase,
     CreateSubtables,
@@ -14,8 +15,10 @@ from headrace.model.statements import (
     DropColumn,
     DropDatabase,
     DropTable,
+    MaintainDatabase,
     ModifyColumn,
     RenameColumn,
+    SetTableOptions,
     SetTags,
     SubtableSpec,
     TagValue,
@@ -59,8 +62,26 @@ DATABASE_OPTIONS: Final = {
 }
 """Database options and the kind of their values. TIMEZONE, the zone of calendar windows, is a Headrace extension."""
 
+ALTERABLE_OPTIONS: Final = (
+    "BUFFER",
+    "CACHEMODEL",
+    "CACHESIZE",
+    "KEEP",
+    "KEEP_TIME_OFFSET",
+    "MINROWS",
+    "PAGES",
+    "REPLICA",
+    "STT_TRIGGER",
+    "WAL_FSYNC_PERIOD",
+    "WAL_LEVEL",
+    "WAL_RETENTION_PERIOD",
+    "WAL_RETENTION_SIZE",
+)
+"""The options that TDengine changes after the creation of a database."""
+
 TABLE_OPTIONS: Final = ("TTL", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
+TTL_HINT: Final = "tables do not expire: drop them, or delete old rows with DELETE"
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
 NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.DECIMAL)
 
@@ -81,6 +102,23 @@ class TDengineTables(TDengineQueries):
             options[option.lower()] = precision if option == "PRECISION" else self._parse_option(DATABASE_OPTIONS[option])
         options.pop("precision", None)
         return CreateDatabase(name, if_not_exists, precision, tuple(options.items()))
+
+    def _parse_alter_database(self) -> AlterDatabase:
+        name = self._parse_database_name()
+        options: dict[str, str] = {}
+        while not options or (self._token.kind is not TokenKind.END and not self._is_at(";")):
+            if self._token.word in DATABASE_OPTIONS and self._token.word not in ALTERABLE_OPTIONS:
+                word = self._token.word
+                self._fail_unsupported(
+                    f"ALTER DATABASE … {word}", "it is set at creation: create another database, and copy the tables"
+                )
+            option = self._expect_one(*(word for word in ALTERABLE_OPTIONS if word.lower() not in options))
+            options[option.lower()] = self._parse_option(DATABASE_OPTIONS[option])
+        return AlterDatabase(name, tuple(options.items()))
+
+    def _parse_maintain_database(self, compact: bool) -> MaintainDatabase:
+        self._expect("DATABASE")
+        return MaintainDatabase(self._parse_database_name(), compact)
 
     def _parse_precision(self) -> Precision:
         token = self._token
@@ -138,7 +176,8 @@ class TDengineTables(TDengineQueries):
         comment = self._parse_table_options()
         is_virtual = bool(tags) and self._accept("VIRTUAL") and self._parse_switch()
         if self._token.word in TABLE_OPTIONS:
-            self._fail_unsupported(f"the table option {self._token.word}", "leave it out")
+            hint = TTL_HINT if self._token.word == "TTL" else "leave it out"
+            self._fail_unsupported(f"the table option {self._token.word}", hint)
         return CreateTable(name, columns, tags, if_not_exists, comment, is_virtual)
 
     def _parse_column_list(self) -> tuple[Column, ...]:
@@ -244,16 +283,23 @@ class TDengineTables(TDengineQueries):
             return TagValue(self._parse_string(), self._span(start))
         return self._fail("a number" if sign else "a constant (number, string, TRUE, FALSE or NULL)")
 
-    def _parse_alter_table(self, supertable: bool) -> SetTags | AlterTable:
+    def _parse_alter_table(self, supertable: bool) -> SetTags | AlterTable | SetTableOptions:
         table = self._parse_name("a supertable" if supertable else "a table")
         if self._token.word in ALTER_OPTIONS:
-            self._fail_unsupported(f"ALTER TABLE … {self._token.word}", "leave it out: it has no effect here")
+            return SetTableOptions(table, self._parse_altered_options(), supertable)
         action = self._expect_one(*(self.ALTERATIONS if supertable else ("SET", *self.ALTERATIONS)))
         if action == "SET":
             self._expect("TAG")
             return SetTags(table, self._parse_list(self._parse_assignment))
         is_tag = self._expect_one("COLUMN", "TAG") == "TAG"
         return self.ALTERATIONS[action](self, table, is_tag, supertable)
+
+    def _parse_altered_options(self) -> str | None:
+        """Parse `COMMENT 'text'` and `TTL 0` in any order; return the comment, None without one."""
+        comment = self._parse_table_options()
+        if self._token.word == "TTL":
+            self._fail_unsupported("a TTL other than 0", TTL_HINT)
+        return comment
 
     def _parse_add_column(self, table: Name, is_tag: bool, supertable: bool) -> AddColumn:
         return AddColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)

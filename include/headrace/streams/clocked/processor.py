@@ -18,7 +18,6 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
-from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
 from headrace.streams.clocked.grid import GridWindows, window_grid
@@ -27,8 +26,8 @@ from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_f
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
-from headrace.streams.sources.source_tables import latest_offsets, source_tables
-from headrace.streams.sources.stored import max_stored_time
+from headrace.streams.sources.source_tables import latest_offsets
+from headrace.streams.sources.stored import has_many_rows, max_stored_time
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
@@ -78,7 +77,7 @@ class ClockedProcessor:
             return None
         windows = self.limited(self.grid.ended(start, instant, self.max_windows))
         low, high = int(windows.start[0]), int(windows.last[-1])
-        if self.has_many_rows(low, high):
+        if has_many_rows(self.context, self.plan, low, high):
             return None
         return stored_source_rows(self.context, self.plan, low, None if self.needs_rows_before else high, changes.offsets)
 
@@ -108,7 +107,7 @@ class ClockedProcessor:
         if self.needs_rows_before:
             state, rows = self.with_rows_before(state, windows, changes)
             evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
-        elif self.has_many_rows(low, high):
+        elif has_many_rows(self.context, self.plan, low, high):
             frame = stored_frame(self.context, self.plan, low, high, changes.offsets)
             evaluated = self.results.evaluate_frame(frame, windows, state.last_results, changes.now)
         else:
@@ -136,18 +135,9 @@ class ClockedProcessor:
     def limited(self, windows: GridWindows) -> GridWindows:
         """Return as many of consecutive windows, at least one, as have rows that the driver should read at once."""
         count = len(windows.start)
-        while count > 1 and self.has_many_rows(int(windows.start[0]), int(windows.last[count - 1])):
+        while count > 1 and has_many_rows(self.context, self.plan, int(windows.start[0]), int(windows.last[count - 1])):
             count //= 2
         return GridWindows(windows.start[:count], windows.last[:count])
-
-    def has_many_rows(self, low: int, high: int) -> bool:
-        """Return whether a range of ticks may have more rows than the driver should read at once."""
-        tables, limit = source_tables(self.context, self.plan.sources).values(), self.context.settings.driver_rows
-        if sum(self.context.tables.rows(table) for table in tables) <= limit:
-            return False
-        bounds = Bounds.of_ticks(low, high, self.plan.query.precision)
-        counts = [self.context.tables.count_scanned(table, (), bounds) for table in tables]
-        return any(count is None for count in counts) or sum(count or 0 for count in counts) > limit
 
     def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
         """Return a result without rows that asks for a wake-up when the next window has ended, if anything can be in it."""

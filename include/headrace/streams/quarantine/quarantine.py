@@ -26,7 +26,7 @@ from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
-from headrace.streams.quarantine.due_rows import due_rows, without_due
+from headrace.streams.quarantine.due_rows import due_rows, is_due, without_due
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
 from headrace.streams.quarantine.large_commits import (
     KeyReasons,
@@ -226,7 +226,7 @@ class Quarantine:
         except Exception as error:
             if value_error(error) is None or self.plan.options.on_error is ErrorPolicy.STOP:
                 raise
-            if self.plan.is_closed_by_clock and not attempt.changes.leaves_due:
+            if is_due(self.plan, attempt):
                 return self._process_large(without_due(attempt), commit)
             reasons |= self._failing_keys(attempt, divide_commit(self.plan, commit, reasons).others if reasons else commit)
         self._check_room(attempt, reasons)
@@ -261,7 +261,7 @@ class Quarantine:
             cause = value_error(error)
             if cause is None or self.plan.options.on_error is ErrorPolicy.STOP:
                 raise
-            if self.plan.is_closed_by_clock and not attempt.changes.leaves_due:
+            if is_due(self.plan, attempt):
                 return self._process_due(attempt, reasons, cause)
             attempt = attempt.with_rows()
             failing = self._failing_rows(attempt, reasons, cause)
@@ -272,7 +272,7 @@ class Quarantine:
         return self._compute(attempt, reasons)
 
     def _process_due(self, attempt: Attempt, reasons: Reasons, cause: Error) -> BatchResult:
-        """Compute a micro-batch whose windows are due, without the stored rows with which they cannot be computed.
+        """Compute a micro-batch at a time at which windows are due, without the stored rows with which they cannot be computed.
 
         If it has changes, these are handled alone, and the windows by the next micro-batch.
         """

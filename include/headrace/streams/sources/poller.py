@@ -57,12 +57,14 @@ class SourcePoller:
         """The ids of its streams, including those that will be removed once their micro-batch has ended."""
         return frozenset(self._subscriptions)
 
-    def outdated(self, runnable: Mapping[str, JobRecord]) -> set[str]:
-        """Return the ids of its streams that should not run, or whose definition has changed."""
+    def outdated(self, runnable: Mapping[str, JobRecord], keep_ms: Mapping[str, int | None]) -> set[str]:
+        """Return the ids of its streams that should not run, or whose definition or KEEP of the target's database has changed."""
         return {
             job_id
             for job_id, subscription in self._subscriptions.items()
-            if job_id not in runnable or runnable[job_id].definition != subscription.record.definition
+            if job_id not in runnable
+            or runnable[job_id].definition != subscription.record.definition
+            or subscription.has_other_keep(keep_ms)
         }
 
     def add(self, record: JobRecord) -> None:
@@ -292,11 +294,12 @@ class SourcePollers:
 
         Added: desired RUNNING and observed CREATED (without history), RUNNING or PAUSED; they become RUNNING. Streams that are
         desired PAUSED are removed, and become PAUSED once they have been. FILLING and STOPPED ones, and those not in `records`, do
-        not run. A stream whose definition has changed starts again with the new one.
+        not run. A stream whose definition has changed, or the KEEP of its target, starts again with the new one.
         """
         runnable = {record.definition.id: record for record in records if is_runnable(record)}
+        keep_ms = {database.name: database.keep_ms for database in self.context.catalog.databases.all()} if runnable else {}
         for poller in self._pollers.values():
-            for job_id in poller.outdated(runnable):
+            for job_id in poller.outdated(runnable, keep_ms):
                 poller.remove(job_id)
             poller.refresh(runnable)
         running = self.streams

@@ -97,6 +97,16 @@ def count_rows(context: Context, sources: Sequence[TableId]) -> int:
     return sum(context.tables.rows(table) for table in source_tables(context, sources).values())
 
 
+def has_many_rows(context: Context, plan: StreamPlan, low: int, high: int) -> bool:
+    """Return whether a range of ticks may have more rows than the driver should read at once."""
+    tables, limit = source_tables(context, plan.sources).values(), context.settings.driver_rows
+    if sum(context.tables.rows(table) for table in tables) <= limit:
+        return False
+    bounds = Bounds.of_ticks(low, high, plan.query.precision)
+    counts = [context.tables.count_scanned(table, (), bounds) for table in tables]
+    return any(count is None for count in counts) or sum(count or 0 for count in counts) > limit
+
+
 def stored_times(context: Context, plan: StreamPlan) -> Bounds | None:
     """Return bounds of the stored timestamps of all sources, in stored units; None if they are empty."""
     by_source = [context.tables.bounds(table) for table in source_tables(context, plan.sources).values()]

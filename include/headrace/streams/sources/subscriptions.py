@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -69,6 +70,13 @@ class Subscription:
             or runner.is_record_due()
             or runner.is_request_due()
         )
+
+    def has_other_keep(self, keep_ms: Mapping[str, int | None]) -> bool:
+        """Return True if the stream runs with another KEEP of the target's database than the one given by its name."""
+        if self.runner is None:
+            return False
+        database = self.runner.plan.target_database
+        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
 
     @property
     def in_flight_ms(self) -> int:

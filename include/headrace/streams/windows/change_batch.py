@@ -73,7 +73,7 @@ class Changes:
         is_one_write: Whether all were written together.
         now: When they are handled, in epoch ms of the connection's clock.
         max_event_time: The largest event time of all changes, in ticks, if these are only those of some series.
-        leaves_due: Whether the windows that the clock has closed are left to the next micro-batch.
+        leaves_due: Whether what the clock has made due is left to the next micro-batch.
     """
 
     offsets: Offsets

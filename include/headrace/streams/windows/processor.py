@@ -67,6 +67,8 @@ class WindowProcessor:
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute one micro-batch."""
         result = self.process_changes(state, changes)
+        if changes.leaves_due:
+            return replace(result, wake_at=state.wake_at)
         return self.timer.apply(state, result, changes)
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:

@@ -2,7 +2,7 @@
 
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
-import { duration, element } from "./dom.js";
+import { actionLabel, duration, element } from "./dom.js";
 import { List, snodeLinks } from "./list.js";
 import { jobAddress } from "./parts.js";
 
@@ -176,7 +176,7 @@ function renderFreshness() {
 function confirm(row, action) {
   const dialog = $("confirm");
   const failed = element("p", { class: "bad", role: "alert" });
-  const confirmButton = element("button", { type: "button", class: action.action }, `${action.action[0].toUpperCase()}${action.action.slice(1)}`);
+  const confirmButton = element("button", { type: "button", class: action.action }, actionLabel(action));
   confirmButton.addEventListener("click", async () => {
     confirmButton.disabled = true;
     try {
@@ -190,7 +190,7 @@ function confirm(row, action) {
     }
   });
   dialog.replaceChildren(
-    element("h2", { id: "confirm-title" }, `${action.action[0].toUpperCase()}${action.action.slice(1)} ${row.kind} ${row.label}?`),
+    element("h2", { id: "confirm-title" }, `${actionLabel(action)}${action.action.includes("-") ? " of" : ""} ${row.kind} ${row.label}?`),
     element("p", {}, action.effect),
     element("pre", {}, action.sql),
     element("p", { class: "quiet" }, "From a terminal: ", element("code", { class: "command" }, action.command)),

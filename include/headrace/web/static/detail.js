@@ -3,7 +3,7 @@
 import { chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, isQuery, sparkline, stopReason } from "./parts.js";
-import { ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
+import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
 
 const STREAM_TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
 const QUERY_TABS = ["Overview", "SQL", "Plan", "Executions", "Events"];
@@ -45,8 +45,7 @@ export class Detail {
   }
 
   button(row, action) {
-    const label = action.action[0].toUpperCase() + action.action.slice(1);
-    return element("button", { type: "button", class: action.action, on: { click: () => this.onAction(row, action) } }, label);
+    return element("button", { type: "button", class: action.action, on: { click: () => this.onAction(row, action) } }, actionLabel(action));
   }
 
   tabs(names) {
