@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +20,7 @@ from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
-from headrace.settings import load
+from headrace.settings import current, load
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -185,3 +188,26 @@ def test_queries_over_the_results_of_others_wait_for_them(connection: headrace.C
         for group in split_work(list(reversed(queries)), linked, groups=2)
     ]
     assert names == [[["c"]], [["d"]], [["a"], ["b"]]]
+
+
+def test_a_small_execution_imports_neither_pandas_nor_spark(tmp_path: Path) -> None:
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path / "home")) as connection:
+        connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
+        connection.execute("insert into root.plant.line1(time, s1) values (1000, 1), (2000, 2)")
+        body = "select sum(s1), max_value(s1) into root.agg.q(c, m) from root.plant.line1 group by (1s)"
+        connection.execute(f"create cq q resample every 1h begin {body} end")
+        (record,) = records(connection)
+        script = str(current().project / "spark_jobs" / "continuous_query.py")
+        work = ["--query", record.definition.id, "--holder", "test", "--at", "1970-01-01T01:00:00"]
+        ran = subprocess.run(
+            [sys.executable, "-X", "importtime", script, *work],
+            env=os.environ | {"HEADRACE_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+        assert "sqlalchemy" in imported
+        assert not imported & {"pandas.core", "pyspark.sql"}
+        assert ledger(connection, "q")[0].state is ExecutionState.DONE

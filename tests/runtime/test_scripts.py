@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import ast
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,9 @@ def test_a_script_explains_itself_and_does_nothing_but_parse_and_call(script: Pa
     assert parser(script.stem).description == ast.get_docstring(ast.parse(script.read_text()))
     functions = [node.name for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.FunctionDef)]
     assert functions == ["build_parser"]
+
+
+@pytest.mark.parametrize("module", ["headrace.runtime.driver", "headrace.runtime.query_work", "headrace.service.session"])
+def test_a_process_starts_without_pandas(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -57,6 +57,13 @@ def test_options_of_the_jvm_follow_those_of_headrace() -> None:
         load(driver_java_options="-Xmx4g")
 
 
+def test_only_the_jvm_of_a_task_compiles_late_unless_an_option_says_otherwise() -> None:
+    name, own = "-XX:Tier4InvocationThreshold", "-XX:Tier4InvocationThreshold=5000"
+    options = {role: conf(role, driver_java_options=own)["spark.driver.extraJavaOptions"].split() for role in Role}
+    passed = {role: [option for option in parts if option.startswith(name)] for role, parts in options.items()}
+    assert passed == {role: [f"{name}=50000", own] if role is Role.TASK else [own] for role in Role}
+
+
 @pytest.mark.parametrize("name", sorted({*OWN_SETTINGS, *RESERVED}))
 def test_options_that_headrace_sets_are_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):

@@ -79,6 +79,9 @@ def fill_history(job_id: str, run: str, number: int | None) -> int:
 
 def execute_query(work: QueryWork) -> int:
     """Execute a continuous query; return 0, or 1 if an execution failed."""
+    from headrace.runtime.deferred_pandas import defer_pandas
+
+    defer_pandas()
     from headrace.runtime.query_work import execute_work
 
     try:

@@ -130,7 +130,7 @@ class Aggregation:
         types = {column: self.rules[target.key].type for column, target in self.targets.items()}
         return types if self.grid is None else types | dict.fromkeys((WSTART, WEND), pa.int64())
 
-    def run(self, reader: SeriesReader) -> pa.Table:
+    def run(self, reader: SeriesReader) -> dict[str, pa.Array]:
         """Return the windows of all devices, in the order of devices and time: keys, the window's ends, and partials."""
         accumulators = {key: rule.make(self.size) for key, rule in self.rules.items()}
         for number, rows in self._rows(reader):
@@ -147,13 +147,10 @@ class Aggregation:
         for column, target in self.targets.items():
             values = self.cells[self.cell_names[target.key]]
             columns[column] = values if target.device is None else values.slice(target.device * self.windows, self.windows)
-        return pa.table(columns) if columns else pa.table({"_row": pa.nulls(1)})
+        return columns
 
-    def over_cells(self, node: Node) -> tuple[Node, int] | None:
-        """Return an expression over the cells of all devices, and the device whose cells it takes; None if not of one device.
-
-        It is the same for devices with the same expression, so that it need be evaluated only once.
-        """
+    def over_cells(self, node: Node) -> tuple[dict[str, Node], int] | None:
+        """Return the cells that the columns of an expression are slices of, and the device; None if not of one device."""
         targets = {name: self.targets.get(name) for name in columns_of(node)}
         devices = {None if target is None else target.device for target in targets.values()}
         if len(devices) != 1 or None in devices:
@@ -162,7 +159,11 @@ class Aggregation:
         names: dict[str, Node] = {
             name: Column(self.cell_names[target.key]) for name, target in targets.items() if target is not None
         }
-        return None if device is None else (substitute(node, names), device)
+        return None if device is None else (names, device)
+
+    def cell_types(self) -> dict[str, pa.DataType]:
+        """Return the types of the cells of all devices."""
+        return {self.cell_names[key]: rule.type for key, rule in self.rules.items()}
 
     def _rows(self, reader: SeriesReader) -> Iterator[tuple[int | None, Rows]]:
         """Yield the rows to aggregate; with a number, those of one scan under its stored names."""
@@ -185,7 +186,8 @@ class Aggregation:
             if positions is not None:
                 rows, cells = rows.take(positions[inside]), cells[positions[inside]] + windows[inside]
             else:
-                rows, cells = rows.filter(inside), (cells + windows)[inside]
+                rows, cells = rows.filter(inside), cells + windows
+                cells = cells if len(cells) == len(rows.devices) else cells[inside]
         if not len(cells):
             return
         for key, accumulator in accumulators.items():

@@ -22,14 +22,14 @@ from headrace.compute.local.rows import (
     source_types,
     to_integers,
 )
-from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse
+from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse, substitute
 from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import resolve_now
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import from_ticks, spark_type
 from headrace.compute.window_plans import RangeWindow
-from headrace.model.types import TypeKind
+from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
 
 
@@ -74,6 +74,7 @@ class LocalPlan:
             raise UnsupportedError("WHERE")
         self.aggregation = Aggregation(plan, plan.source, self.types, self.where) if plan.aggregated else None
         self.nodes: dict[str, Node] = {}
+        self.cells: dict[str, tuple[Node, int]] = {}
         self._check_outputs()
 
     def _check_outputs(self) -> None:
@@ -82,10 +83,30 @@ class LocalPlan:
         if self.aggregation is not None:
             types = self.aggregation.column_types()
         types |= {name: pa.string() for name in self._device_columns()}
+        shared: dict[tuple[Node, DataType], Node] = {}
         for output in (*self.plan.outputs, *self.plan.hidden):
-            self.nodes[output.column] = stored_node(self.plan, output, types)
+            if not self._share(output, shared):
+                self.nodes[output.column] = stored_node(self.plan, output, types, {})
         if self.plan.having is not None:
             infer_type(parse(resolve_now(self.plan, self.plan.having)), types)
+
+    def _share(self, output: Output, shared: dict[tuple[Node, DataType], Node]) -> bool:
+        """Set the expression over the cells of all devices that an output is a slice of; return False if there is none.
+
+        Devices mostly have the same few expressions, which are checked and evaluated once for all of them. HAVING keeps some of the
+        groups, so that outputs are no slices.
+        """
+        if self.aggregation is None or self.plan.having is not None:
+            return False
+        node = parse(resolve_now(self.plan, output.sql))
+        if (over_cells := self.aggregation.over_cells(node)) is None:
+            return False
+        names, device = over_cells
+        key = (substitute(node, names), output.type)
+        if key not in shared:
+            shared[key] = stored_node(self.plan, output, self.aggregation.cell_types(), names)
+        self.cells[output.column] = (shared[key], device)
+        return True
 
     def _device_columns(self) -> list[str]:
         """Return the names of the column of devices in expressions."""
@@ -113,13 +134,11 @@ class LocalPlan:
 
     def _groups(self, aggregation: Aggregation, reader: SeriesReader) -> pa.Table:
         """Return the select list of all groups, in the order of devices and time."""
-        table = aggregation.run(reader)
-        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        rows = Rows(np.zeros(table.num_rows, np.int64), columns)
+        columns = aggregation.run(reader)
+        rows = Rows(np.zeros(aggregation.count, np.int64), columns)
         if self.plan.having is not None:
             condition = evaluate(parse(resolve_now(self.plan, self.plan.having)), columns)
-            rows = rows.filter(mask_of(condition, table.num_rows))
-            return self._select(rows)
+            rows = rows.filter(mask_of(condition, aggregation.count))
         return self._select(rows, aggregation)
 
     def _projection(self, reader: SeriesReader) -> pa.Table:
@@ -157,16 +176,14 @@ class LocalPlan:
         With an aggregation, whose groups are the rows, what devices have in common is evaluated once for all of them.
         """
         arrays: dict[str, Values] = {}
-        shared: dict[Node, Values] = {}
+        shared: dict[int, Values] = {}
         for output in (*self.plan.outputs, *self.plan.hidden):
-            node = self.nodes[output.column]
-            over_cells = None if aggregation is None or isinstance(node, Column) else aggregation.over_cells(node)
-            if aggregation is not None and over_cells is not None:
-                common, device = over_cells
-                if common not in shared:
-                    shared[common] = evaluate(common, aggregation.cells)
-                values = shared[common].slice(device * aggregation.windows, aggregation.windows)
-            elif isinstance(node, Column):
+            if aggregation is not None and output.column in self.cells:
+                node, device = self.cells[output.column]
+                if id(node) not in shared:
+                    shared[id(node)] = evaluate(node, aggregation.cells)
+                values = shared[id(node)].slice(device * aggregation.windows, aggregation.windows)
+            elif isinstance(node := self.nodes[output.column], Column):
                 values = rows.columns[node.name]
             else:
                 values = evaluate(with_plain_text(node, rows), rows.columns)
@@ -198,11 +215,11 @@ def time_limits(plan: Plan) -> tuple[int | None, int | None]:
     return first, last
 
 
-def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType]) -> Node:
-    """Return the expression of an output in its stored type."""
-    node, target = parse(resolve_now(plan, output.sql)), arrow_type(output.type, plan.precision)
+def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:
+    """Return the expression of an output in its stored type, with its columns replaced by `names`, whose types are `types`."""
+    node, target = substitute(parse(resolve_now(plan, output.sql)), names), arrow_type(output.type, plan.precision)
     if output.type.kind is TypeKind.TIMESTAMP:
-        node = parse(from_ticks(resolve_now(plan, output.sql), plan.precision))
+        node = substitute(parse(from_ticks(resolve_now(plan, output.sql), plan.precision)), names)
     elif infer_type(node, types) == target:
         return node
     else:

@@ -43,11 +43,22 @@ class Rows:
 
     def filter(self, keep: Array) -> Rows:
         """Return the rows for which a mask is true."""
-        if keep.all():
+        count = int(np.count_nonzero(keep))
+        if count == len(keep):
             return self
+        first = int(keep.argmax())
+        if keep[first : first + count].all():
+            return self.slice(first, count)
         mask = pa.array(keep)
         columns = {name: values if isinstance(values, pa.Scalar) else values.filter(mask) for name, values in self.columns.items()}
         return Rows(self.devices[keep], columns)
+
+    def slice(self, first: int, count: int) -> Rows:
+        """Return consecutive rows, without copying them."""
+        columns = {
+            name: values if isinstance(values, pa.Scalar) else values.slice(first, count) for name, values in self.columns.items()
+        }
+        return Rows(self.devices[first : first + count], columns)
 
     def take(self, positions: Array) -> Rows:
         """Return the rows at some positions."""

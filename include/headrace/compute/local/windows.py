@@ -44,11 +44,20 @@ class WindowGrid:
         windows = np.concatenate([latest - back for back in range(self.overlaps)])
         return rows, windows, self._contains(instants[rows], windows)
 
+    @property
+    def _is_gapless(self) -> bool:
+        """True if windows of a fixed step follow each other without gaps and overlaps."""
+        return self.overlaps == 1 and bool(self.step) and (len(self.starts) == 1 or bool(self.ends[0] + 1 == self.starts[1]))
+
     def _contains(self, instants: Array, windows: Array) -> Array:
         """Return whether windows contain instants."""
+        contained: Array
+        if self._is_gapless:
+            contained = (instants >= self.starts[0]) & (instants <= self.ends[-1])
+            return contained
         inside = (windows >= 0) & (windows < len(self.starts))
         clipped = np.clip(windows, 0, len(self.starts) - 1)
-        contained: Array = inside & (instants >= self.starts[clipped]) & (instants <= self.ends[clipped])
+        contained = inside & (instants >= self.starts[clipped]) & (instants <= self.ends[clipped])
         return contained
 
 

@@ -17,7 +17,8 @@ from headrace.model.tables import TBNAME, Table
 from headrace.storage.delta.handles import Handles, translate_errors
 from headrace.storage.object_store import file_system
 
-EMPTY: Final = pa.array([], pa.string())
+EMPTY: Final = pa.nulls(0, pa.string())
+"""Not made by `pa.array`, which imports pandas."""
 
 
 @dataclass(slots=True)

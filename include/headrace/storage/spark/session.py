@@ -35,6 +35,13 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 """Options that users may change."""
+LATE_COMPILATION: Final = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+"""Ten times the defaults: a task mostly ends before optimizing the code of its start pays. Loops over rows reach these soon."""
 AUTHENTICATION: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 """Options of a cluster with a secret."""
 
@@ -81,9 +88,10 @@ def launch_conf(settings: Settings, role: Role = Role.EMBEDDED, archive: Path | 
     """Return configuration that must be set before the JVM starts: on the command line of spark-submit."""
     s3 = settings.is_on_object_store
     jars = [str(jar) for jar in spark_jars(s3=s3)]
+    options = [java_options(archive, s3=s3), *(LATE_COMPILATION if role is Role.TASK else ()), settings.driver_java_options]
     conf = {
         "spark.driver.memory": driver_memory(settings, role),
-        "spark.driver.extraJavaOptions": f"{java_options(archive, s3=s3)} {settings.driver_java_options}".rstrip(),
+        "spark.driver.extraJavaOptions": " ".join(options).rstrip(),
         "spark.driver.extraClassPath": os.pathsep.join(jars),
     }
     if not settings.spark_master.startswith("local"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,13 +32,18 @@ FIXED_SIZE_TYPES: Final = {
     TypeKind.TIMESTAMP: pa.int64(),
 }
 SHORT_DECIMAL_DIGITS: Final = 18
-EMPTY: Final = pa.scalar(b"", pa.large_binary())
+
+
+@functools.cache
+def empty_text() -> pa.Scalar:
+    """Return an empty text as bytes. Made on first use, since `pa.scalar` imports pandas."""
+    return pa.scalar(b"", pa.large_binary())
 
 
 def subtable_uids(database: str, names: pa.Array) -> UInt64s:
     """Return the uids of subtables; see `Subtable.uid`."""
     prefix = pa.scalar(uid_prefix(database), pa.large_binary())
-    digests = md5(pc.binary_join_element_wise(prefix, names.cast(pa.large_binary()), EMPTY))
+    digests = md5(pc.binary_join_element_wise(prefix, names.cast(pa.large_binary()), empty_text()))
     return np.asarray(np.maximum(digests.view("<u8")[:, 0] >> np.uint64(1), np.uint64(1)))
 
 
@@ -45,7 +51,7 @@ def group_ids(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt64s
     """Return the first 8 bytes, little-endian, of the MD5 over null flags and values; the last 8 if those are zero."""
     flags = np.stack([column.is_null().to_numpy(zero_copy_only=False) for column in columns], axis=1)
     parts = [encode_values(column, type_) for column, type_ in zip(columns, types, strict=True)]
-    message = pc.binary_join_element_wise(fixed_size_values(flags.astype(np.uint8)), *parts, EMPTY)
+    message = pc.binary_join_element_wise(fixed_size_values(flags.astype(np.uint8)), *parts, empty_text())
     words = md5(message).view("<u8")
     return np.where(words[:, 0] != 0, words[:, 0], words[:, 1])
 
@@ -61,8 +67,8 @@ def encode_values(values: pa.Array, type_: DataType) -> pa.Array:
     else:
         raw = to_utf32(values) if type_.kind is TypeKind.NCHAR else values.cast(pa.large_binary())
         sizes = pc.binary_length(raw).fill_null(0).to_numpy(zero_copy_only=False).astype("<u2")
-        encoded = pc.binary_join_element_wise(fixed_size_values(sizes.view(np.uint8).reshape(len(values), -1)), raw, EMPTY)
-    return pc.if_else(is_valid, encoded, EMPTY)
+        encoded = pc.binary_join_element_wise(fixed_size_values(sizes.view(np.uint8).reshape(len(values), -1)), raw, empty_text())
+    return pc.if_else(is_valid, encoded, empty_text())
 
 
 def fixed_size_values(rows: npt.NDArray[np.uint8]) -> pa.Array:

@@ -27,7 +27,7 @@ from headrace.streams.sources.virtual_rows import align, origin_tables, scan_ori
 from headrace.streams.windows.change_batch import Changes
 from headrace.streams.windows.row_matching import anti_join, match_rows, row_ids
 
-OLD_VALUES = pa.array(["delete", "update_preimage"])
+OLD_VALUES = ["delete", "update_preimage"]
 ONLY_VERSION = 0
 """The version of all changes of a micro-batch."""
 
@@ -101,7 +101,7 @@ class VirtualReader:
         columns = stored_columns(table, references)
         own = changes.filter(pc.is_in(changes[table.series_key], series)).select([*columns, CHANGE_TYPE, COMMIT_VERSION])
         (ids,) = row_ids([own], [table.series_key, table.timestamp.name])
-        is_old = np.asarray(pc.is_in(own[CHANGE_TYPE], OLD_VALUES))
+        is_old = np.asarray(pc.is_in(own[CHANGE_TYPE], pa.array(OLD_VALUES)))
         order = np.lexsort((~is_old, np.asarray(own[COMMIT_VERSION]), ids))
         starts = np.flatnonzero(np.diff(ids[order], prepend=-1))
         ends = np.append(starts[1:], len(order)) - 1 if len(starts) else starts
