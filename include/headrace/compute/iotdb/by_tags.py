@@ -21,6 +21,7 @@ from headrace.compute.iotdb.select import (
     bind_expanded,
     conjunction,
     device_column,
+    start_ordering,
     time_item,
     window_clause,
 )
@@ -88,13 +89,20 @@ class TagPlan:
 
 @dataclass(slots=True)
 class TagQuery:
-    """Binds a query that aggregates series by the values of their tags."""
+    """Binds a query that aggregates series by the values of their tags.
+
+    Attributes:
+        outputs: The series of each column by their paths.
+        aliases: The names of the columns.
+        series: The series in the order in which the select list names them.
+    """
 
     query: TreeQuery
     scope: TreeScope
     keys: tuple[str, ...]
     outputs: dict[Call, dict[str, SeriesRef]] = field(default_factory=dict)
     aliases: dict[Call, str] = field(default_factory=dict)
+    series: list[SeriesRef] = field(default_factory=list)
 
     def plan(self) -> TagPlan | None:
         """Bind the query; return None if it matches no series."""
@@ -118,7 +126,7 @@ class TagQuery:
             outputs if clause is None else [time_item(), *outputs],
             where,
             None,
-            self.orders(is_windowed=clause is not None),
+            self.orders(clause),
             clause,
             {},
             list(rows.devices.values()),
@@ -141,6 +149,7 @@ class TagQuery:
                     ref = names.series[reference.name]
                     output = replace(call, arguments=(ColumnRef(ref.name), *rest))
                     self.outputs.setdefault(output, {})[ref.path] = ref
+                    self.series.append(ref)
                     self.aliases[output] = item.alias or result_name(replace(output, spelling=call.function))
             case ColumnRef(name=name) as path if name != END_TIME:
                 refuse("Common queries and aggregated queries are not allowed to appear at the same time", path)
@@ -154,8 +163,7 @@ class TagQuery:
 
     def groups(self) -> list[TagValues]:
         """Return the distinct values of the tags, in IoTDB's order: of equal hashes, the last to appear comes first."""
-        groups = dict.fromkeys(self.values_of(ref) for refs in self.outputs.values() for ref in refs.values())
-        return list_hash_order(list(groups)[::-1])
+        return list_hash_order(list(dict.fromkeys(map(self.values_of, self.series)))[::-1])
 
     def absent(self, groups: Sequence[TagValues]) -> tuple[frozenset[int], ...]:
         """Return for each column the numbers of the groups without a series of it."""
@@ -203,11 +211,12 @@ class TagQuery:
                 tokens.setdefault(key, {})[token(name, ref.series.column)] = None
         return tuple(RowGroup(device, f"{number:0{width}d}", tuple(own)) for (device, number), own in tokens.items())
 
-    def orders(self, *, is_windowed: bool) -> list[Ordering]:
+    def orders(self, clause: object | None) -> list[Ordering]:
         """Return the sort order: by window, then by group."""
         group = Ordering(ColumnRef(device_column(self.scope)))
         descending = any(order.descending for order in self.query.order_by)
-        return [Ordering(ColumnRef(TIME), descending), group] if is_windowed else [group]
+        times = [] if clause is None else [Ordering(ColumnRef(TIME), descending)]
+        return [*times, *start_ordering(times, clause), group]
 
 
 def token(name: str, column: str) -> str:
