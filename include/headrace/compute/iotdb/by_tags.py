@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.aggregates import RANKED, normalize_count_if
 from headrace.compute.iotdb.checks import slides
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, TIME, SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
@@ -113,7 +113,9 @@ class TagQuery:
         if not self.outputs:
             return None
         groups = self.groups()
-        rows = RowsBuilder(self.scope, aligned=False)
+        language = self.scope.language
+        scope = replace(self.scope, language=replace(language, functions={**language.functions, **RANKED}))
+        rows = RowsBuilder(scope, aligned=False)
         items = [self.add_column(rows, call, refs) for call, refs in self.outputs.items()]
         rows.groups = self.row_groups(groups)
         clause = window_clause(self.query.grouping)
@@ -121,7 +123,7 @@ class TagQuery:
         where = conjunction([part for node in as_tuple(self.query.where) for part in expand(node, names)])
         bound = bind_expanded(
             replace(self.query, limit=None, offset=None, fill=None),
-            self.scope,
+            scope,
             rows,
             outputs if clause is None else [time_item(), *outputs],
             where,
@@ -191,7 +193,11 @@ class TagQuery:
             for database, column in stored
         ]
         rows.add(name, types[0] if len(types) == 1 else BIGINT, parts)
-        return SelectItem(replace(call, arguments=(ColumnRef(name), *call.arguments[1:])), self.aliases[call])
+        arguments = [ColumnRef(name), *call.arguments[1:]]
+        if call.function in RANKED:
+            arguments.append(ColumnRef(f"rank of {name}"))
+            rows.add(f"rank of {name}", BIGINT, [replace(part, presence=False, value="_rank") for part in parts])
+        return SelectItem(replace(call, arguments=tuple(arguments)), self.aliases[call])
 
     def column_of(self, call: Call, refs: dict[str, SeriesRef]) -> str:
         """Return the name of the column of an aggregate: that of the first aggregate that reads the same series alike."""
@@ -209,7 +215,8 @@ class TagQuery:
             for ref in refs.values():
                 key = (ref.device.path, numbers[self.values_of(ref)])
                 tokens.setdefault(key, {})[token(name, ref.series.column)] = None
-        return tuple(RowGroup(device, f"{number:0{width}d}", tuple(own)) for (device, number), own in tokens.items())
+        ranks = {device: rank for rank, device in enumerate(dict.fromkeys(ref.device.path for ref in self.series))}
+        return tuple(RowGroup(device, f"{number:0{width}d}", tuple(own), ranks[device]) for (device, number), own in tokens.items())
 
     def orders(self, clause: object | None) -> list[Ordering]:
         """Return the sort order: by window, then by group."""
