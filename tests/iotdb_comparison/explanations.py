@@ -116,6 +116,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"where.*between \S+ and \S+ (and|&&?) .* is (not )?null",
     ),
     explain(
+        "the server takes a condition after BETWEEN into the range",
+        r'^answered.*IoTDB refuses 301: For input string: "(true|false)"',
+        r"where.*between \S+ and \S+ (and|&&?) ",
+    ),
+    explain(
+        "in the server, x of one of several equal y in windows that overlap depends on the order of the result",
+        r"^value: row \d+, .*(max|min)_by\(",
+        r"(max|min)_by\(.*group by .*, \d+\w+, \d+\w+\).* order by .*time desc",
+    ),
+    explain(
         "the server leaves rows out of a window whose distance from its first value is no number",
         r"^value",
         r"group by variation\((?!s\d+[,)])",
@@ -174,9 +184,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"(max|min)_by\(.* align by device",
     ),
     explain(
-        "the server keeps devices that lack an argument of max_by, and refuses ORDER BY for them",
-        r"^answered.*IoTDB refuses 701: .* in order by clause doesn't exist",
-        r"(max|min)_by\(.* order by .* align by device",
+        "the server keeps devices that lack an argument of max_by, and refuses clauses for them",
+        r"^answered.*IoTDB refuses 701: .* in (order|group) by clause doesn't exist",
+        r"(max|min)_by\(.* (order|group) by .* align by device",
     ),
     explain(
         "the server fails for aggregates of several types in HAVING",
