@@ -24,7 +24,8 @@ SHOWN: Final = {"STRING": "TEXT"}
 INSTANTS: Final = ("Time", "__endTime")
 """Columns that are instants for readers, and INT64 in the server's answers."""
 QUERIES: Final = ("select", "show", "count")
-NOW: Final = 1_700_000_100_000
+NOW: Final = 1_750_000_000_000
+"""Later than all rows, as the server's clock is."""
 
 
 class Side(Protocol):

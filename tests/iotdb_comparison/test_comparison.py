@@ -67,6 +67,18 @@ def test_answers_differ_by_name_type_row_and_value() -> None:
     assert str(difference("select s from root.d", Refusal(700, "no"), Refusal(701, "no"))).startswith("status")
 
 
+def test_a_double_as_text_may_differ_in_its_last_digit() -> None:
+    columns = (Column("s", "TEXT"),)
+
+    def differ(ours: str, theirs: str) -> bool:
+        return difference("select s from root.d", Answer(columns, ((ours,),)), Answer(columns, ((theirs,),))) is not None
+
+    assert not differ("2.7182818284590455", "2.718281828459045")
+    assert differ("2.7182818284590", "2.7182818284591")
+    assert differ("1.234567890123E10", "12345678901.23")
+    assert differ("2.5", "2.50")
+
+
 def test_latest_values_are_compared_in_any_order() -> None:
     columns = (Column("Timeseries", "TEXT"),)
     forth, back = Answer(columns, (("a",), ("b",))), Answer(columns, (("b",), ("a",)))

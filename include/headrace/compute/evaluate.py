@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.compute.evaluation.aligned_windows import aggregate_by_device
 from headrace.compute.evaluation.empty_groups import add_empty_groups
-from headrace.compute.evaluation.gap_fill import fill_gaps
+from headrace.compute.evaluation.gap_fill import POSITION, fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
@@ -29,6 +29,7 @@ from headrace.compute.plan import (
     Key,
     Plan,
     PlanSource,
+    Sort,
     UnionPlan,
 )
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
@@ -131,6 +132,7 @@ class Evaluator:
             result, natural = self._evaluate_rows(plan)
         if plan.gap_fill is not None:
             result = fill_gaps(plan, plan.gap_fill, result)
+            plan = replace(plan, sorts=(Sort(POSITION),))
         return order_result(plan, result, natural, ordered=self.ordered)
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:

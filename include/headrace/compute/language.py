@@ -106,10 +106,12 @@ class NullRules:
     Attributes:
         shown_false: Operators whose NULL is false as a value of the select list. As a condition it stays NULL.
         sorts_lowest: Whether NULL comes first in ascending order.
+        bounds_between: Whether BETWEEN is NULL if a bound is, although the other bound excludes the value.
     """
 
     shown_false: frozenset[str] = frozenset()
     sorts_lowest: bool = True
+    bounds_between: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,23 +188,19 @@ class FillPlan:
 
 @dataclass(frozen=True, slots=True)
 class GapFill:
-    """FILL over the rows of a result in the order of time.
+    """FILL over the rows of a result in their order, `Plan.sorts`.
 
     Attributes:
         mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
         values: Spark SQL of the constant for each output; None for an output that is not filled.
+        time: The output that holds the instant; the same instant for all rows if the result has no times.
         max_age: Greatest distance in ticks of a previous value.
-        time: The output that holds the instant.
-        group: The output that identifies a row's group; None for a single group.
-        descending: Whether the latest row comes first, so that it is before the others.
     """
 
     mode: str
     values: tuple[str | None, ...]
     time: str
-    group: str | None = None
     max_age: int | None = None
-    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

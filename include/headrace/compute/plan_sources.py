@@ -84,11 +84,12 @@ class StoredSeries:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows."""
+    """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows, `rank` is `_rank`."""
 
     device: str
     group: str
     columns: tuple[str, ...]
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)

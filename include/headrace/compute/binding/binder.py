@@ -124,6 +124,8 @@ class Binder:
     def _bind_between(self, name: str, terms: Sequence[Term]) -> Term:
         subject, low, high = terms
         test = f"({self.comparison('>=', subject, low)} AND {self.comparison('<=', subject, high)})"
+        if self.language.nulls.bounds_between and (bounds := [bound.sql for bound in (low, high) if bound.constant is None]):
+            test = f"if({' OR '.join(f'{bound} IS NULL' for bound in bounds)}, NULL, {test})"
         return Term(f"(NOT {test})" if name == "not between" else test, BOOL)
 
     def _bind_cast(self, operand: Term, type_: DataType) -> Term:

@@ -68,11 +68,15 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     return partitioned.sortWithinPartitions(*columns)
 
 
+def sort_keys(sort: Sort) -> list[str]:
+    """Return the keys of an ORDER BY item as Spark SQL. Spark takes -0.0 and 0.0 for equal, so a second key orders them."""
+    column = sort.column
+    return [column, f"NOT ({column} = 0 AND CAST({column} AS STRING) = '-0.0')"] if sort.orders_zeros else [column]
+
+
 def sort_columns(sort: Sort) -> list[Column]:
-    """Return the sort expressions of an ORDER BY item. Spark takes -0.0 and 0.0 for equal, so a second one orders them."""
-    column = F.col(sort.column)
-    is_negative_zero = (column == 0) & (column.cast("string") == "-0.0")
-    return [directed(column, sort), *([directed(~is_negative_zero, sort)] if sort.orders_zeros else [])]
+    """Return the sort expressions of an ORDER BY item."""
+    return [directed(F.expr(key), sort) for key in sort_keys(sort)]
 
 
 def directed(column: Column, sort: Sort) -> Column:
@@ -80,6 +84,12 @@ def directed(column: Column, sort: Sort) -> Column:
     if sort.descending:
         return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()
+
+
+def order_sql(sorts: Sequence[Sort]) -> str:
+    """Return the keys of ORDER BY with their directions, for a window of Spark SQL."""
+    directions = [f"{'DESC' if sort.descending else 'ASC'} NULLS {'FIRST' if sort.nulls_first else 'LAST'}" for sort in sorts]
+    return ", ".join(f"{key} {direction}" for sort, direction in zip(sorts, directions, strict=True) for key in sort_keys(sort))
 
 
 def apply_limit(rows: DataFrame, limit: int | None, offset: int | None) -> DataFrame:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "_group"
 COLUMNS: Final = "_columns"
+RANK: Final = "_rank"
 
 
 def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame:
@@ -73,9 +74,10 @@ def tree_rows(
 
 
 def with_groups(rows: DataFrame, key: str, groups: Sequence[RowGroup]) -> DataFrame:
-    """Return a copy of each row for each group of its device, with `_group` and `_columns`."""
-    listing = [(group.device, group.group, list(group.columns)) for group in groups]
-    frame = rows.sparkSession.createDataFrame(listing, f"_device STRING, {GROUP} STRING, {COLUMNS} ARRAY<STRING>")
+    """Return a copy of each row for each group of its device, with `_group`, `_columns` and `_rank`."""
+    listing = [(group.device, group.group, list(group.columns), group.rank) for group in groups]
+    schema = f"_device STRING, {GROUP} STRING, {COLUMNS} ARRAY<STRING>, {RANK} BIGINT"
+    frame = rows.sparkSession.createDataFrame(listing, schema)
     return rows.join(F.broadcast(frame), F.col(key) == F.col("_device"))
 
 

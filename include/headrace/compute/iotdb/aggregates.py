@@ -112,6 +112,20 @@ def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, "{x}"), "{v}")
 
 
+def ranked_value_at(function: str) -> TreeAggregate:
+    """Return the aggregate of the earliest (`min`) or latest (`max`) value; of several at one instant, that of the least rank."""
+    order = f"if({{x}} IS NULL, NULL, struct({{t}}, {'-' if function == 'max' else ''}{{y}}))"
+    return TreeAggregate(
+        "first_value" if function == "min" else "last_value",
+        EVERY,
+        lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, "{x}"), "{v}"),
+        "",
+        min_arguments=2,
+        max_arguments=2,
+        columns=2,
+    )
+
+
 def instant_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of the instant of the earliest or latest value."""
     return lambda _: AggregateRule(BIGINT, (simple_partial("m", function, INSTANT),), "{m}")
@@ -217,6 +231,8 @@ def numeric(name: str, rule: Callable[[AggregateArguments], AggregateRule], summ
     return TreeAggregate(name, NUMBERS, rule, summary, message=NUMERIC_ONLY)
 
 
+RANKED: Final = {function.name: function for function in (ranked_value_at("min"), ranked_value_at("max"))}
+"""Aggregates of the values of several series and the ranks of these series, instead of those of one series."""
 DEVIATION: Final = moments(f"sqrt({SAMPLE})")
 VARIANCE: Final = moments(SAMPLE)
 BOOLEANS: Final = frozenset({TypeKind.BOOL})

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.iotdb.aggregates import normalize_count_if
+from headrace.compute.iotdb.aggregates import RANKED, normalize_count_if
 from headrace.compute.iotdb.checks import slides
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, TIME, SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
@@ -21,6 +21,7 @@ from headrace.compute.iotdb.select import (
     bind_expanded,
     conjunction,
     device_column,
+    start_ordering,
     time_item,
     window_clause,
 )
@@ -88,13 +89,20 @@ class TagPlan:
 
 @dataclass(slots=True)
 class TagQuery:
-    """Binds a query that aggregates series by the values of their tags."""
+    """Binds a query that aggregates series by the values of their tags.
+
+    Attributes:
+        outputs: The series of each column by their paths.
+        aliases: The names of the columns.
+        series: The series in the order in which the select list names them.
+    """
 
     query: TreeQuery
     scope: TreeScope
     keys: tuple[str, ...]
     outputs: dict[Call, dict[str, SeriesRef]] = field(default_factory=dict)
     aliases: dict[Call, str] = field(default_factory=dict)
+    series: list[SeriesRef] = field(default_factory=list)
 
     def plan(self) -> TagPlan | None:
         """Bind the query; return None if it matches no series."""
@@ -105,7 +113,9 @@ class TagQuery:
         if not self.outputs:
             return None
         groups = self.groups()
-        rows = RowsBuilder(self.scope, aligned=False)
+        language = self.scope.language
+        scope = replace(self.scope, language=replace(language, functions={**language.functions, **RANKED}))
+        rows = RowsBuilder(scope, aligned=False)
         items = [self.add_column(rows, call, refs) for call, refs in self.outputs.items()]
         rows.groups = self.row_groups(groups)
         clause = window_clause(self.query.grouping)
@@ -113,12 +123,12 @@ class TagQuery:
         where = conjunction([part for node in as_tuple(self.query.where) for part in expand(node, names)])
         bound = bind_expanded(
             replace(self.query, limit=None, offset=None, fill=None),
-            self.scope,
+            scope,
             rows,
             outputs if clause is None else [time_item(), *outputs],
             where,
             None,
-            self.orders(is_windowed=clause is not None),
+            self.orders(clause),
             clause,
             {},
             list(rows.devices.values()),
@@ -141,6 +151,7 @@ class TagQuery:
                     ref = names.series[reference.name]
                     output = replace(call, arguments=(ColumnRef(ref.name), *rest))
                     self.outputs.setdefault(output, {})[ref.path] = ref
+                    self.series.append(ref)
                     self.aliases[output] = item.alias or result_name(replace(output, spelling=call.function))
             case ColumnRef(name=name) as path if name != END_TIME:
                 refuse("Common queries and aggregated queries are not allowed to appear at the same time", path)
@@ -154,8 +165,7 @@ class TagQuery:
 
     def groups(self) -> list[TagValues]:
         """Return the distinct values of the tags, in IoTDB's order: of equal hashes, the last to appear comes first."""
-        groups = dict.fromkeys(self.values_of(ref) for refs in self.outputs.values() for ref in refs.values())
-        return list_hash_order(list(groups)[::-1])
+        return list_hash_order(list(dict.fromkeys(map(self.values_of, self.series)))[::-1])
 
     def absent(self, groups: Sequence[TagValues]) -> tuple[frozenset[int], ...]:
         """Return for each column the numbers of the groups without a series of it."""
@@ -183,7 +193,11 @@ class TagQuery:
             for database, column in stored
         ]
         rows.add(name, types[0] if len(types) == 1 else BIGINT, parts)
-        return SelectItem(replace(call, arguments=(ColumnRef(name), *call.arguments[1:])), self.aliases[call])
+        arguments = [ColumnRef(name), *call.arguments[1:]]
+        if call.function in RANKED:
+            arguments.append(ColumnRef(f"rank of {name}"))
+            rows.add(f"rank of {name}", BIGINT, [replace(part, presence=False, value="_rank") for part in parts])
+        return SelectItem(replace(call, arguments=tuple(arguments)), self.aliases[call])
 
     def column_of(self, call: Call, refs: dict[str, SeriesRef]) -> str:
         """Return the name of the column of an aggregate: that of the first aggregate that reads the same series alike."""
@@ -201,13 +215,15 @@ class TagQuery:
             for ref in refs.values():
                 key = (ref.device.path, numbers[self.values_of(ref)])
                 tokens.setdefault(key, {})[token(name, ref.series.column)] = None
-        return tuple(RowGroup(device, f"{number:0{width}d}", tuple(own)) for (device, number), own in tokens.items())
+        ranks = {device: rank for rank, device in enumerate(dict.fromkeys(ref.device.path for ref in self.series))}
+        return tuple(RowGroup(device, f"{number:0{width}d}", tuple(own), ranks[device]) for (device, number), own in tokens.items())
 
-    def orders(self, *, is_windowed: bool) -> list[Ordering]:
+    def orders(self, clause: object | None) -> list[Ordering]:
         """Return the sort order: by window, then by group."""
         group = Ordering(ColumnRef(device_column(self.scope)))
         descending = any(order.descending for order in self.query.order_by)
-        return [Ordering(ColumnRef(TIME), descending), group] if is_windowed else [group]
+        times = [] if clause is None else [Ordering(ColumnRef(TIME), descending)]
+        return [*times, *start_ordering(times, clause), group]
 
 
 def token(name: str, column: str) -> str:

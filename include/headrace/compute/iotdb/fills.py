@@ -14,15 +14,14 @@ from headrace.model.types import NUMBERS, DataType, TypeKind
 TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: "FLOAT", TypeKind.DOUBLE: "DOUBLE"}
 
 
-def gap_fill(fill: TreeFill, plan: Plan, *, by_device: bool, descending: bool) -> GapFill:
-    """Return the plan of FILL, which leaves time and device alone, over rows in ascending or descending order of time."""
+def gap_fill(fill: TreeFill, plan: Plan, *, has_time: bool, by_device: bool) -> GapFill:
+    """Return the plan of FILL, which leaves time and device alone."""
     from headrace.compute.iotdb.windows import duration_ticks
 
-    fixed = 1 + by_device
+    fixed = has_time + by_device
     values = [None if number < fixed else fill_value(fill, output) for number, output in enumerate(plan.outputs)]
     age = None if fill.max_age is None else duration_ticks(fill.max_age, plan.precision)
-    time, group = plan.outputs[0].column, plan.outputs[1].column if by_device else None
-    return GapFill(fill.mode.value, tuple(values), time, group, age, descending)
+    return GapFill(fill.mode.value, tuple(values), plan.outputs[0].column if has_time else "0L", age)
 
 
 def fill_value(fill: TreeFill, output: Output) -> str | None:

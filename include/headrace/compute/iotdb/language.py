@@ -51,7 +51,7 @@ IOTDB: Final = Language(
     pseudo_columns=PseudoColumns(row_time=("time",), series=DEVICE, window_start=WINDOW_START, window_end=WINDOW_END),
     present={"now": now},
     windows=WINDOWS,
-    nulls=NullRules(sorts_lowest=False),
+    nulls=NullRules(sorts_lowest=False, bounds_between=True),
     column_name=column_name,
     counting_aggregates=frozenset(function.name for function in TABLE),
     orders_zeros=True,

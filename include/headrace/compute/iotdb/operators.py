@@ -44,13 +44,14 @@ def real(term: Term) -> str:
 
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
-    """Return `+ - * / %` of numbers: DOUBLE as Java computes it, also for a divisor of 0."""
+    """Return `+ - * / %` of numbers: DOUBLE as Java computes it, also for a divisor of 0 or -0.0."""
     if (instant := shift_instant(sign, left, right)) is not None:
         return instant
     first, second = real(left), real(right)
     if sign not in "/%" or is_nonzero(right):
         return Term(f"({first} {sign} {second})", DOUBLE)
-    by_zero = f"{first} * {INFINITY}" if sign == "/" else "CAST('NaN' AS DOUBLE)"
+    infinity = f"if(CAST({second} AS STRING) = '-0.0', -{INFINITY}, {INFINITY})" if is_floating(right) else INFINITY
+    by_zero = f"{first} * {infinity}" if sign == "/" else "CAST('NaN' AS DOUBLE)"
     return Term(f"if({first} IS NOT NULL AND {second} = 0D, {by_zero}, {first} {sign} nullif({second}, 0D))", DOUBLE)
 
 

@@ -34,6 +34,7 @@ class ColumnPart:
         condition: A further one on `device`, `_slot` and `_columns`; empty for none.
         presence: Replace values by 1, for aggregates that only count them or read their time.
         cast: The Spark type to which values are converted; empty to keep theirs.
+        value: Spark SQL that replaces the stored value in each row that has one; empty for none.
     """
 
     database: str
@@ -42,10 +43,13 @@ class ColumnPart:
     condition: str = ""
     presence: bool = False
     cast: str = ""
+    value: str = ""
 
     @property
     def sql(self) -> str:
         """The value as Spark SQL."""
+        if self.value:
+            return f"if({quote(self.column)} IS NULL, NULL, {self.value})"
         value = f"CAST({quote(self.column)} AS {self.cast})" if self.cast else quote(self.column)
         return f"if({value} IS NULL, NULL, 1L)" if self.presence else value
 

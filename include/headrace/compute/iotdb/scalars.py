@@ -42,8 +42,9 @@ def number_function(template: str) -> Callable[[ScalarArguments], Term]:
 
 
 def rounding_function(direction: str) -> Callable[[ScalarArguments], Term]:
-    """Return the builder that rounds to a DOUBLE without fraction."""
-    return number_function(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D, CAST({direction}({{x}}) AS DOUBLE), {{x}})")
+    """Return the builder that rounds to a DOUBLE without fraction. What is rounded up to zero is -0.0."""
+    rounded = "-CAST(floor(-({x})) AS DOUBLE)" if direction == "ceil" else "CAST(floor({x}) AS DOUBLE)"
+    return number_function(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D AND {{x}} <> 0D, {rounded}, {{x}})")
 
 
 def logarithm(function: str) -> Callable[[ScalarArguments], Term]:

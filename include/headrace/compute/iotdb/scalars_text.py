@@ -93,7 +93,12 @@ def scalar_text(arguments: ScalarArguments) -> str:
 
 def replace_text(arguments: ScalarArguments) -> Term:
     """Return `REPLACE(x, from, to)`; an empty `from` matches before, between and after all characters."""
-    x, old, new = scalar_text(arguments), arguments.string(1), arguments.string(2)
+    x = scalar_text(arguments)
+    if arguments.terms[1].type is None:
+        raise type_error(
+            "Function REPLACE must specify from and to component.", hint="write REPLACE(x, 'from', 'to')", status=EXECUTION_ERROR
+        )
+    old, new = arguments.string(1), arguments.string(2)
     if old:
         return Term(f"replace({x}, {string_sql(old)}, {string_sql(new)})", TEXT)
     letters = f"filter(split({x}, ''), c -> c <> '')"

@@ -30,7 +30,7 @@ from headrace.compute.window_plans import RangeWindow, WindowPlan
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
-from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByVariation, TreeGrouping, TreeQuery
+from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByTime, GroupByVariation, TreeGrouping, TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
@@ -38,6 +38,10 @@ TIME_HEADER: Final = "Time"
 
 
 DEVICE_HEADER: Final = "Device"
+
+
+START_TIME: Final = "__startTime"
+"""The start of a window. Only the order of the result has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,11 @@ class TreeSelectBinder(SelectBinder):
         """Return the terms of `time` and `__endTime` in a window."""
         if window is None:
             return {}
-        if isinstance(window, RangeWindow):
-            start = f"({WEND} + 1L)" if window.right else WSTART
-            return {TIME: Term(start, TIMESTAMP), END_TIME: Term(f"({WEND} + 1L)" if window.right else WEND, TIMESTAMP)}
-        return {TIME: Term(WSTART, TIMESTAMP), END_TIME: Term(WEND, TIMESTAMP)}
+        start, end = Term(WSTART, TIMESTAMP), Term(WEND, TIMESTAMP)
+        if isinstance(window, RangeWindow) and window.right:
+            shown = Term(f"({WEND} + 1L)", TIMESTAMP)
+            return {TIME: shown, END_TIME: shown, START_TIME: start}
+        return {TIME: start, END_TIME: end, START_TIME: start}
 
 
 def as_tuple(node: Expression | None) -> tuple[Expression, ...]:
@@ -146,6 +151,13 @@ def expand_clause(clause: object, alternatives: Callable[[ColumnRef], Sequence[C
         assert isinstance(clause, GroupByVariation | GroupByCondition | GroupByCount)
         return replace(clause, expression=nodes[0])
     return clause
+
+
+def start_ordering(orders: Sequence[Ordering], clause: object | None) -> list[Ordering]:
+    """Return the order of windows that show the same time, since the range ends in them: that of the times."""
+    times = [order for order in orders if order.expression == ColumnRef(TIME)]
+    is_shared = isinstance(clause, GroupByTime) and clause.range is not None and clause.range.left_open
+    return [replace(order, expression=ColumnRef(START_TIME)) for order in times[:1]] if is_shared else []
 
 
 def time_ordering(query: TreeQuery, names: Callable[[ColumnRef], Sequence[ColumnRef]], *, aggregated: bool) -> list[Ordering]:
@@ -190,7 +202,7 @@ def bind_expanded(
         partition_by=partition,
         window=cast("WindowClause | None", clause),
         having=having,
-        order_by=tuple(orders),
+        order_by=tuple(dict.fromkeys((*orders, *start_ordering(orders, clause)))),
         limit=query.limit,
         offset=query.offset,
         span=query.span,
@@ -201,8 +213,8 @@ def bind_expanded(
     plan = replace(plan, partitioned=False)
     columns = result_columns(items, aliases, plan, series, by_device=bool(devices))
     if query.fill is not None:
-        descending = any(order.descending and order.key == ColumnRef(TIME) for order in query.order_by)
-        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, by_device=bool(devices), descending=descending))
+        has_time = items[0].expression == ColumnRef(TIME)
+        plan = replace(plan, gap_fill=gap_fill(query.fill, plan, has_time=has_time, by_device=bool(devices)))
     return TreePlan(query, plan, columns, tuple(devices))
 
 

@@ -318,11 +318,18 @@ class TreeExpressions(PathParser):
         return cast
 
     def _parse_replace(self) -> Expression:
-        """Parse `REPLACE(text, 'from', 'to')`."""
-        start = self._index
+        """Parse `REPLACE(text, 'from', 'to')`. With attributes, types are checked before its texts are missed."""
+        start, function = self._index, self._token
         self._advance()
         self._expect("(")
         arguments = [self._parse_nested(self._parse_expression)]
+        if self._token.word == ")" or self._peek(2).word in ("=", "==", ")"):
+            arguments, attributes = self._parse_arguments(*arguments)
+            written, span = self.text[function.start : function.end], self._span(start)
+            if len(arguments) > 1:
+                call = Call("replace", tuple(arguments), False, tuple(attributes), written, span)
+                self._semantic(ARGUMENT_COUNT.format(result_name(call), len(arguments), 1), span)
+            return Call("replace", (*arguments, Literal(None), Literal(None)), spelling=written, span=span)
         for _ in range(2):
             self._expect(",")
             argument_start = self._index

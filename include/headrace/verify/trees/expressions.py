@@ -104,7 +104,9 @@ class TreeCompiler:
         operand, *rest = (self.value(part) for part in node.arguments)
         if function.endswith("between"):
             tests = [compare(">=", operand, rest[0]).sql, compare("<=", operand, rest[1]).sql]
+            bounds = [bound.sql for bound in rest if bound.constant is None]
             sql = " AND ".join(tests)
+            sql = f"CASE WHEN {' AND '.join(f'{bound} IS NOT NULL' for bound in bounds)} THEN {sql} END" if bounds else sql
         else:
             sql = " OR ".join(compare("=", operand, choice).sql for choice in rest)
         return Value(f"(NOT ({sql}))" if function.startswith("not") else f"({sql})", BOOL)
@@ -151,7 +153,9 @@ def arithmetic(sign: str, left: Value, right: Value) -> Value:
     """Return `+ - * / %` in DOUBLE, as Java computes them."""
     first, second = double(left), double(right)
     if sign == "/":
-        return Value(f"(CASE WHEN {second} = 0 THEN {first} * {INFINITY} ELSE {first} / {second} END)", DOUBLE)
+        # The angle shows the sign of a zero.
+        infinity = f"(CASE WHEN atan2({second}, -1) < 0 THEN -{INFINITY} ELSE {INFINITY} END)"
+        return Value(f"(CASE WHEN {second} = 0 THEN {first} * {infinity} ELSE {first} / {second} END)", DOUBLE)
     if sign == "%":
         by_zero = f"CASE WHEN {first} IS NOT NULL THEN {NAN} END"
         return Value(f"(CASE WHEN {second} = 0 THEN {by_zero} ELSE {first} % {second} END)", DOUBLE)

@@ -1,4 +1,4 @@
-"""FILL over the rows of a result, in the order of time."""
+"""FILL over the rows of a result, in their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = (TypeKind.VARCHAR, TypeKind.NCHAR)
 
 
 def filled(fill: TreeFill, column: str, type_: DataType | None, by: str, precision: Precision) -> str:
-    """Return a column with its gaps filled, as SQL over rows with `_time`; `by` has the order of rows, of a device if there are."""
+    """Return a column with its gaps filled, as SQL over rows with `_time`; `by` is the order of the rows."""
     if type_ is None:
         return column
     before = f"(OVER_ ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))"
@@ -43,7 +43,7 @@ def linear(column: str, type_: DataType, previous: str, following: str) -> str:
     """Return a column with gaps on the line between the points around them; whole numbers are truncated."""
     if type_.kind not in NUMBERS:
         return column
-    share = f"(CAST(_time - {previous}.t AS DOUBLE) / ({following}.t - {previous}.t))"
+    share = f"coalesce(CAST(_time - {previous}.t AS DOUBLE) / nullif({following}.t - {previous}.t, 0), 0)"
     value = f"({previous}.v + (CAST({following}.v AS DOUBLE) - {previous}.v) * {share})"
     value = value if type_.kind in FLOATS else f"trunc({value})"
     return f"coalesce({column}, CAST({value} AS {duck_type(type_)}))"

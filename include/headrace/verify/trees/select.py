@@ -92,8 +92,9 @@ class TreeSelect:
         shown = windowed or not aggregated
         relation, columns = self.grouped(rows) if aggregated else self.projected(rows)
         outputs = self.fixed_outputs(shown) + columns
-        relation = self.fill(relation, outputs, shown)
-        return self.sorted(relation, tuple(outputs), shown, windowed)
+        order = self.order(shown, windowed)
+        relation = self.fill(relation, outputs, shown, order)
+        return self.sorted(relation, tuple(outputs), order, windowed)
 
     @property
     def items(self) -> list[SelectItem]:
@@ -280,18 +281,15 @@ class TreeSelect:
         ends = [item for item in self.expanded.items if item.expression == ColumnRef(END_TIME)][:1]
         return outputs + [TreeOutput("_end", item.alias or END_TIME, TIMESTAMP) for item in ends]
 
-    def fill(self, relation: str, outputs: Sequence[TreeOutput], shows_time: bool) -> str:
-        """Compute FILL."""
+    def fill(self, relation: str, outputs: Sequence[TreeOutput], shows_time: bool, order: str) -> str:
+        """Compute FILL over the rows in the order of the result."""
         fill = self.query.fill
         if fill is None:
             return relation
         if not shows_time:
             raise unsupported("FILL of a result without times")
-        descending = any(order.descending and self.fixed_key(order.key) == "_time" for order in self.expanded.orders)
-        by = f"{'PARTITION BY _device ' if self.by_device else ''}ORDER BY {'_first' if self.clause is not None else '_time'}"
-        by += " DESC" if descending else ""
         columns = [output for output in outputs if output.column.startswith("o")]
-        replaced = [f"{filled(fill, output.column, output.type, by, self.precision)} AS {output.column}" for output in columns]
+        replaced = [f"{filled(fill, output.column, output.type, order, self.precision)} AS {output.column}" for output in columns]
         return self.step("filled", f"SELECT * REPLACE ({', '.join(replaced)}) FROM {relation}")
 
     def sort_keys(self) -> list[tuple[int, Expression]]:
@@ -308,8 +306,8 @@ class TreeSelect:
                 return "_device"
         return ""
 
-    def sorted(self, relation: str, outputs: tuple[TreeOutput, ...], shows_time: bool, windowed: bool) -> TreeResult:
-        """Compute ORDER BY, LIMIT and OFFSET."""
+    def order(self, shows_time: bool, windowed: bool) -> str:
+        """Return the ORDER BY of the result, empty for one row."""
         tags = self.expanded.tags
         terms = [
             f"{self.fixed_key(order.key) or f'k{number}'} {'DESC' if order.descending else 'ASC'} "
@@ -321,7 +319,11 @@ class TreeSelect:
         times = (["_time"] if shows_time else []) + (["_first"] if windowed else [])
         devices = ["_device"] if self.by_device else []
         terms += devices + times if tags is None else times + devices
-        by = f" ORDER BY {', '.join(terms)}" if terms else ""
+        return f"ORDER BY {', '.join(terms)}" if terms else ""
+
+    def sorted(self, relation: str, outputs: tuple[TreeOutput, ...], order: str, windowed: bool) -> TreeResult:
+        """Compute ORDER BY, LIMIT and OFFSET."""
+        tags = self.expanded.tags
         # With GROUP BY TAGS, the limits count windows.
         size = 1 if tags is None else len(tags.values)
         limit = (f" LIMIT {self.query.limit * size}" if self.query.limit is not None else "") + (
@@ -330,8 +332,8 @@ class TreeSelect:
         columns = (
             [] if tags is None else [f"{sql} AS {column}" for column, sql in zip(tags.columns, tags.values_sql(), strict=True)]
         )
-        selected = ", ".join(["*", *columns, f"row_number() OVER ({by.strip()}) AS _n"])
-        sql = f"SELECT {selected} FROM {relation}{by}{limit}"
+        selected = ", ".join(["*", *columns, f"row_number() OVER ({order}) AS _n"])
+        sql = f"SELECT {selected} FROM {relation} {order}{limit}"
         fixed = [number for number, output in enumerate(outputs) if output.column in ("_time", "_device")]
         ordered = tuple(fixed) if not self.sort_keys() else ()
         return TreeResult(self.step("result", sql), outputs, self.precision, ordered, self.expanded.rows, windowed)
