@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Sessions of tests are short and small: the second compiler of the JVM, and a garbage collector with threads of its own, cost them
-# more processor time than they save.
-os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# more processor time than they save. With one compiler, the JVM reserves little room for compiled code, and would search it for
+# unused code all the time.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", JAVA_OPTIONS)
 
 
 @pytest.fixture
