@@ -28,7 +28,7 @@ from headrace.settings import Settings, current, load  # noqa: E402
 from headrace.web.app import create_app  # noqa: E402
 from tests.airflow.running import RunningSystem, running_system  # noqa: E402
 from tests.airflow.web_page import Executed, Rights  # noqa: E402
-from tests.support.postgres import Server, find_programs  # noqa: E402
+from tests.support.postgres import find_programs, running_server  # noqa: E402
 
 NOW = 1_790_000_000_000
 
@@ -86,10 +86,8 @@ def airflow_database() -> Iterator[str]:
     if programs is None:
         yield ""  # SQLite, on which the tests of backfills may fail on a busy machine
         return
-    server = Server.start(programs)
-    with server.database() as url:
+    with running_server(programs) as server, server.database() as url:
         yield url
-    server.stop()
 
 
 @pytest.fixture(scope="session")

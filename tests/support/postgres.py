@@ -133,15 +133,24 @@ def find_programs() -> Path | None:
     return candidates[-1].parent if installed else (candidates[0].parent if candidates else None)
 
 
+@contextmanager
+def running_server(programs: Path) -> Iterator[Server]:
+    """Provide a server on an empty cluster, and stop it afterwards."""
+    server = Server.start(programs)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """Provide the PostgreSQL server of the test run, or skip the test if the binaries are missing."""
     programs = find_programs()
     if programs is None:
         pytest.skip(MISSING)
-    server = Server.start(programs)
-    yield server
-    server.stop()
+    with running_server(programs) as server:
+        yield server
 
 
 @pytest.fixture
