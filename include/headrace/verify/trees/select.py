@@ -315,8 +315,9 @@ class TreeSelect:
             for number, order in enumerate(self.expanded.orders)
             if shows_time or self.fixed_key(order.key) != "_time"
         ]
-        # Windows that are cut at the range's end may show the same time.
-        times = (["_time"] if shows_time else []) + (["_first"] if windowed else [])
+        # Windows that are cut at the range's end may show the same time, and follow its direction.
+        descends = any(order.descending for order in self.expanded.orders if self.fixed_key(order.key) == "_time")
+        times = (["_time"] if shows_time else []) + ([f"_first {'DESC' if descends else 'ASC'}"] if windowed else [])
         devices = ["_device"] if self.by_device else []
         terms += devices + times if tags is None else times + devices
         return f"ORDER BY {', '.join(terms)}" if terms else ""
