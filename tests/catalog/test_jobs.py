@@ -81,6 +81,23 @@ def test_streams_are_listed_by_snode(meters: Catalog) -> None:
     assert meters.jobs.all("three") == []
 
 
+def test_definitions_are_read_once_and_again_when_another_process_changes_them(catalog: Catalog, url: str) -> None:
+    with_stream(catalog)
+    (first,) = catalog.jobs.all()
+    with Catalog.open(url) as other:
+        other.jobs.set_progress(first.definition.id, PROGRESS)
+        (second,) = catalog.jobs.all()
+        assert second.definition is first.definition
+        assert second.progress == PROGRESS
+        changed = replace(first.definition, sql="CREATE STREAM another statement")
+        other.jobs.redefine(changed)
+        assert catalog.jobs.by_id(first.definition.id).definition == changed
+        assert other.jobs.move(first.definition.id, first.definition.snode, "elsewhere")
+        assert catalog.jobs.all()[0].definition == replace(changed, snode="elsewhere")
+        other.jobs.drop(first.definition.id)
+        assert catalog.jobs.all() == []
+
+
 def test_states_reasons_and_progress_come_back_as_recorded(catalog: Catalog) -> None:
     stream = with_stream(catalog)
     catalog.jobs.set_desired(stream.id, DesiredState.PAUSED)

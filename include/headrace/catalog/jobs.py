@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, select, update
 
 from headrace.catalog.rows import leases, snodes
-from headrace.catalog.rows.jobs import JOBS, from_row, progress_to_row, reason_to_json, to_row
+from headrace.catalog.rows.jobs import (
+    DEFINITION,
+    JOBS,
+    STATUS,
+    definition_from_row,
+    from_row,
+    progress_to_row,
+    reason_to_json,
+    to_row,
+)
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Store, insert, is_among
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
@@ -20,6 +30,8 @@ from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Table
 
 NO_PROGRESS: Final = JobProgress()
+MAX_DEFINITIONS: Final = 10_000
+"""Definitions that are kept in memory."""
 
 
 class Jobs:
@@ -31,6 +43,7 @@ class Jobs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._definitions = Definitions()
 
     def create(
         self,
@@ -110,30 +123,32 @@ class Jobs:
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            row = connection.execute(select(JOBS).where(*_matches(kind, database, name))).mappings().one_or_none()
-            if row is None:
-                if kind is not JobKind.CONTINUOUS_QUERY:
-                    require_database(connection, database)
-                raise _missing_name(connection, kind, database, name)
-        return from_row(row)
+            for record in self._read(connection, *_matches(kind, database, name)):
+                return record
+            if kind is not JobKind.CONTINUOUS_QUERY:
+                require_database(connection, database)
+            raise _missing_name(connection, kind, database, name)
 
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
-            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).mappings().one_or_none()
-        if row is None:
-            raise _missing_id(id)
-        return from_row(row)
+            for record in self._read(connection, JOBS.c.id == id):
+                return record
+        raise _missing_id(id)
 
     def all(self, snode: str | None = None, kind: JobKind | None = None) -> list[JobRecord]:
         """Return every job, or those of one snode or kind, by database and name."""
-        query = select(JOBS).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
-        if snode is not None:
-            query = query.where(JOBS.c.snode == snode)
+        conditions = [] if snode is None else [JOBS.c.snode == snode]
         if kind is not None:
-            query = query.where(JOBS.c.kind == kind.value)
+            conditions.append(JOBS.c.kind == kind.value)
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return self._read(connection, *conditions)
+
+    def _read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[JobRecord]:
+        query = select(*STATUS).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
+        rows = connection.execute(query).mappings().all()
+        definitions = self._definitions.of(connection, rows)
+        return [from_row(row, definitions[row["id"]]) for row in rows if row["id"] in definitions]
 
     def set_desired(self, id: str, desired: DesiredState) -> None:
         """Record the state that the user asks for; raise `NotFoundError` if the job was dropped."""
@@ -161,9 +176,9 @@ class Jobs:
         with self._store.write() as connection:
             if driver is not None and not _is_unchanged(connection, definition.snode, driver):
                 return False
-            row = connection.execute(select(JOBS).where(JOBS.c.id == definition.id).with_for_update()).mappings().one_or_none()
-            current = None if row is None else from_row(row)
-            if current is None or (current.state, current.reason) != (seen.state, seen.reason):
+            query = select(JOBS.c.state, JOBS.c.reason).where(JOBS.c.id == definition.id).with_for_update()
+            row = connection.execute(query).one_or_none()
+            if row is None or tuple(row) != (seen.state.value, reason_to_json(seen.reason)):
                 return False
             values = {"state": state.value, "reason": reason_to_json(reason)}
             connection.execute(update(JOBS).where(JOBS.c.id == definition.id).values(values))
@@ -194,6 +209,30 @@ class Jobs:
                 refuse_older(connection, id, epoch)
             if connection.execute(update(JOBS).where(JOBS.c.id == id).values(values)).rowcount != 1:
                 raise _missing_id(id)
+
+
+class Definitions:
+    """Definitions by job, which are read once: drivers ask for all jobs every second. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, JobDefinition] = {}
+
+    def of(self, connection: Connection, rows: Sequence[RowMapping]) -> dict[str, JobDefinition]:
+        """Return the definitions of some rows of `STATUS` by id, without those of jobs that have just been dropped."""
+        kept = self._kept
+        found = {row["id"]: kept[row["id"]] for row in rows if row["id"] in kept and is_current(kept[row["id"]], row)}
+        missing = [row["id"] for row in rows if row["id"] not in found]
+        if missing:
+            query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, missing))
+            new = {row["id"]: definition_from_row(row) for row in connection.execute(query).mappings()}
+            found |= new
+            self._kept = (kept if len(kept) + len(new) <= MAX_DEFINITIONS else {}) | new
+        return found
+
+
+def is_current(definition: JobDefinition, row: RowMapping) -> bool:
+    """Return whether a definition is that of a row: only its statement and its snode can change."""
+    return (definition.sql, definition.snode, definition.created) == (row["sql"], row["snode"], row["created"])
 
 
 def refuse_older(connection: Connection, id: str, epoch: int) -> None:

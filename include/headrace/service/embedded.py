@@ -28,6 +28,8 @@ from headrace.streams.sources.source_tables import latest_offsets
 MAX_STALL_SECONDS: Final = 120
 # Streams that write to each other's sources would never settle.
 MAX_ROUNDS: Final = 10_000
+# The lease is renewed this often before it ends.
+LEASE_PART: Final = 4
 
 _runners: WeakSet[EmbeddedRunner] = WeakSet()
 
@@ -128,15 +130,29 @@ class EmbeddedRunner:
         self._lease = self._take_jobs(self._lease)
         if self._pollers is None:
             self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
-        for _ in range(MAX_ROUNDS):
-            self._fill_histories()
+        rounds = iter(range(MAX_ROUNDS))
+        for _ in rounds:
             records = self._load_records()
+            if self._fill_histories(records):
+                continue
             self._pollers.reconcile([record for record in records if record.definition.kind is JobKind.STREAM])
-            if not self._pollers.poll() and not execute_due(self._context, records, self._holder):
+            if not self._poll(self._pollers, rounds) and not execute_due(self._context, records, self._holder):
                 self._sampler.take(self._pollers, records)
                 return
-            self._lease = self._context.catalog.leases.renew(self._lease, self._context.settings.lease_ms)
         raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
+
+    def _poll(self, pollers: SourcePollers, rounds: Iterator[int]) -> bool:
+        """Poll the sources until there is nothing to do; return False if there was nothing."""
+        settings, busy = self._context.settings, pollers.poll()
+        renew_at = time.monotonic()
+        for _ in rounds if busy else ():
+            if time.monotonic() >= renew_at:
+                assert self._lease is not None
+                self._lease = self._context.catalog.leases.renew(self._lease, settings.lease_ms)
+                renew_at = time.monotonic() + settings.lease_ms / LEASE_PART / 1000
+            if not pollers.poll():
+                break
+        return busy
 
     def _take_jobs(self, lease: Lease) -> Lease:
         """Take the jobs of snodes that share them and are dead, and return the lease, whose epoch is newer than theirs."""
@@ -151,10 +167,12 @@ class EmbeddedRunner:
             catalog.jobs.move(job_id, owner, lease.snode)
         return lease
 
-    def _fill_histories(self) -> None:
-        for record in self._load_records():
-            if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING:
-                fill_history(self._context, record.definition.id)
+    def _fill_histories(self, records: list[JobRecord]) -> bool:
+        """Fill the histories of streams that begin with one; return whether there were any."""
+        filling = [record for record in records if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING]
+        for record in filling:
+            fill_history(self._context, record.definition.id)
+        return bool(filling)
 
     def _wait_for_snode(self) -> bool:
         """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""

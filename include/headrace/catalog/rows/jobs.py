@@ -78,6 +78,10 @@ JOBS = Table(
 )
 
 PLAIN_PROGRESS = ("watermark", "updated", "pending_since")
+CHANGING = ("desired", "state", "reason", "position", "boundary", "skip_to", "quarantine_requested", *PLAIN_PROGRESS, "counters")
+STATUS = tuple(JOBS.c[name] for name in ("id", "sql", "snode", "created", *CHANGING))
+"""The columns that change, and those that show whether a definition has."""
+DEFINITION = tuple(column for column in JOBS.c if column.name not in CHANGING)
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
@@ -93,10 +97,10 @@ def to_row(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def from_row(row: RowMapping) -> JobRecord:
-    """Convert a catalog row to a job."""
+def from_row(row: RowMapping, definition: JobDefinition) -> JobRecord:
+    """Convert the `STATUS` of a catalog row to a job."""
     return JobRecord(
-        definition=definition_from_row(row),
+        definition=definition,
         desired=DesiredState(row["desired"]),
         state=JobState(row["state"]),
         progress=progress_from_row(row),
