@@ -12,6 +12,7 @@ import pytest
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, armed
 from headrace.storage import Commit, Tables
+from headrace.storage.delta import writer
 from headrace.storage.delta.commits import chunk_app, epoch_app, stream_app
 from tests.storage.samples import METERS, POWER, Row, read, rows
 
@@ -92,12 +93,22 @@ def test_a_key_that_is_retracted_and_upserted_is_kept(meters: Tables) -> None:
     assert stored(meters) == {1: 2}
 
 
-def test_fresh_rows_are_appended_without_a_key_lookup(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    written = meters.replace(METERS, POWER, results({"ts": 0, "a": 2}), None, first(), fresh=True)
+def test_updates_are_merged_without_a_key_lookup(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 1}]))
+    monkeypatch.setattr(writer, "find_stored_keys", None)
+    written = meters.replace(METERS, POWER, results({"ts": 0, "a": 2}, {"ts": 1, "a": 2}), keys(2, 5), first(), is_update=True)
 
     assert written is not None
-    assert written.inserted == 1
+    assert (written.inserted, written.updated, written.deleted) == (1, 1, 1)
+    assert stored(meters) == {0: 2, 1: 2}
+
+
+def test_updates_of_rows_that_do_not_exist_are_inserted(meters: Tables) -> None:
+    written = meters.replace(METERS, POWER, results({"ts": 0, "a": 2}), keys(2), first(), is_update=True)
+
+    assert written is not None
+    assert (written.inserted, written.updated, written.deleted) == (1, 0, 0)
+    assert stored(meters) == {0: 2}
 
 
 def test_a_driver_that_expects_another_version_is_fenced(meters: Tables) -> None:

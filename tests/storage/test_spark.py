@@ -235,7 +235,7 @@ def test_files_that_executors_write_are_ordered_by_series_and_time(
 ) -> None:
     monkeypatch.setattr(spark_writes, "ROW_GROUP_ROWS", 100)
     unordered = [{TBNAME: f"d{at % 7}", "ts": (at * 7919) % 1000, "a": at} for at in range(1000)]
-    meters.replace_frame(spark, METERS, POWER, frame(spark, unordered), None, None, fresh=True)
+    meters.replace_frame(spark, METERS, POWER, frame(spark, unordered), None, None)
     for path in meters._handles.reader(METERS).at(1).file_uris():
         written = pq.read_table(path, columns=[TBNAME, "ts"])
         assert written.equals(written.sort_by([(TBNAME, "ascending"), ("ts", "ascending")]))

@@ -142,7 +142,7 @@ class Tables:
         deletes: pa.Table | None,
         commit: Commit | None,
         *,
-        fresh: bool = False,
+        is_update: bool = False,
     ) -> WriteMetrics | None:
         """Upsert whole rows and delete keys in one commit, which is recorded even if no row changes.
 
@@ -154,7 +154,7 @@ class Tables:
             upserts: Stored columns and `tbname`.
             deletes: `tbname`, timestamp[, key].
             commit: Transaction to record.
-            fresh: None of the keys exists, so the table need not be searched for them.
+            is_update: Most of the keys exist, so the table need not be searched for them before the merge.
 
         Returns:
             None if `commit` is recorded already.
@@ -163,7 +163,7 @@ class Tables:
             FencedError: The guard of `commit` does not hold; nothing is written.
             StaleReadError: The table has changed since `commit.read_version`; nothing is written.
         """
-        written = self._writer.replace(table, database, upserts, deletes, commit, fresh)
+        written = self._writer.replace(table, database, upserts, deletes, commit, is_update)
         return None if written is None else self._schedule_maintenance(table, written)
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
@@ -404,14 +404,12 @@ class Tables:
         upserts: DataFrame | None,
         deletes: DataFrame | None,
         commit: Commit | None,
-        *,
-        fresh: bool = False,
     ) -> WriteMetrics | None:
         """Do what `replace` does for results that should not pass through the driver: executors write them.
 
         `upserts` has one row per key. Raises what `replace` does, and `OperationalError` or `ConflictError` if Spark fails.
         """
-        written = DataFrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit, fresh)
+        written = DataFrameWriter(self._handles, self._writer).replace(table, database, upserts, deletes, commit)
         return None if written is None else self._schedule_maintenance(table, written)
 
     def load(

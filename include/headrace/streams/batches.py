@@ -46,6 +46,7 @@ class BatchResult:
         messages: What has to be sent; set by the sink.
         staged: Further windows to write and to remove, which are in files.
         quarantine: What changes in quarantine.
+        rewritten: How many of the windows to write are known to be in the target.
     """
 
     upserts: pa.Table
@@ -56,6 +57,7 @@ class BatchResult:
     messages: tuple[bytes, ...] = ()
     staged: StagedWindows | None = None
     quarantine: QuarantineChange | None = None
+    rewritten: int = 0
 
 
 class Processor(Protocol):

@@ -42,7 +42,6 @@ class DataFrameWriter:
         upserts: DataFrame | None,
         deletes: DataFrame | None,
         commit: Commit | None,
-        fresh: bool,
     ) -> WriteMetrics | None:
         """Upsert and delete rows that executors write; see `Tables.replace`."""
         schema, uri = rows_schema(table, database), self._handles.writer(table).uri
@@ -55,7 +54,7 @@ class DataFrameWriter:
                 return None
             if not files and not deleted_files:
                 return commit_transactions(delta, commit)
-            if not deleted_files and (fresh or not staging.has_stored_keys(handle, delta, table, schema, files)):
+            if not deleted_files and not staging.has_stored_keys(handle, delta, table, schema, files):
                 return staging.add_files(delta, staged.hand_over(files), commit)
             rows = _mark_rows(uri, table, schema, files, deleted_files)
             written = merging.replace(delta, table, schema, rows, staging.staged_scope([*files, *deleted_files]), commit)

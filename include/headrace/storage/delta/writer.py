@@ -98,7 +98,7 @@ class Writer:
         upserts: pa.Table | None,
         deletes: pa.Table | None,
         commit: Commit | None,
-        fresh: bool,
+        is_update: bool,
     ) -> WriteMetrics | None:
         """Upsert and delete rows in one commit; see `Tables.replace`."""
         schema = rows_schema(table, database)
@@ -113,17 +113,11 @@ class Writer:
             if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return None
             keys = pa.concat_tables([rows.select(key), deleted_keys])
-            stored = keys.slice(0, 0) if fresh else find_stored_keys(handle, delta, table, schema, keys)
+            stored = keys if is_update else find_stored_keys(handle, delta, table, schema, keys)
             if stored.num_rows == 0:
                 return append_rows(delta, rows, commit)
-            written = merging.replace(
-                delta,
-                table,
-                schema,
-                merging.mark_operations(rows, semi_join(deleted_keys, stored, key)),
-                merge_scope(stored, table),
-                commit,
-            )
+            marked = merging.mark_operations(rows, deleted_keys if is_update else semi_join(deleted_keys, stored, key))
+            written = merging.replace(delta, table, schema, marked, merge_scope(stored, table), commit)
             return written if written.rows else commit_transactions(delta, commit)
 
         return self.commit(table, work)

@@ -117,7 +117,8 @@ class DeltaSink:
         if self.plan.target.key is not None:
             deletes = superseded_keys(self.context, self.plan, upserts, deletes)
         commit = self._commit(position, expected)
-        self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
+        is_update = 2 * result.rewritten >= result.upserts.num_rows > 0
+        self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit, is_update=is_update)
         return True
 
     def _commit(self, position: Position, expected: int | None) -> Commit:

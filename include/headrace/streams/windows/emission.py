@@ -32,11 +32,15 @@ class EmitState(IntEnum):
 
 @dataclass(frozen=True)
 class Emission:
-    """Windows to write, windows to retract (`p*`, `_wstart`), and all windows with their new `EmitState`."""
+    """Windows to write, windows to retract (`p*`, `_wstart`), and all windows with their new `EmitState`.
+
+    `rewritten` is the number of windows to write that the target has already.
+    """
 
     upserts: pa.Table
     retractions: pa.Table
     windows: pa.Table
+    rewritten: int
 
 
 def emit(
@@ -77,7 +81,8 @@ def emit(
     emitted = state_windows.filter(pc.not_equal(state_windows[EMITTED], EmitState.NONE)).select(key)
     missing = [anti_join(emitted, windows, key), anti_join(possibly_emitted.select(key), windows.filter(pa.array(ready)), key)]
     retractions = pa.concat_tables([*missing, windows.select(key).filter(pa.array(is_retracted))], promote_options="permissive")
-    return Emission(windows.filter(pa.array(is_upserted)), retractions, new_windows)
+    rewritten = int(np.count_nonzero(is_upserted & (emit_state != EmitState.NONE)))
+    return Emission(windows.filter(pa.array(is_upserted)), retractions, new_windows, rewritten)
 
 
 def lookup(column: pa.ChunkedArray, index: Int64s, default: int) -> npt.NDArray[np.generic]:

@@ -52,4 +52,5 @@ def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedB
         emission.retractions,
         replace(new_state, windows=windows, counters=counters),
         events=window_events(plan, evaluated, emission, state.windows),
+        rewritten=emission.rewritten,
     )
