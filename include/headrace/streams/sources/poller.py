@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,6 +14,7 @@ from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
+from headrace.storage.object_store import is_object_store
 from headrace.streams.context import Context
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
@@ -20,12 +22,14 @@ from headrace.streams.metering import RunnerSample
 from headrace.streams.runner import Advance, Reader, Runner
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.subscriptions import JobActivity, PollRound, Retry, Subscription
+from headrace.streams.sources.turns import Turns
 from headrace.streams.sources.virtual_reader import VirtualReader
 
 FULL_SINK_PAUSE_S: Final = 0.05
 DELIVERY_CHECK_S: Final = 0.01
 CLOSE_GRACE_S: Final = 5.0
-BATCH_THREADS: Final = 4
+BATCH_THREADS: Final = 8
+MAX_LOCAL_TURNS: Final = 4
 VERSION_READ_THREADS: Final = 32
 MAX_VERSION_READ_S: Final = 0.5
 """A source whose version takes longer to read is read in the background, so that it does not delay the others."""
@@ -41,10 +45,13 @@ class SourcePoller:
     fails is marked STOPPED in the catalog and removed. If the source cannot be read, all of its streams are stopped.
     """
 
-    def __init__(self, reader: Reader, context: Context, pool: ThreadPoolExecutor, observe: Observe, runner: RunnerFactory) -> None:
+    def __init__(
+        self, reader: Reader, context: Context, pool: ThreadPoolExecutor, turns: Turns, observe: Observe, runner: RunnerFactory
+    ) -> None:
         self.reader = reader
         self.context = context
         self._pool = pool
+        self._turns = turns
         self._observe = observe
         self._runner = runner
         self._retry = Retry()
@@ -190,7 +197,8 @@ class SourcePoller:
             subscription.runner = self._runner(self.context, subscription.record, self.reader)
         elif subscription.retry.failures:
             subscription.runner.reset()
-        advance = subscription.runner.advance()
+        with self._turns.take():
+            advance = subscription.runner.advance()
         if advance is Advance.HANDLED:
             self._observe(time.monotonic() - subscription.started_at)
         return advance
@@ -271,6 +279,7 @@ class SourcePollers:
         self._observe = observe
         self._runner = runner
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
+        self._turns = Turns(turn_count(context.tables.uri))
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
         self._pollers: dict[str, SourcePoller] = {}
         self._readers: WeakValueDictionary[SourceId, ChangeReader] = WeakValueDictionary()
@@ -378,7 +387,7 @@ class SourcePollers:
         key = definition.source_ids[0] if definition.virtual is None else definition.id
         if key not in self._pollers:
             reader = self._reader(definition)
-            self._pollers[key] = SourcePoller(reader, self.context, self._pool, self._observe, self._runner)
+            self._pollers[key] = SourcePoller(reader, self.context, self._pool, self._turns, self._observe, self._runner)
         return self._pollers[key]
 
     def _reader(self, definition: JobDefinition) -> Reader:
@@ -402,6 +411,11 @@ class SourcePollers:
 
     def _set_state(self, record: JobRecord, state: JobState) -> None:
         self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)
+
+
+def turn_count(uri: str) -> int:
+    """Return how many micro-batches with tables at a URI should run at a time: on an object store they mostly wait."""
+    return BATCH_THREADS if is_object_store(uri) else min(MAX_LOCAL_TURNS, max(2, os.cpu_count() or 1))
 
 
 def is_runnable(record: JobRecord) -> bool:
