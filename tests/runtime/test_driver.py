@@ -16,7 +16,7 @@ from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.context import Context, open_context
-from headrace.runtime.driver import Driver
+from headrace.runtime.driver import Driver, idle_pause_s
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
@@ -227,3 +227,10 @@ def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Contex
         assert len(polls) == 1
     finally:
         driver.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("least_s", "poll_s", "pause_s"), [(0.05, 0.002, 0.05), (0.05, 0.04, 0.36), (0.05, 3.0, 0.5), (1.0, 0.04, 1.0)]
+)
+def test_polls_of_many_idle_sources_are_further_apart(least_s: float, poll_s: float, pause_s: float) -> None:
+    assert idle_pause_s(least_s, poll_s) == pytest.approx(pause_s)

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 ROUND_RETRY_S: Final = 1.0
 # New commits wait at most this long while another stream runs a long micro-batch.
 MAX_POLL_S: Final = 0.1
+# Polls that find nothing take at most about a tenth of a core, unless the pause between them would be longer than this.
+IDLE_PAUSE_FACTOR: Final = 9
+MAX_IDLE_PAUSE_S: Final = 0.5
 
 
 class Driver:
@@ -129,7 +132,8 @@ class Driver:
                 continue
             busy = self._pollers.poll(MAX_POLL_S)
             self._polled_at = time.monotonic()
-            self._poll_at = self._polled_at + (0 if busy else self._context.settings.idle_poll_ms / 1000)
+            least = self._context.settings.idle_poll_ms / 1000
+            self._poll_at = self._polled_at + (0 if busy else idle_pause_s(least, self._polled_at - now))
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""
@@ -226,3 +230,13 @@ class Driver:
 
     def _set_state(self, record: JobRecord, state: JobState) -> None:
         self._context.catalog.jobs.set_state(record.definition.id, state, epoch=self._context.epoch or None)
+
+
+def idle_pause_s(least_s: float, poll_s: float) -> float:
+    """Return the pause after a poll that found nothing: the longer, the more sources were asked.
+
+    Args:
+        least_s: The pause of the settings.
+        poll_s: How long the poll took.
+    """
+    return max(least_s, min(IDLE_PAUSE_FACTOR * poll_s, MAX_IDLE_PAUSE_S))
