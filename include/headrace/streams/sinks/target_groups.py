@@ -169,7 +169,9 @@ class GroupCache:
         """Return cached rows, and for each group the index of its row; -1 if it is not cached."""
         if self._rows is None:
             return np.full(groups.num_rows, -1), groups.slice(0, 0)
-        rows = self._rows.take(self._rows.matching(groups))
+        # Looking up most of the rows takes longer than matching the groups with all of them.
+        are_most = 2 * groups.num_rows >= self._rows.num_rows
+        rows = self._rows.to_table() if are_most else self._rows.take(self._rows.matching(groups))
         return match_rows(groups, rows, self._columns), rows
 
     def _add(self, rows: pa.Table) -> None:
