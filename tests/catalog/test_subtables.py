@@ -29,6 +29,14 @@ def test_names_that_exist_are_passed_over(meters: Catalog) -> None:
     assert [subtable.name for subtable in meters.subtables.all("power", "meters")] == ["d1", "d2", "d3"]
 
 
+def test_of_many_names_the_new_ones_are_added(meters: Catalog) -> None:
+    names = [f"d{number:03}" for number in range(100)]
+    for added in (names[10:40], names[:11], names[10:30], [*names[50:], *names[:3]], names[::-1]):
+        meters.subtables.add("power", "meters", added)
+        assert meters.subtables.missing("power", added) == []
+    assert [subtable.name for subtable in meters.subtables.all("power")] == names
+
+
 def test_ten_thousand_subtables_have_as_many_positive_uids_of_63_bits(meters: Catalog) -> None:
     names = [f"d{number}" for number in range(10_000)]
     meters.subtables.add("power", "meters", names)

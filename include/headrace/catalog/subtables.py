@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from sqlalchemy import Connection, delete, func, literal, select, true
 from sqlalchemy import exists as sql_exists
@@ -22,6 +25,9 @@ from headrace.catalog.store import Store, as_rows, insert, is_among
 from headrace.errors import ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
+MAX_SAMPLE_NAMES: Final = 10
+"""Names to look up before all are: if they are missing, the others need not be looked up."""
+
 
 class Subtables:
     """Subtables by database and name. Names are unique in the database."""
@@ -37,9 +43,9 @@ class Subtables:
             NotFoundError: The table does not exist.
         """
         # The order of the index, in which its pages are written once.
-        distinct_names = sorted(set(names))
+        distinct_names = sorted_distinct(names)
         with self._store.read() as connection:
-            if count_subtables(connection, database, table, distinct_names) == len(distinct_names):
+            if are_subtables(connection, database, table, distinct_names):
                 return
         with self._store.write() as connection:
             hold_databases(connection, database)
@@ -109,6 +115,18 @@ def find_subtables(connection: Connection, database: str, names: Sequence[str]) 
     """Return those of the names that exist, by name."""
     query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
     return {subtable.name: subtable for subtable in map(from_values, connection.execute(query))}
+
+
+def sorted_distinct(names: Sequence[str]) -> Sequence[str]:
+    """Return names in ascending order without duplicates; cheap if they are so already."""
+    return names if all(map(operator.lt, names, islice(names, 1, None))) else sorted(set(names))
+
+
+def are_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> bool:
+    """Return whether all of some distinct names are subtables of a table."""
+    sample = names[:: len(names) // MAX_SAMPLE_NAMES + 1]
+    attempts = (sample, names) if len(sample) < len(names) else (names,)
+    return all(count_subtables(connection, database, table, attempt) == len(attempt) for attempt in attempts)
 
 
 def count_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> int:

@@ -61,9 +61,15 @@ def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def are_distinct(rows: pa.Table, key: Sequence[str]) -> bool:
-    """Return whether series and time alone tell all rows apart, which is cheaper to find out than the last row of each key."""
-    if len(key) < 2 or any(rows[name].null_count for name in key[:2]):
+    """Return whether rows are seen to be distinct by less work than finding the last row of each key.
+
+    Series and time alone may tell all rows apart. Rows of a series each, as tags are, may be in ascending order.
+    """
+    if any(rows[name].null_count for name in key[:2]):
         return False
+    if len(key) == 1:
+        names = rows[key[0]]
+        return bool(pc.all(pc.less(names[:-1], names[1:])).as_py())
     return has_distinct_times(rows, *key[:2])
 
 

@@ -17,7 +17,8 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.group_ids import UInt64s, subtable_uids
 from headrace.streams.definition.groups import GroupKind, TagSource
 from headrace.streams.sinks.precisions import convert_precision
-from headrace.streams.state.tables import NO_IDS, StateTable
+from headrace.streams.sinks.text_order import distinct_neighbors, text_order
+from headrace.streams.state.tables import NO_IDS, StateTable, concat
 from headrace.streams.windows.change_batch import Int64s, from_ticks
 from headrace.streams.windows.row_matching import match_rows, row_ids
 
@@ -70,9 +71,11 @@ class TargetGroups:
 
     def with_source(self, groups: pa.Table) -> pa.Table:
         """Return the groups whose source subtable exists."""
-        names = groups[self.plan.groups.keys[0].column]
+        names = groups[self.plan.groups.keys[0].column].combine_chunks()
         database, subtables = self.plan.source_database.name, self.context.catalog.subtables
-        sources = pc.unique(names).drop_null()
+        # In the order of the catalog's index, in which each of its pages is read once.
+        sources = names.drop_null()
+        sources = distinct_neighbors(sources.take(text_order(sources)))
         missing = [name for part in parts(sources) for name in subtables.missing(database, part.to_pylist())]
         if not missing and not names.null_count:
             return groups
@@ -82,14 +85,16 @@ class TargetGroups:
     def create_subtables(self, groups: pa.Table) -> pa.Table:
         """Create the subtables of groups and set their tags. Return the groups with their subtables, NULL if there is none."""
         identified = self.identified(groups)
-        names = pc.unique(identified[SUBTABLE])
-        # The order of the catalog's index, in which its pages are written once.
-        in_order = names.take(pc.sort_indices(names))
+        names = identified[SUBTABLE].combine_chunks()
+        # In the order of the catalog's index, in which each of its pages is written once.
+        order = text_order(names)
+        in_order = distinct_neighbors(names.take(order))
         unavailable = [name for part in parts(in_order) for name in self.add_subtables(part)]
         if unavailable:
-            identified = identified.filter(pc.invert(pc.is_in(identified[SUBTABLE], pa.array(unavailable, pa.string()))))
+            identified = identified.filter(pc.invert(pc.is_in(names, pa.array(unavailable, pa.string()))))
+            order = text_order(identified[SUBTABLE].combine_chunks())
         if identified.num_rows and self.plan.target.tags:
-            self.context.tables.upsert_tags(self.plan.target, self.tag_rows(identified))
+            self.context.tables.upsert_tags(self.plan.target, self.tag_rows(identified).take(order))
         if identified.num_rows == groups.num_rows:
             return identified.drop_columns([GROUP_ID])
         index = pa.array(match_rows(groups, identified, groups.column_names))
@@ -142,25 +147,40 @@ class GroupCache:
 
         Args:
             groups: The columns of groups.
-            compute: Called with the groups that are not cached. What it leaves out is computed again by the next call.
+            compute: Called with the groups that are not cached. Returns them with other columns, in the same order. What it
+                leaves out is computed again by the next call.
         """
         if self._rows is not None and self._rows.num_rows > MAX_CACHED_GROUPS:
             self._rows = None
         index, rows = self._match(groups)
-        if (index < 0).any():
-            self._add(compute(groups.filter(pa.array(index < 0))))
-            index, rows = self._match(groups)
+        is_new = index < 0
+        if is_new.any():
+            new = groups if is_new.all() else groups.filter(pa.array(is_new))
+            computed = compute(new)
+            self._add(computed)
+            if computed.num_rows == groups.num_rows:
+                return computed
+            new_index = _positions(new, computed, self._columns)
+            index[is_new] = np.where(new_index < 0, -1, new_index + rows.num_rows)
+            rows = concat([rows.select(computed.column_names), computed] if rows.num_rows else [computed])
         return rows.take(pa.array(index, mask=index < 0))
 
     def _match(self, groups: pa.Table) -> tuple[Int64s, pa.Table]:
         """Return cached rows, and for each group the index of its row; -1 if it is not cached."""
         if self._rows is None:
             return np.full(groups.num_rows, -1), groups.slice(0, 0)
-        rows = self._rows.take(self._rows.matching(groups))
+        # Looking up most of the rows takes longer than matching the groups with all of them.
+        are_most = 2 * groups.num_rows >= self._rows.num_rows
+        rows = self._rows.to_table() if are_most else self._rows.take(self._rows.matching(groups))
         return match_rows(groups, rows, self._columns), rows
 
     def _add(self, rows: pa.Table) -> None:
         self._rows = StateTable.of(rows, self._columns) if self._rows is None else self._rows.replace(NO_IDS, rows)
+
+
+def _positions(groups: pa.Table, rows: pa.Table, columns: Sequence[str]) -> Int64s:
+    """Return the index of the row of each group, -1 if there is none. The rows are in the order of the groups."""
+    return np.arange(groups.num_rows) if rows.num_rows == groups.num_rows else match_rows(groups, rows, columns)
 
 
 def parts(names: pa.Array) -> Iterator[pa.Array]:
@@ -175,7 +195,9 @@ def distinct_groups(windows: pa.Table, columns: Sequence[str]) -> tuple[pa.Table
     (group_index,) = row_ids([windows], columns)
     first = np.empty(int(group_index.max(initial=-1)) + 1, np.int64)
     first[group_index[::-1]] = np.arange(windows.num_rows)[::-1]
-    groups = windows.select(columns).take(pa.array(first))
+    groups = windows.select(columns)
+    if len(first) < windows.num_rows or not np.array_equal(first, np.arange(len(first))):
+        groups = groups.take(pa.array(first))
     return pa.table({name: plain(groups[name]) for name in columns}), group_index
 
 

@@ -37,6 +37,11 @@ class Block:
     keys: tuple[str, ...]
 
     @cached_property
+    def is_dense(self) -> bool:
+        """Whether the numbers have no gaps."""
+        return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
+
+    @cached_property
     def hashes(self) -> Hashes:
         """The hash of each row's keys."""
         return hash_rows(self.rows, self.keys)
@@ -85,6 +90,8 @@ class Part:
         """Return the indexes of those of some rows, with ascending numbers, that are in this part."""
         first, last = np.searchsorted(ids, (self.block.ids[0], self.block.ids[-1] + 1))
         within = ids[first:last]
+        if self.block.is_dense:
+            return np.asarray(within - self.block.ids[0])
         index = np.searchsorted(self.block.ids, within)
         return np.asarray(index[self.block.ids[index] == within])
 
@@ -95,7 +102,7 @@ class Part:
             return self
         is_live = self.is_live.copy()
         is_live[index] = False
-        return Part(self.block, is_live, int(is_live.sum()))
+        return Part(self.block, is_live, int(np.count_nonzero(is_live)))
 
 
 @dataclass(frozen=True, eq=False)

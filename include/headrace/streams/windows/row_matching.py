@@ -17,8 +17,11 @@ def row_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
     for name in columns:
         column = pa.chunked_array([chunk for table in tables for chunk in table[name].chunks], type=tables[0][name].type)
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * (len(encoded.dictionary) + 1) + to_numpy(encoded.indices).astype(np.int64)
-        code = np.unique(code, return_inverse=True)[1].astype(np.int64)
+        indices = to_numpy(encoded.indices).astype(np.int64)
+        if name == columns[0] and not pa.types.is_dictionary(column.type):
+            code = indices  # without gaps
+        else:
+            code = np.unique(code * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1].astype(np.int64)
     return np.split(code, offsets)
 
 
