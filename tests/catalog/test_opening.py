@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,21 +13,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, inspect, text
 
 from headrace.catalog import Catalog
 from headrace.catalog.engines import open_engine
-from headrace.catalog.migrate import HEAD, MIGRATIONS
+from headrace.catalog.migrate import HEAD, MIGRATIONS, create_tables, upgrade
 from headrace.catalog.rows.metadata import METADATA, VERSION_TABLE
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.tables import Database
 from tests.support.racing import race
 
-OPEN_AGAIN = """
+OPEN = """
 import sys
 from headrace.catalog import Catalog
 with Catalog.open(sys.argv[1]) as catalog:
-    assert [database.name for database in catalog.databases.all()] == ["power"]
+    assert catalog.databases.all() == []
 print("alembic" in sys.modules)
 """
 
@@ -40,6 +42,20 @@ def execute(url: str, statement: str) -> None:
 def open_and_create(url: str, name: str) -> bool:
     with Catalog.open(url) as catalog:
         return catalog.databases.create(Database(name), if_not_exists=True)
+
+
+def describe_tables(connection: Connection) -> dict[str, object]:
+    """Return what the database says about each table."""
+    inspector = inspect(connection)
+    methods = (
+        inspector.get_columns,
+        inspector.get_pk_constraint,
+        inspector.get_foreign_keys,
+        inspector.get_indexes,
+        inspector.get_unique_constraints,
+        inspector.get_check_constraints,
+    )
+    return {name: [json.dumps(method(name), default=str) for method in methods] for name in inspector.get_table_names()}
 
 
 def use_after_fork(url: str) -> int:
@@ -61,19 +77,34 @@ def test_a_reopened_catalog_has_its_contents(url: str) -> None:
     assert not open_and_create(url, "power")
 
 
-def test_opening_an_up_to_date_catalog_leaves_alembic_alone(url: str) -> None:
-    open_and_create(url, "power")
-    done = subprocess.run([sys.executable, "-c", OPEN_AGAIN, url], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+def test_opening_a_new_or_up_to_date_catalog_leaves_alembic_alone(url: str) -> None:
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", OPEN, url], capture_output=True, text=True, check=True)
+        assert done.stdout == "False\n"
 
 
-@pytest.mark.usefixtures("catalog")
-def test_the_migrations_create_the_declared_tables(url: str) -> None:
+@pytest.mark.parametrize("create", [create_tables, upgrade])
+def test_a_new_catalog_and_one_that_was_migrated_have_the_declared_tables(url: str, create: Callable[[Connection], None]) -> None:
     engine = open_engine(url)
-    with engine.connect() as connection:
+    with engine.begin() as connection:
+        create(connection)
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_server_default": True})
         assert compare_metadata(context, METADATA) == []
+        assert context.get_current_revision() == HEAD
     engine.dispose()
+
+
+def test_the_migrations_give_the_tables_of_a_new_catalog(url: str) -> None:
+    described = []
+    for create in (create_tables, upgrade):
+        engine = open_engine(url)
+        with engine.begin() as connection:
+            create(connection)
+            described.append(describe_tables(connection))
+            connection.rollback()
+        engine.dispose()
+    assert described[0] == described[1]
+    assert described[0].keys() >= METADATA.tables.keys() | {VERSION_TABLE}
 
 
 def test_migrations_are_numbered_without_gaps_and_the_last_is_known() -> None:

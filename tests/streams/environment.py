@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -83,6 +84,11 @@ class StreamEnvironment:
 
     created: dict[str, int] = field(default_factory=dict)
     """The version of `readings` at which streams over it were created, by their ids."""
+
+    written: Counter[int] = field(default_factory=Counter)
+    """The numbers of rows that versions of `readings` inserted or updated."""
+    counted: tuple[int, int] | None = None
+    """The first and last version that `written` counts."""
 
     @property
     def catalog(self) -> Catalog:
@@ -168,7 +174,6 @@ class StreamEnvironment:
 
     def check_accounts(self, only: Collection[str] | None = None) -> None:
         """Check that every row is accounted for: as recorded, and as system tables show it, from the rows of the source."""
-        written_rows = functools.cache(self.written_rows)
         for record in self.records(only):
             assert_accounted(record.progress.counters)
             measured = measure_counters(self.context, record)
@@ -178,13 +183,19 @@ class StreamEnvironment:
                 with contextlib.suppress(HistoryGoneError):
                     held = self.catalog.quarantine.rows(record.definition.id, with_released=True)
                     of_history = sum(row.batch == HISTORY_BATCH for row in held)
-                    assert measured.rows_in == written_rows(first + 1) + of_history, record.definition.sql
+                    assert measured.rows_in == self.written_rows(first + 1) + of_history, record.definition.sql
 
     def written_rows(self, first: int) -> int:
-        """Return the number of rows that were inserted or updated from a version of `readings` on."""
+        """Return the number of rows that were inserted or updated from a version of `readings` on. Each version is read once."""
         last = self.tables.version(self.table)
-        types = self.tables.changes(self.table, first, last)["_change_type"].to_pylist() if first <= last else []
-        return sum(type_ in ("insert", "update_postimage") for type_ in types)
+        if self.counted is None or not self.counted[0] <= first <= last + 1 or last < self.counted[1]:
+            self.written, self.counted = Counter(), (first, first - 1)
+        if self.counted[1] < last:
+            changes = self.tables.changes(self.table, self.counted[1] + 1, last)
+            is_written = pc.is_in(changes["_change_type"], pa.array(["insert", "update_postimage"]))
+            self.written.update(changes["_commit_version"].filter(is_written).to_pylist())
+            self.counted = (self.counted[0], last)
+        return sum(rows for version, rows in self.written.items() if version >= first)
 
     def records(self, only: Collection[str] | None) -> list[JobRecord]:
         """Return the records of all streams, or of those with these ids."""

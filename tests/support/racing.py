@@ -11,7 +11,7 @@ from typing import Any, Final
 
 # Fork from a server with the slow imports done, not from the multi-threaded test process.
 CONTEXT: Final = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["headrace.catalog", "alembic.command"])
+CONTEXT.set_forkserver_preload(["headrace.catalog", "headrace.service", "headrace.storage", "headrace.streams.lifecycle", "pytest"])
 MAX_WAIT_S: Final = 120
 
 

@@ -1,16 +1,22 @@
-"""Migrates a catalog database to this version's schema: numbered, forward only, by one process at a time."""
+"""Migrates a catalog database to this version's schema: numbered, forward only, by one process at a time.
+
+An empty database gets the declared tables, which takes a fifth of the time of migrations. Tests check that both give equal tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, exc, inspect, text
+from sqlalchemy import Connection, DDLElement, exc, inspect, text
+from sqlalchemy.dialects import registry
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headrace.catalog.locks import Locks
-from headrace.catalog.rows.metadata import VERSION_TABLE
+from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
 from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
 
@@ -19,13 +25,21 @@ HEAD: Final = "0001"
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
+# As Alembic creates it.
+CREATE_VERSION_TABLE: Final = (
+    f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+)
+
 
 def migrate(store: Store, locks: Locks) -> None:
-    """Run missing migrations; fast if there are none. Safe with concurrent processes."""
+    """Create the tables, or run missing migrations; fast if there are none. Safe with concurrent processes."""
     if stored_version(store) == HEAD:
         return
     with _exclusive_transaction(store, locks) as connection:
-        _upgrade(connection)
+        if inspect(connection).has_table(VERSION_TABLE):
+            upgrade(connection)
+        else:
+            create_tables(connection)
 
 
 def stored_version(store: Store) -> str | None:
@@ -67,7 +81,34 @@ def _write_ahead(store: Store) -> None:
             connection.close()
 
 
-def _upgrade(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
+    """Create all tables in an empty database."""
+    create_schema(connection)
+    for statement in _table_statements(f"{connection.dialect.name}.{connection.dialect.driver}"):
+        connection.exec_driver_sql(statement)
+    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": HEAD})
+
+
+@cache
+def _table_statements(dialect_name: str) -> list[str]:
+    """Return the statements that create all tables and their indexes."""
+    dialect = registry.load(dialect_name)()
+    tables = METADATA.sorted_tables
+    indexes = [index for table in tables for index in sorted(table.indexes, key=lambda index: str(index.name))]
+    statements: list[DDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
+    return [*(str(statement.compile(dialect=dialect)) for statement in statements), CREATE_VERSION_TABLE]
+
+
+def create_schema(connection: Connection) -> None:
+    """Create the schema on PostgreSQL unless it is there: even IF NOT EXISTS asks for the right to create one."""
+    if is_sqlite(connection):
+        return
+    if connection.scalar(text("SELECT to_regnamespace(:name) IS NULL"), {"name": SCHEMA}):
+        connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
+
+
+def upgrade(connection: Connection) -> None:
+    """Run missing migrations."""
     from alembic import command
     from alembic.config import Config
 

@@ -207,16 +207,18 @@ def create_quarantine() -> None:
 
 def create_stream_metrics() -> None:
     """Create `stream_metrics`: measurements of streams at regular intervals."""
-    counts, means = ("rows_behind", "lag_ms", "batches", "state_windows", "state_bytes", "quarantined"), ("rows_in_s", "rows_out_s")
-    parts = ("batch_ms", "read_ms", "compute_ms", "checkpoint_ms", "write_ms", "record_ms")
+    means = ("batch_ms", "read_ms", "compute_ms", "checkpoint_ms", "write_ms", "record_ms")
+    sizes = ("state_windows", "state_bytes", "quarantined")
     op.create_table(
         "stream_metrics",
         sa.Column("job_id", sa.String(), nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
-        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in counts),
-        *(sa.Column(name, sa.Float(), nullable=False) for name in means),
-        *(sa.Column(name, sa.Float()) for name in parts),
+        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in ("rows_behind", "lag_ms")),
         sa.Column("event_lag_ms", sa.BigInteger()),
+        sa.Column("batches", sa.BigInteger(), nullable=False),
+        *(sa.Column(name, sa.Float()) for name in means),
+        *(sa.Column(name, sa.Float(), nullable=False) for name in ("rows_in_s", "rows_out_s")),
+        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in sizes),
         sa.PrimaryKeyConstraint("job_id", "time", name="pk_stream_metrics"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_stream_metrics_job_id", ondelete="CASCADE"),
     )
