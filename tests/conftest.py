@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from headrace.settings import Settings, load
@@ -16,6 +17,12 @@ from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtur
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# No test fails because the machine is slow.
+hypothesis.settings.register_profile(
+    "headrace", hypothesis.settings.default, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("headrace")
 
 # Sessions of tests are short and small: the second compiler of the JVM, and a garbage collector with threads of its own, cost them
 # more processor time than they save. With one compiler, the JVM reserves little room for compiled code, and would search it for

@@ -20,7 +20,7 @@ COLUMN_LISTS = st.lists(COLUMNS, min_size=1, max_size=5).map(tuple)
 numbers = itertools.count()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=50)
 @given(name=NAMES, columns=COLUMN_LISTS, tags=COLUMN_LISTS, kind=st.sampled_from(TableKind))
 def test_any_table_comes_back_as_it_was_created(
     catalog: Catalog, name: str, columns: tuple[Column, ...], tags: tuple[Column, ...], kind: TableKind

@@ -14,7 +14,7 @@ from headrace.sql import expression_sql, parse, parse_script, to_sql
 from tests.sql import strategies
 from tests.sql.cases import cases
 
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 TEXTS = [case.text for case in cases()]
 PIECES = [
     "(",

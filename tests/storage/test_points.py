@@ -116,7 +116,7 @@ def homes(tmp_path: Path) -> Callable[[], Tables]:
     return create
 
 
-SETTINGS: Final = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS: Final = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @SETTINGS

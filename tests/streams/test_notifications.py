@@ -349,7 +349,7 @@ WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window 
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
     env: StreamEnvironment, server: WebSocketServer, window: str, data: st.DataObject

@@ -142,7 +142,7 @@ def test_keep_is_no_path() -> None:
 
 
 @pytest.mark.spark
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.sampled_from([None, -2, 0, 1, 2]), st.sampled_from([None, True, False])), min_size=1, max_size=12))
 def test_mode_extreme_and_runs_equal_a_plain_oracle(small: SparkSession, pairs: list[tuple[int | None, bool | None]]) -> None:
     rows = [(at, {"i": value, "b": flag, "e": 1}) for at, (value, flag) in enumerate(pairs)]

@@ -104,7 +104,7 @@ def test_runs_of_the_guide(small: SparkSession) -> None:
 
 
 @pytest.mark.spark
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from([None, 0, 1, 2]), min_size=1, max_size=14))
 def test_runs_and_changes_equal_a_plain_oracle(small: SparkSession, values: list[int | None]) -> None:
     points = [(at, value) for at, value in enumerate(values) if value is not None]

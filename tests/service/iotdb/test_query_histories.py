@@ -185,7 +185,7 @@ actions = st.one_of(
 
 
 @given(shapes(), st.dictionaries(INSTANTS, st.integers(1, 9), min_size=8, max_size=20), st.lists(actions, min_size=2, max_size=6))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_target_has_what_the_executions_computed(shape: Shape, rows: Rows, steps: list[Action]) -> None:
     with (
         tempfile.TemporaryDirectory() as home,
