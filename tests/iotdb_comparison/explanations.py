@@ -104,7 +104,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server merges the bytes of max_by(time, x) of several types", r"GROUP BY LEVEL: the data types", r"_by\(time.*level"
     ),
-    explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
+    explain(
+        "in the server, x of one of several equal y is max_by's by chance",
+        r"^value: row \d+, ([^:]*(max|min)_by\(|(a|b1|x y|value): )",
+        r"_by\((?!time).*level",
+    ),
+    explain(
+        "the server takes the first or last value of one instant from different series in databases of equal devices",
+        r"^value: row \d+, ([^:]*(first|last)_value\(|(a|b1|x y|value): )",
+        r"(first|last)_value\(.*group by .*level",
+    ),
     explain(
         "the server takes a condition after BETWEEN into the range",
         "^refused: 701: The output type of the expression in WHERE.*IoTDB answers 0 rows",
@@ -165,9 +174,10 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select .*(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration|k)|on_off|in_range)\(.* where (?!.* group by)",
     ),
     explain(
-        "the server loses points of expressions of a series with NULL and a function that returns its points at the end",
+        "the server loses points of expressions of a series with NULL and a function that returns its points later than their time",
         r"^(value|rows)",
-        r"[-+*/%<>=] \(?(top|bottom)_k\(|(top|bottom)_k\([^()]*\)\)? [-+*/%<>=!]",
+        r"[-+*/%<>=] \(?((top|bottom)_k|zero_(count|duration)|non_zero_(count|duration))\("
+        r"|((top|bottom)_k|zero_(count|duration))\([^()]*\)\)? [-+*/%<>=!]",
     ),
     explain(
         "the server reads a text of max_by in windows that overlap in its platform's encoding",
