@@ -59,7 +59,8 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server counts rows without a value of the argument, and reads 0 there",
         r"^(rows|value)",
-        r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )",
+        r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )"
+        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(",
     ),
     explain(
         "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
