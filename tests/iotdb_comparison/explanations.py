@@ -65,7 +65,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
     ),
-    explain("the server finds count_time at the top only", r"Count_time aggregation can only exist alone", r"\w\(count_time"),
+    explain(
+        "the server finds count_time at the top only",
+        r"Count_time aggregation (can only exist alone|function can not be used with having)",
+        r"\w\(count_time",
+    ),
+    explain(
+        "the server replaces text of a STRING in queries without time-series functions only",
+        r"^answered.*IoTDB refuses 301: Unsupported dataType: Unsupported data type: STRING",
+        r"^select .*\breplace\(s7, ",
+    ),
     explain(
         "the server does not combine CASE with time-series functions",
         r"CASE expression cannot be used with non-mappable",
