@@ -312,6 +312,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select [^;]* into [^;]* align by device$",
     ),
     explain("the server's search for the nearest tuples leaves some of them out", r"^value", r"^select .*master_repair\("),
+    explain(
+        "the server lets the parent of a path with a device template use it",
+        r"^refused: 507: Path \[\S+\] has not been set any template",
+        r"set device template \S+ to (\S+)\.a; .*create timeseries (using|of) device template on \1$",
+    ),
     explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
 )
 
