@@ -40,6 +40,7 @@ def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side) -> Iterato
     theirs.execute(f"delete database {databases}")
     theirs.execute(f"delete database {made.database}_w")
     theirs.execute(f"delete database {made.database}")
+    theirs.execute(f"drop device template {made.template}")
     try:
         for statement in [*made.setup, f"create database {made.database}_w"]:
             for side in (ours, theirs):
@@ -55,12 +56,13 @@ def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side) -> Iterato
                     break
     finally:
         theirs.execute(f"delete database {databases}")
+        theirs.execute(f"drop device template {made.template}")
 
 
 def clean_up(statements: Sequence[str], ours: Side, theirs: Side) -> None:
     """Drop what a case that ends early has created for the whole server."""
     for statement in statements:
-        if statement.startswith("drop"):
+        if statement.startswith(("deactivate", "unset", "drop")):
             for side in (ours, theirs):
                 side.execute(statement)
 

@@ -59,12 +59,22 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server counts rows without a value of the argument, and reads 0 there",
         r"^(rows|value)",
-        r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )",
+        r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )"
+        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(",
     ),
     explain(
         "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
     ),
-    explain("the server finds count_time at the top only", r"Count_time aggregation can only exist alone", r"\w\(count_time"),
+    explain(
+        "the server finds count_time at the top only",
+        r"Count_time aggregation (can only exist alone|function can not be used with having)",
+        r"\w\(count_time",
+    ),
+    explain(
+        "the server replaces text of a STRING in queries without time-series functions only",
+        r"^answered.*IoTDB refuses 301: Unsupported dataType: Unsupported data type: STRING",
+        r"^select .*\breplace\(s7, ",
+    ),
     explain(
         "the server does not combine CASE with time-series functions",
         r"CASE expression cannot be used with non-mappable",
@@ -104,7 +114,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server merges the bytes of max_by(time, x) of several types", r"GROUP BY LEVEL: the data types", r"_by\(time.*level"
     ),
-    explain("in the server, x of one of several equal y is max_by's by chance", r"^value:.*_by\(root", r"_by\((?!time).*level"),
+    explain(
+        "in the server, x of one of several equal y is max_by's by chance",
+        r"^value: row \d+, ([^:]*(max|min)_by\(|(a|b1|x y|value): )",
+        r"_by\((?!time).*level",
+    ),
+    explain(
+        "the server takes the first or last value of one instant from different series in databases of equal devices",
+        r"^value: row \d+, ([^:]*(first|last)_value\(|(a|b1|x y|value): )",
+        r"(first|last)_value\(.*group by .*level",
+    ),
     explain(
         "the server takes a condition after BETWEEN into the range",
         "^refused: 701: The output type of the expression in WHERE.*IoTDB answers 0 rows",
@@ -165,9 +184,10 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select .*(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration|k)|on_off|in_range)\(.* where (?!.* group by)",
     ),
     explain(
-        "the server loses points of expressions of a series with NULL and a function that returns its points at the end",
+        "the server loses points of expressions of a series with NULL and a function that returns its points later than their time",
         r"^(value|rows)",
-        r"[-+*/%<>=] \(?(top|bottom)_k\(|(top|bottom)_k\([^()]*\)\)? [-+*/%<>=!]",
+        r"[-+*/%<>=] \(?((top|bottom)_k|zero_(count|duration)|non_zero_(count|duration))\("
+        r"|((top|bottom)_k|zero_(count|duration))\([^()]*\)\)? [-+*/%<>=!]",
     ),
     explain(
         "the server reads a text of max_by in windows that overlap in its platform's encoding",
@@ -292,6 +312,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select [^;]* into [^;]* align by device$",
     ),
     explain("the server's search for the nearest tuples leaves some of them out", r"^value", r"^select .*master_repair\("),
+    explain(
+        "the server lets the parent of a path with a device template use it",
+        r"^refused: 507: Path \[\S+\] has not been set any template",
+        r"set device template \S+ to (\S+)\.a; .*create timeseries (using|of) device template on \1$",
+    ),
     explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
 )
 

@@ -16,7 +16,7 @@ NESTED: Final = ("derivative", "top_k", "difference", "zero_count", "in_range", 
 STEPS: Final = ("5s", "10s", "7s", "10s, 5s", "20s, 7s", "1m", "4s, 9s", "1500ms", "30s, 30s", "2s")
 LONG_STEPS: Final = ("1mo", "1mo, 1mo", "2mo, 1mo", "1mo, 2mo", "30d", "1w", "1mo, 15d", "1y", "40d, 20d", "1mo10d", "3mo")
 FILLS: Final = ("previous", "linear", "0", "3.5", "'text'", "true", "previous, 8s", "previous, 1500ms", "-7", "'42'")
-MANY: Final = ("*", "**", "g.*", "d*", "g.**", "*d1")
+MANY: Final = ("*", "**", "g.*", "d*", "g.**", "*d1", "p.*")
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Queries:
 
     def device(self) -> tuple[str, Expressions]:
         """Return the path of one device and expressions over its measurements."""
-        name = self.dice.choices(list(self.tree.devices), [6, 3, 2, 1, 1, 1])[0]
+        name = self.dice.choices(list(self.tree.devices), [6, 3, 2, 1, 1, 1, 2, 1])[0]
         device = self.tree.devices[name]
         return device.path, Expressions(self.dice, list(device.types))
 

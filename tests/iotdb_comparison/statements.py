@@ -43,6 +43,7 @@ class Cases:
             (0.17, self.placeholders),
             (0.19, self.continuous),
             (0.21, self.alterations),
+            (0.25, self.templated),
         )
         return next((make() for limit, make in families if roll < limit), None) or [self.queries.query()]
 
@@ -244,4 +245,49 @@ class Cases:
             f"show timeseries {self.target}.**",
             f"show timeseries {self.target}.** where tags({self.pick(('unit', 'u', 'site'))})={self.pick(('rpm', 'bar', 'north'))}",
             f"select am from {self.target}.a",
+        ]
+
+    def templated(self) -> list[str]:
+        """Return a device template, changes of it and of what uses it, and how they are shown."""
+        name, place = f"t{self.database[5:]}_{self.number}", f"{self.target}.t"
+        kinds = self.dice.sample(sorted(VALUES), 2)
+        values = ", ".join(self.cell(kind) for kind in kinds)
+        measurements = ", ".join(f"m{at} {kind}" for at, kind in enumerate(kinds))
+        changes = (
+            f"create timeseries using device template on {place}.a",
+            f"create timeseries of device template on {place}.a",
+            f"create timeseries using device template on {place}",
+            f"create timeseries using device template on {self.target}.other",
+            f"insert into {place}.b(time, m0, m1) values (1, {values}), (2, {values})",
+            f"insert into {place}.a(time, m0, m1) aligned values (3, {values})",
+            f"insert into {place}.b(time, m9) values (2, 5)",
+            f"insert into {place}(time, m1) values (4, {self.cell(kinds[1])})",
+            f"alter device template {name} add (m3 INT32)",
+            f"alter device template {name} add (m0 INT32)",
+            f"delete from {place}.a.* where time < 2",
+            f"delete timeseries {place}.a.m0",
+            f"create timeseries {place}.c.m5 with datatype=INT32",
+            f"create timeseries {place}.c.m0 with datatype=INT32",
+            f"deactivate device template {name} from {place}.a",
+            f"deactivate device template {name} from {place}.*",
+            f"unset device template {name} from {place}",
+            f"set device template {name} to {place}.a",
+            f"set device template {name} to {self.target}",
+            f"drop device template {name}",
+        )
+        return [
+            f"create device template {name}{self.pick(('', ' aligned'))} ({measurements})",
+            f"set device template {name} to {place}",
+            *self.dice.sample(changes, 5),
+            f"show nodes in device template {name}",
+            f"show paths set device template {name}",
+            f"show paths {self.target}.** using device template {name}",
+            f"show devices {self.target}.**",
+            f"show timeseries {self.target}.**",
+            f"count timeseries {self.target}.** group by level = 3",
+            f"select * from {self.target}.**",
+            f"select count(*) from {place}.** align by device",
+            f"deactivate device template {name} from {self.target}.**",
+            f"unset device template {name} from {place}",
+            f"drop device template {name}",
         ]

@@ -92,6 +92,14 @@ def test_a_known_fault_of_the_server_is_a_reason() -> None:
     assert explanation("select max_value(s7) from root.d", "value: row 0") is None
 
 
+def test_values_of_one_instant_are_chosen_by_level_only() -> None:
+    text = "value: row 0, first_value(root.c.*.s1): ours 1, IoTDB's 4"
+    assert explanation("select first_value(s1), count(s1) from root.c.* group by level = 1", text) is not None
+    assert explanation("select first_value(s1) from root.c.*", text) is None
+    counted = "value: row 0, count(root.c.*.s1): ours 1, IoTDB's 4"
+    assert explanation("select first_value(s1), count(s1) from root.c.* group by level = 1", counted) is None
+
+
 def test_a_reason_may_be_in_an_earlier_statement_of_the_case() -> None:
     written = "select stddev(s1) into root.c.x(a) from root.d group by ([0, 60), 10s, 5s)"
     assert explanation(f"{written}; select * from root.c.**", "value: row 2, root.c.x.a: ours 4.1, IoTDB's 4.2") is not None

@@ -43,18 +43,20 @@ VALUES: Final[Mapping[str, Callable[[random.Random], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TreeDevice:
-    """A device with the types of its measurements."""
+    """A device with the types of its measurements, and the device template that they are of."""
 
     path: str
     types: Mapping[str, str]
     aligned: bool = False
+    template: str = ""
 
 
 @dataclass(slots=True)
 class Tree:
-    """A database with devices; `setup` creates and fills them."""
+    """A database with devices; `setup` creates and fills them. `template` is the device template of some of them."""
 
     database: str
+    template: str = ""
     devices: dict[str, TreeDevice] = field(default_factory=dict)
     setup: list[str] = field(default_factory=list)
 
@@ -86,18 +88,42 @@ def tree(seed: int) -> Tree:
         made.setup.append(insert(device, dice, times))
         if dice.random() < 0.3:
             made.setup.append(insert(device, dice, dice.sample(times, 3)))
+    add_templated(made, some, dice)
     return made
+
+
+def add_templated(made: Tree, types: Mapping[str, str], dice: random.Random) -> None:
+    """Add two devices that use a device template. One of them may be created by its first rows."""
+    made.template, aligned = f"{made.database[5:]}_t", dice.random() < 0.5
+    made.setup += [
+        f"create device template {made.template}{' aligned' if aligned else ''}({columns(types)})",
+        f"set device template {made.template} to {made.database}.p",
+    ]
+    for name in ("p.d1", "p.d5"):
+        device = TreeDevice(f"{made.database}.{name}", types, aligned, made.template)
+        made.devices[name] = device
+        if name == "p.d1" or dice.random() < 0.5:
+            made.setup += create(device, dice)
+        made.setup.append(insert(device, dice, fast_times(dice)))
 
 
 def create(device: TreeDevice, dice: random.Random) -> Iterator[str]:
     """Yield the statements that create the series of a device."""
+    if device.template:
+        yield f"create timeseries {dice.choice(['using', 'of'])} device template on {device.path}"
+        return
     if device.aligned:
-        yield f"create aligned timeseries {device.path}({', '.join(f'{name} {type_}' for name, type_ in device.types.items())})"
+        yield f"create aligned timeseries {device.path}({columns(device.types)})"
         return
     for name, type_ in device.types.items():
         alias = f"({name}_alias)" if device.path.endswith("g.d1") and name == "s1" else ""
         tags = f" tags(unit={dice.choice(['rpm', 'bar'])}) attributes(owner=ada)" if dice.random() < 0.2 else ""
         yield f"create timeseries {device.path}.{name}{alias} with datatype={type_}, encoding=PLAIN{tags}"
+
+
+def columns(types: Mapping[str, str]) -> str:
+    """Return measurements with their types, as statements list them."""
+    return ", ".join(f"{name} {type_}" for name, type_ in types.items())
 
 
 def fast_times(dice: random.Random) -> list[int]:

@@ -78,8 +78,8 @@ class DeviceQuery:
         rows = self.rows(members, nodes, selected)
         if not rows.devices:
             return None
-        # A query of raw rows too is refused if WHERE is only a path that a device lacks.
-        empty = self.empty_devices(members)
+        # A query of raw rows too is refused if WHERE is only a path that a device of the result lacks.
+        empty = self.empty_devices([(device, resolver) for device, resolver in members if device.path in rows.devices])
         if aggregated:
             drop_devices(rows, empty)
         outputs = self.outputs(items, has_time=not aggregated or clause is not None)
@@ -113,7 +113,7 @@ class DeviceQuery:
     def conditions(self, names: Sequence[DeviceNames], *, aggregated: bool) -> tuple[Expression | None, Expression | None]:
         """Return WHERE and HAVING with their paths resolved."""
         lookups = self.lookups(names)
-        where = conjunction([part for lookup in lookups for part in expand_where(self.query.where, lookup)])
+        where = conjunction([part for lookup in lookups for part in expand_where(self.query.where, lookup, by_device=True)])
         parts = [expand_having(self.query.having, lookup, self.scope.language, typed=True) for lookup in lookups]
         having = conjunction([part for own in parts for part in own])
         return where, empty_if_null(where, having) if aggregated else having
@@ -202,7 +202,7 @@ class DeviceQuery:
     def empty_devices(self, names: Sequence[tuple[Device, DeviceNames]]) -> set[str]:
         """Return the devices for which WHERE is never true, as they lack a measurement: not even a row of no values is theirs."""
         resolvers = {id(resolver): resolver for _, resolver in names}
-        conditions = {key: expand_where(self.query.where, resolver.or_null) for key, resolver in resolvers.items()}
+        conditions = {key: expand_where(self.query.where, resolver.or_null, by_device=True) for key, resolver in resolvers.items()}
         empty = {key for key, parts in conditions.items() if any(map(is_never_true, parts))}
         return {device.path for device, resolver in names if id(resolver) in empty}
 

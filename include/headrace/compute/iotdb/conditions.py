@@ -24,10 +24,13 @@ ORDERS: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
 }
 
 
-def expand_where(node: Expression | None, alternatives: Alternatives) -> list[Expression]:
-    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only paths of no series."""
+def expand_where(node: Expression | None, alternatives: Alternatives, *, by_device: bool = False) -> list[Expression]:
+    """Expand WHERE to the conditions that all have to be true. Raise `TypeMismatchError` if it is only paths of no series.
+
+    Rows by device are refused only if it is a single path, as the server takes a conjunction of several for a BOOLEAN there.
+    """
     parts = [] if node is None else expand(node, alternatives)
-    if any(map(is_only_null, parts)):
+    if any(is_only_null(part, by_device=by_device) for part in parts):
         raise type_error(
             "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null.",
             hint="compare series that exist",
@@ -35,10 +38,10 @@ def expand_where(node: Expression | None, alternatives: Alternatives) -> list[Ex
     return [transform(part, order_booleans) for part in parts]
 
 
-def is_only_null(node: Expression) -> bool:
-    """Return whether a condition consists of paths of no series, beside those on time."""
+def is_only_null(node: Expression, *, by_device: bool) -> bool:
+    """Return whether a condition consists of paths of no series, of one for rows by device, beside those on time."""
     rest = [part for part in conjuncts(node) if ColumnRef(TIME) not in walk(part)]
-    return bool(rest) and all(isinstance(part, Literal) and part.value is None for part in rest)
+    return (len(rest) == 1 if by_device else bool(rest)) and all(isinstance(part, Literal) and part.value is None for part in rest)
 
 
 def order_booleans(node: Expression) -> Expression | None:
