@@ -111,10 +111,13 @@ def empty_if_null(where: Expression | None, having: Expression | None) -> Expres
 
 
 def is_never_true(node: Expression) -> bool:
-    """Return whether a condition is not true in any row, because it needs paths of no series."""
+    """Return whether a condition is not true in any row, because it needs paths of no series.
+
+    A path alone does not count in a conjunction: the server has a row of no values for `s1 > 0 AND missing`.
+    """
     match node:
         case Call(function="and", arguments=arguments):
-            return any(map(is_never_true, arguments))
+            return any(is_never_true(part) for part in arguments if not isinstance(part, Literal))
         case Call(function="or", arguments=arguments):
             return all(map(is_never_true, arguments))
     return is_null(node)

@@ -49,6 +49,8 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     types, missing = types_of(statement, present, template)
     times = [instant(time, database, session) for time in statement.times]
     rows = rows_table(statement, database, times, types)
+    if present is not None and template is None:
+        check_alignment(present, statement)
     if template is not None:
         makers += stages_of_template(template, database, path, missing, present)
     elif missing:
@@ -67,6 +69,16 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
+
+
+def check_alignment(present: Device, statement: TreeInsert) -> None:
+    """Raise `ProgrammingError` if some measurements exist and others do not, NULL or not, in a device that is aligned otherwise."""
+    missing = sum(present.find(name) is None for name in statement.measurements)
+    if present.aligned == statement.aligned or missing in (0, len(statement.measurements)):
+        return
+    kind, hint = ("aligned", "write INSERT … ALIGNED VALUES") if present.aligned else ("not aligned", "leave out ALIGNED")
+    message = f"Timeseries under this device is {kind}, please use createTimeseries or change device. (Path: {present.path})"
+    raise ProgrammingError(message, hint=hint, span=statement.span).with_status(TreeStatus.ALIGNED_TIMESERIES_ERROR)
 
 
 def stages_of_template(
