@@ -123,7 +123,7 @@ class Jobs:
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            for record in self._read(connection, *_matches(kind, database, name)):
+            for record in self._read(connection, *_matches(kind, database, name), known=False):
                 return record
             if kind is not JobKind.CONTINUOUS_QUERY:
                 require_database(connection, database)
@@ -132,7 +132,7 @@ class Jobs:
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
-            for record in self._read(connection, JOBS.c.id == id):
+            for record in self._read(connection, JOBS.c.id == id, known=self._definitions.has(id)):
                 return record
         raise _missing_id(id)
 
@@ -142,10 +142,11 @@ class Jobs:
         if kind is not None:
             conditions.append(JOBS.c.kind == kind.value)
         with self._store.read() as connection:
-            return self._read(connection, *conditions)
+            return self._read(connection, *conditions, known=self._definitions.has_some())
 
-    def _read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[JobRecord]:
-        query = select(*STATUS).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
+    def _read(self, connection: Connection, *conditions: ColumnElement[bool], known: bool) -> list[JobRecord]:
+        """Read jobs by one statement, if their definitions are as `known` as expected."""
+        query = select(*(STATUS if known else JOBS.c)).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
         rows = connection.execute(query).mappings().all()
         definitions = self._definitions.of(connection, rows)
         return [from_row(row, definitions[row["id"]]) for row in rows if row["id"] in definitions]
@@ -217,17 +218,35 @@ class Definitions:
     def __init__(self) -> None:
         self._kept: dict[str, JobDefinition] = {}
 
+    def has(self, id: str) -> bool:
+        """Return whether there is a definition of a job, perhaps an outdated one."""
+        return id in self._kept
+
+    def has_some(self) -> bool:
+        """Return whether there is any definition."""
+        return bool(self._kept)
+
     def of(self, connection: Connection, rows: Sequence[RowMapping]) -> dict[str, JobDefinition]:
-        """Return the definitions of some rows of `STATUS` by id, without those of jobs that have just been dropped."""
+        """Return the definitions of some rows by id, without those of jobs that have just been dropped.
+
+        The rows have the columns `STATUS`, or all. With the former, definitions that are not kept are read.
+        """
         kept = self._kept
         found = {row["id"]: kept[row["id"]] for row in rows if row["id"] in kept and is_current(kept[row["id"]], row)}
-        missing = [row["id"] for row in rows if row["id"] not in found]
+        missing = [row for row in rows if row["id"] not in found]
         if missing:
-            query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, missing))
-            new = {row["id"]: definition_from_row(row) for row in connection.execute(query).mappings()}
+            new = {row["id"]: definition_from_row(row) for row in with_definitions(connection, missing)}
             found |= new
             self._kept = (kept if len(kept) + len(new) <= MAX_DEFINITIONS else {}) | new
         return found
+
+
+def with_definitions(connection: Connection, rows: Sequence[RowMapping]) -> Sequence[RowMapping]:
+    """Return the columns `DEFINITION` of the jobs of some rows."""
+    if all(column.name in rows[0] for column in DEFINITION):
+        return rows
+    query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, [row["id"] for row in rows]))
+    return connection.execute(query).mappings().all()
 
 
 def is_current(definition: JobDefinition, row: RowMapping) -> bool:
