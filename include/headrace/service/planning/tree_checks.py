@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import Error, ExistsError, ProgrammingError
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.spans import Span
-from headrace.model.tree_statements import CreateTimeseries
+from headrace.model.tree_statements import CreateTimeseries, TreeInsert
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device
 from headrace.service.planning.dispatch import PlanningContext
@@ -74,3 +74,13 @@ def check_aligned(
     )
     hint = "write CREATE ALIGNED TIMESERIES, or INSERT … ALIGNED VALUES" if device.aligned else "leave out ALIGNED"
     raise ProgrammingError(f"{message} (Path: {device.path})", hint=hint, span=span).with_status(status)
+
+
+def check_existing_aligned(present: Device, statement: TreeInsert) -> None:
+    """Raise `ProgrammingError` if some measurements exist and others do not, NULL or not, in a device that is aligned otherwise."""
+    missing = sum(present.find(name) is None for name in statement.measurements)
+    if present.aligned == statement.aligned or missing in (0, len(statement.measurements)):
+        return
+    kind, hint = ("aligned", "write INSERT … ALIGNED VALUES") if present.aligned else ("not aligned", "leave out ALIGNED")
+    message = f"Timeseries under this device is {kind}, please use createTimeseries or change device. (Path: {present.path})"
+    raise ProgrammingError(message, hint=hint, span=statement.span).with_status(TreeStatus.ALIGNED_TIMESERIES_ERROR)

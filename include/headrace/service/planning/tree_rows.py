@@ -21,7 +21,7 @@ from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries,
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.tree_checks import check_aligned, check_nodes
+from headrace.service.planning.tree_checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
@@ -50,7 +50,7 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     times = [instant(time, database, session) for time in statement.times]
     rows = rows_table(statement, database, times, types)
     if present is not None and template is None:
-        check_alignment(present, statement)
+        check_existing_aligned(present, statement)
     if template is not None:
         makers += stages_of_template(template, database, path, missing, present)
     elif missing:
@@ -69,16 +69,6 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
-
-
-def check_alignment(present: Device, statement: TreeInsert) -> None:
-    """Raise `ProgrammingError` if some measurements exist and others do not, NULL or not, in a device that is aligned otherwise."""
-    missing = sum(present.find(name) is None for name in statement.measurements)
-    if present.aligned == statement.aligned or missing in (0, len(statement.measurements)):
-        return
-    kind, hint = ("aligned", "write INSERT … ALIGNED VALUES") if present.aligned else ("not aligned", "leave out ALIGNED")
-    message = f"Timeseries under this device is {kind}, please use createTimeseries or change device. (Path: {present.path})"
-    raise ProgrammingError(message, hint=hint, span=statement.span).with_status(TreeStatus.ALIGNED_TIMESERIES_ERROR)
 
 
 def stages_of_template(
