@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, select, update
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 
+from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows import leases, snodes
-from headrace.catalog.rows.jobs import (
-    DEFINITION,
-    JOBS,
-    STATUS,
-    definition_from_row,
-    from_row,
-    progress_to_row,
-    reason_to_json,
-    to_row,
-)
+from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
-from headrace.catalog.store import Store, insert, is_among
+from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
@@ -30,8 +21,6 @@ from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Table
 
 NO_PROGRESS: Final = JobProgress()
-MAX_DEFINITIONS: Final = 10_000
-"""Definitions that are kept in memory."""
 
 
 class Jobs:
@@ -123,7 +112,7 @@ class Jobs:
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         with self._store.read() as connection:
-            for record in self._read(connection, *_matches(kind, database, name), known=False):
+            for record in self._read(connection, *_matches(kind, database, name), is_kept=False):
                 return record
             if kind is not JobKind.CONTINUOUS_QUERY:
                 require_database(connection, database)
@@ -132,7 +121,7 @@ class Jobs:
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
-            for record in self._read(connection, JOBS.c.id == id, known=self._definitions.has(id)):
+            for record in self._read(connection, JOBS.c.id == id, is_kept=self._definitions.has(id)):
                 return record
         raise _missing_id(id)
 
@@ -142,11 +131,11 @@ class Jobs:
         if kind is not None:
             conditions.append(JOBS.c.kind == kind.value)
         with self._store.read() as connection:
-            return self._read(connection, *conditions, known=self._definitions.has_some())
+            return self._read(connection, *conditions, is_kept=self._definitions.has_some())
 
-    def _read(self, connection: Connection, *conditions: ColumnElement[bool], known: bool) -> list[JobRecord]:
-        """Read jobs by one statement, if their definitions are as `known` as expected."""
-        query = select(*(STATUS if known else JOBS.c)).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
+    def _read(self, connection: Connection, *conditions: ColumnElement[bool], is_kept: bool) -> list[JobRecord]:
+        """Read jobs; by one statement if `is_kept` is right about their definitions."""
+        query = select(*(STATUS if is_kept else JOBS.c)).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
         rows = connection.execute(query).mappings().all()
         definitions = self._definitions.of(connection, rows)
         return [from_row(row, definitions[row["id"]]) for row in rows if row["id"] in definitions]
@@ -210,48 +199,6 @@ class Jobs:
                 refuse_older(connection, id, epoch)
             if connection.execute(update(JOBS).where(JOBS.c.id == id).values(values)).rowcount != 1:
                 raise _missing_id(id)
-
-
-class Definitions:
-    """Definitions by job, which are read once: drivers ask for all jobs every second. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, JobDefinition] = {}
-
-    def has(self, id: str) -> bool:
-        """Return whether there is a definition of a job, perhaps an outdated one."""
-        return id in self._kept
-
-    def has_some(self) -> bool:
-        """Return whether there is any definition."""
-        return bool(self._kept)
-
-    def of(self, connection: Connection, rows: Sequence[RowMapping]) -> dict[str, JobDefinition]:
-        """Return the definitions of some rows by id, without those of jobs that have just been dropped.
-
-        The rows have the columns `STATUS`, or all. With the former, definitions that are not kept are read.
-        """
-        kept = self._kept
-        found = {row["id"]: kept[row["id"]] for row in rows if row["id"] in kept and is_current(kept[row["id"]], row)}
-        missing = [row for row in rows if row["id"] not in found]
-        if missing:
-            new = {row["id"]: definition_from_row(row) for row in with_definitions(connection, missing)}
-            found |= new
-            self._kept = (kept if len(kept) + len(new) <= MAX_DEFINITIONS else {}) | new
-        return found
-
-
-def with_definitions(connection: Connection, rows: Sequence[RowMapping]) -> Sequence[RowMapping]:
-    """Return the columns `DEFINITION` of the jobs of some rows."""
-    if all(column.name in rows[0] for column in DEFINITION):
-        return rows
-    query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, [row["id"] for row in rows]))
-    return connection.execute(query).mappings().all()
-
-
-def is_current(definition: JobDefinition, row: RowMapping) -> bool:
-    """Return whether a definition is that of a row: only its statement and its snode can change."""
-    return (definition.sql, definition.snode, definition.created) == (row["sql"], row["snode"], row["created"])
 
 
 def refuse_older(connection: Connection, id: str, epoch: int) -> None:
