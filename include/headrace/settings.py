@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
 from headrace.model.spark_options import mask_options, parse_spark_options
+from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "spark_options"})
@@ -127,6 +128,9 @@ class Settings(BaseSettings):
         10, ge=0, description="Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none."
     )
     metrics_keep_s: int = Field(86_400, ge=1, description="Seconds for which samples are kept.")
+    streams_per_database: int = Field(
+        MAX_STREAMS_PER_DATABASE, ge=1, description="Streams that may read the tables of one database."
+    )
     poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
     object_store_poll_ms: int = Field(
         1_000,

@@ -22,6 +22,7 @@ from headrace.errors import HistoryGoneError, NotFoundError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.statements import CreateStream, Select
+from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
@@ -147,10 +148,10 @@ class StreamEnvironment:
         ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
         self.tables.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
 
-    def define(self, sql: str) -> StreamPlan:
+    def define(self, sql: str, *, max_streams: int = MAX_STREAMS_PER_DATABASE) -> StreamPlan:
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
-        return define(statement, self.catalog, self.database.name, now=self.context.clock.now())
+        return define(statement, self.catalog, self.database.name, now=self.context.clock.now(), max_streams=max_streams)
 
     def create(self, sql: str) -> StreamPlan:
         """Create a stream that starts now."""

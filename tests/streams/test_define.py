@@ -275,12 +275,14 @@ def test_two_streams_cannot_fill_one_table(env_with_targets: StreamEnvironment) 
         env_with_targets.define("create stream t into out as select count(*) from readings interval(1s)")
 
 
-def test_a_database_has_at_most_61_streams(env_with_targets: StreamEnvironment) -> None:
+def test_the_number_of_streams_on_a_database_is_limited(env_with_targets: StreamEnvironment) -> None:
     for number in range(61):
         plan = env_with_targets.define(f"create stream s{number} into out{number} as select count(*) from readings interval(1s)")
         env_with_targets.catalog.jobs.create(plan.definition(created=0), target=plan.target)
+    one_more = "create stream t into out as select count(*) from readings interval(1s)"
     with pytest.raises(LimitError, match="61 streams"):
-        env_with_targets.define("create stream t into out as select count(*) from readings interval(1s)")
+        env_with_targets.define(one_more)
+    assert env_with_targets.define(one_more, max_streams=62).name == "t"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ class ErrorPolicy(StrEnum):
 
 
 NO_WATERMARK: Final = Duration(0, "a")
+MAX_STREAMS_PER_DATABASE: Final = 61
+"""The default of a setting: as many as TDengine accepts."""
 DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
 
 

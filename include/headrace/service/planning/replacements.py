@@ -66,6 +66,7 @@ def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage
         dialect=definition.dialect,
         now=session.context.clock.now(),
         replaced=definition,
+        max_streams=session.context.settings.streams_per_database,
     )
     return rebuild(record, replace(plan, sql=definition.sql, name=definition.name), session, clears=False)
 
@@ -80,7 +81,13 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
     recorded = recorded_statement(definition)
     try:
         plan = define(
-            statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now(), replaced=definition
+            statement,
+            context.catalog,
+            session.database,
+            dialect=session.dialect,
+            now=context.clock.now(),
+            replaced=definition,
+            max_streams=context.settings.streams_per_database,
         )
     except Error as error:
         raise target_misfit(error, statement, definition, session) from None

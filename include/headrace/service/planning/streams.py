@@ -39,7 +39,14 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
             span=statement.name.span,
         )
     settings = context.settings
-    stream = define(statement, context.catalog, session.database, dialect=session.dialect, now=context.clock.now())
+    stream = define(
+        statement,
+        context.catalog,
+        session.database,
+        dialect=session.dialect,
+        now=context.clock.now(),
+        max_streams=settings.streams_per_database,
+    )
     execution = ExecutionSettings(settings.kernels, settings.driver_rows, settings.wide_commit_rows)
     stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, execution)]
     if stream.options.fill_history:

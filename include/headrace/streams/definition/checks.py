@@ -15,7 +15,6 @@ from headrace.model.streams import TriggerMode
 from headrace.model.tables import TableKind
 from headrace.model.time import Duration
 
-MAX_STREAMS_PER_DATABASE: Final = 61
 MIN_MAX_DELAY: Final = Duration(5, "s")
 MIN_RECALCULATION_INTERVAL: Final = Duration(600, "s")
 CLOCKED_FILL_MODES: Final = frozenset(

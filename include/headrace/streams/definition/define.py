@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,10 +22,10 @@ from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
-from headrace.model.streams import StreamOptions, StreamSchema, TriggerMode
+from headrace.model.streams import MAX_STREAMS_PER_DATABASE, StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import ColumnReference, Database, Name, Table, TableId
 from headrace.sql import parse
-from headrace.streams.definition.checks import MAX_STREAMS_PER_DATABASE, check_statement, source_name
+from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
 from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.definition.layout import (
@@ -217,10 +217,12 @@ def define(
     dialect: str = "tdengine",
     now: int = 0,
     replaced: JobDefinition | None = None,
+    max_streams: int = MAX_STREAMS_PER_DATABASE,
 ) -> StreamPlan:
     """Check a statement in the context of a current database, and return its plan.
 
-    Creates nothing. Does not check whether a stream of that name exists. `replaced` is the stream whose place the new one takes.
+    Creates nothing. Does not check whether a stream of that name exists. `replaced` is the stream whose place the new one takes,
+    `max_streams` the number of streams that may read one database.
 
     Raises:
         InvalidStreamError: The query or an option is not valid in a stream.
@@ -232,7 +234,9 @@ def define(
     """
     scope = catalog_scope(catalog, database, dialect=dialect, now=now)
     plan = Definer(statement, catalog, scope, database, replaced=replaced).plan()
-    check_other_streams(plan, statement, catalog, replaced)
+    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM) if record.definition != replaced]
+    check_rivals(plan, statement, others)
+    check_number_of_streams(plan, others, max_streams)
     return plan
 
 
@@ -265,18 +269,21 @@ def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
     return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
 
-def check_other_streams(plan: StreamPlan, statement: CreateStream, catalog: Catalog, replaced: JobDefinition | None = None) -> None:
-    """Reject a target that another stream fills, and too many streams on one database."""
-    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM) if record.definition != replaced]
+def check_rivals(plan: StreamPlan, statement: CreateStream, others: Sequence[JobDefinition]) -> None:
+    """Reject a target that another stream fills."""
     rival = next((other for other in others if other.target == plan.target.id), None)
     if rival is not None:
         error = target_taken(rival.name, plan.target.name)
         error.span = statement.target.span
         raise error
-    if sum(other.source.database == plan.source_database.name for other in others) >= MAX_STREAMS_PER_DATABASE:
+
+
+def check_number_of_streams(plan: StreamPlan, others: Sequence[JobDefinition], limit: int) -> None:
+    """Reject a stream beyond the limit of those that read one database."""
+    if sum(other.source.database == plan.source_database.name for other in others) >= limit:
         raise LimitError(
-            f"{plan.source_database.name} already has the maximum of {MAX_STREAMS_PER_DATABASE} streams",
-            hint="drop one, or split the database",
+            f"{plan.source_database.name} already has the maximum of {limit} streams",
+            hint="drop one, split the database, or raise HEADRACE_STREAMS_PER_DATABASE",
         )
 
 
