@@ -29,7 +29,7 @@ def main(
     rows: Annotated[int, typer.Option(min=1, help="Rows of the table whose history is computed.")] = SIZES.rows,
     subtables: Annotated[int, typer.Option(min=1, help="Subtables of the tables.")] = SIZES.subtables,
     window_rows: Annotated[int, typer.Option(min=1, help="Rows that the batch queries read.")] = SIZES.window_rows,
-    only: Annotated[str, typer.Option(help="Run only batch queries whose name contains this.")] = SIZES.only,
+    only: Annotated[str, typer.Option(help="Run only queries and windows whose name contains this.")] = SIZES.only,
     commit_rows: Annotated[int, typer.Option(min=1, help="Rows of a large commit.")] = SIZES.commit_rows,
     commits: Annotated[int, typer.Option(min=1, help="Large commits that a stream takes one after the other.")] = SIZES.commits,
     load_rows: Annotated[int, typer.Option(min=1, help="Rows of the files to load.")] = SIZES.load_rows,

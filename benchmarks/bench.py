@@ -30,7 +30,7 @@ class Sizes:
         rows: Rows of the table whose history is computed.
         subtables: Subtables of this table and of the one for batch queries.
         window_rows: Rows of the table for batch queries.
-        only: Text that the names of the batch queries to run contain.
+        only: Text that the names of the batch queries, and of the windows of `catch_up`, contain.
         batch_rows: Rows per insert.
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
@@ -57,7 +57,7 @@ class Sizes:
     batches: int = 12
     open_windows: tuple[int, ...] = (1000, 100_000, 1_000_000)
     fan_out: int = 10
-    many: tuple[int, ...] = (1, 10, 50)
+    many: tuple[int, ...] = (1, 10, 50, 100)
     commit_rows: int = 5_000_000
     commits: int = 3
     load_rows: int = 20_000_000
@@ -77,7 +77,7 @@ class Bench:
         self.sizes = sizes
         self.log = log
         # The benchmarks do not renew the lease under which they run streams.
-        self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000} | settings))
+        self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000, "streams_per_database": 1000} | settings))
 
     @functools.cached_property
     def connection(self) -> Connection:

@@ -5,27 +5,42 @@ Each sample is the time from the commit of the rows, which Spark writes, to the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pyarrow.compute as pc
 
 from benchmarks.bench import Bench
 from benchmarks.cases.large_commits import LargeSource
 from benchmarks.cases.latency import HeadraceStreams, Task
+from benchmarks.deltalog import commit_time
 from benchmarks.measure import Memory, Timings
 from benchmarks.results import Measurement
 
+WINDOWS: Final = {
+    "interval": "INTERVAL(1m)",
+    "session": "SESSION(ts, 10s)",
+    "state": "STATE_WINDOW(CAST(voltage / 10 AS INT))",
+    "event": "EVENT_WINDOW START WITH voltage >= 235 END WITH voltage < 212",
+    "count": "COUNT_WINDOW(100)",
+}
 
+
+@dataclass(frozen=True, slots=True)
 class CatchUp(Task):
-    """WINDOW_CLOSE with windows of a minute, of which each commit closes many."""
+    """WINDOW_CLOSE with windows of which each commit closes many. A count window needs a watermark."""
+
+    kind: str
 
     @property
-    def seconds(self) -> int:
-        """The length of a window."""
-        return 60
+    def window(self) -> str:
+        return WINDOWS[self.kind]
+
+    @property
+    def label(self) -> str:
+        return self.kind
 
 
 class CatchUpSource(LargeSource):
@@ -34,30 +49,49 @@ class CatchUpSource(LargeSource):
     PREFIX: ClassVar[str] = "catch_up"
 
 
-def wait_for_result(streams: HeadraceStreams, version: int) -> list[float]:
-    """Wait until the result of a version is committed."""
-    return [streams.wait_for_result(version)]
+class BrokenSource(CatchUpSource):
+    """The same with pauses and ranges of voltage, for windows that depend on the rows."""
+
+    BREAKS: ClassVar[bool] = True
 
 
-def run(bench: Bench) -> Iterator[Measurement]:
-    """Measure WINDOW_CLOSE with one stream."""
-    sizes, streams = bench.sizes, HeadraceStreams(bench, CatchUp("WINDOW_CLOSE", 1), CatchUpSource)
-    memory, samples = Memory(bench.spark), list[float]()
+def measure_result(streams: HeadraceStreams, version: int) -> list[float]:
+    """Return the seconds from the commit of a version to that of its result."""
+    return [streams.wait_for_result(version) - commit_time(streams.source.location, version)]
+
+
+def take_commits(streams: HeadraceStreams, memory: Memory) -> tuple[float, ...]:
+    """Write the commits, and return the seconds that the stream took for each."""
+    bench, samples = streams.bench, list[float]()
     with streams.running():
-        for number in range(sizes.commits):
+        for number in range(bench.sizes.commits):
             version = streams.source.write()
-            started = time.time()
-            memory.watch("headrace", partial(wait_for_result, streams, version))()
-            samples.append(time.time() - started)
-            bench.log(f"commit {number + 1} of {sizes.commits}: {samples[-1]:.1f} s, {memory.peaks['headrace']}")
+            samples += memory.watch("headrace", partial(measure_result, streams, version))()
+            bench.log(f"commit {number + 1} of {bench.sizes.commits}: {samples[-1]:.1f} s, {memory.peaks['headrace']}")
+    return tuple(samples)
+
+
+def measure(bench: Bench, kind: str) -> Measurement:
+    """Measure a stream with one kind of windows."""
+    sizes, memory = bench.sizes, Memory(bench.spark)
+    source = CatchUpSource if kind == "interval" else BrokenSource
+    streams = HeadraceStreams(bench, CatchUp("WINDOW_CLOSE WATERMARK 1s", 1, kind), source)
+    samples = take_commits(streams, memory)
     counts = streams.result()["cnt"]
-    rows, written = sizes.commits * sizes.commit_rows, pc.sum(counts).as_py()
+    rows, counted = sizes.commits * sizes.commit_rows, pc.sum(counts).as_py()
     streams.close()
-    if not 0 < written <= rows:
-        raise AssertionError(f"the windows have {written} of {rows} rows")
-    yield Measurement(
-        f"catch up: {sizes.commits} commits of {sizes.commit_rows:,} rows × {sizes.subtables} subtables, WINDOW_CLOSE",
-        Timings(tuple(samples)),
+    if not 0 < counted <= rows:
+        raise AssertionError(f"the windows have {counted} of {rows} rows")
+    return Measurement(
+        f"catch up: {sizes.commits} commits of {sizes.commit_rows:,} rows × {sizes.subtables} subtables, {WINDOWS[kind]}",
+        Timings(samples),
         peaks=memory.peaks,
         note=f"{rows / sum(samples) / 1e6:.2f} M rows/s, {len(counts):,} windows in the target",
     )
+
+
+def run(bench: Bench) -> Iterator[Measurement]:
+    """Measure WINDOW_CLOSE with each kind of windows."""
+    for kind in WINDOWS:
+        if bench.sizes.only in kind:
+            yield measure(bench, kind)

@@ -25,6 +25,7 @@ class LargeSource(Source):
     """A source table to which Spark commits millions of rows at once."""
 
     PREFIX: ClassVar[str] = "large"
+    BREAKS: ClassVar[bool] = False
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
@@ -36,7 +37,8 @@ class LargeSource(Source):
 
     def write(self) -> int:
         """Commit the next rows, and return the version."""
-        rows = generate_rows(self.bench.spark, self.table.name, self.rows, self.subtables, first=self._written)
+        spark, name = self.bench.spark, self.table.name
+        rows = generate_rows(spark, name, self.rows, self.subtables, first=self._written, breaks=self.BREAKS)
         self._written += self.rows
         rows.write.format("delta").mode("append").save(self.location)
         return self.bench.context.tables.version(self.bench.context.catalog.tables.get(DATABASE, self.table.name))

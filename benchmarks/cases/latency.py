@@ -41,7 +41,7 @@ BY_HAND: Final = "_by_hand"
 STATELESS: Final = "foreachBatch without state, different result"
 CREATE: Final = """
     CREATE STREAM {name} TRIGGER {trigger} INTO {name}_result TAGS (device VARCHAR(64))
-    AS SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname device INTERVAL({seconds}s)
+    AS SELECT _wstart AS ts, COUNT(*) AS cnt, AVG(voltage) AS av FROM {source} PARTITION BY tbname device {window}
 """
 
 
@@ -59,6 +59,10 @@ class Task:
     @property
     def seconds(self) -> int:
         return WINDOW_SECONDS.get(self.trigger.split()[0], ROWS_PER_SUBTABLE)
+
+    @property
+    def window(self) -> str:
+        return f"INTERVAL({self.seconds}s)"
 
     @property
     def label(self) -> str:
@@ -93,7 +97,7 @@ class HeadraceStreams:
         self.source = source_type(bench, f"{source_type.PREFIX}_{task.label}")
         self.names = [f"{self.source.table.name}_{number}" for number in range(task.streams)]
         for name in self.names:
-            bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, seconds=task.seconds))
+            bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, window=task.window))
         self.apps = [self._offset_app(name) for name in self.names]
         self.logs = [DeltaLogReader(bench.location(f"{name}_result")) for name in self.names]
         lease = bench.context.catalog.leases.acquire(bench.settings.snode, "benchmarks", bench.settings.lease_ms)
