@@ -72,7 +72,7 @@ class Sizes:
 class Bench:
     """A run of the benchmarks in a home. The connection and Spark start on first use."""
 
-    def __init__(self, home: Path, sizes: Sizes, log: Callable[[str], None], **settings: Any) -> None:
+    def __init__(self, home: Path, sizes: Sizes, log: Callable[[str], None], /, **settings: Any) -> None:
         self.home = home
         self.sizes = sizes
         self.log = log

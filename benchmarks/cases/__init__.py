@@ -30,6 +30,7 @@ CASES: Final[dict[str, str]] = {
     "demo": "the histories of the demonstration, against PySpark jobs",
     "notifications": "events of windows to a WebSocket server",
     "continuous": "continuous queries of one second: from the end of an interval to its result",
+    "system": "a stream of the whole system, with Airflow beside it: from a commit to its result",
     "dags": "parsing the DAGs of many streams",
     "command": "the command line as a process",
 }
