@@ -35,10 +35,11 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 from headrace.streams.quarantine.stored_rows import HISTORY_BATCH
 from headrace.streams.runner import Runner
+from headrace.streams.sources import spill
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import RunnerFactory, SourcePollers
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.wide import dispatch, spill
+from headrace.streams.wide import dispatch
 from headrace.streams.windows.change_batch import LargeCommit
 from tests.support.object_store import warehouse_options
 
@@ -293,11 +294,11 @@ def open_profile(profile: str, home: Path, spark: SparkSession, *, reads_commits
     with pytest.MonkeyPatch.context() as patch:
         if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
+            patch.setattr(spill, "PART_ROWS", 3)
             if not reads_commits:
                 patch.setattr(LargeCommit, "read", refuse_to_read)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
-            patch.setattr(spill, "PART_ROWS", 3)
             patch.setattr(dispatch, "MAX_WINDOWS", 20)
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:

@@ -49,7 +49,7 @@ SHORT = [
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    with open_profile(request.param, tmp_path_factory.mktemp("virtual"), spark, reads_commits=True) as env:
+    with open_profile(request.param, tmp_path_factory.mktemp("virtual"), spark) as env:
         yield env
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.model.failpoints import FailpointError, armed
 from headrace.streams.runner import Runner
-from headrace.streams.wide import spill
+from headrace.streams.sources import spill
 from headrace.streams.wide.commits import WideCommits
 from headrace.streams.wide.divided import DividedCommits
 from headrace.streams.wide.staging import discard_leftovers

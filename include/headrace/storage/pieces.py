@@ -19,7 +19,7 @@ def scan_pieces(
     table: Table,
     columns: Sequence[str],
     *,
-    filter: pc.Expression,
+    filter: pc.Expression | None = None,
     version: int | None = None,
     tbnames: Collection[str] | None = None,
     bounds: Bounds | None = None,

@@ -46,7 +46,7 @@ def scan_pieces(
     handle: Handle,
     table: Table,
     columns: Sequence[str],
-    where: pc.Expression,
+    where: pc.Expression | None,
     version: int | None,
     tbnames: Collection[str] | None,
     bounds: Bounds | None,
@@ -58,7 +58,7 @@ def scan_pieces(
     if not paths:
         return
     pushed = key_filter(table, schema, bounds, names)
-    combined = where if pushed is None else where & pushed
+    combined = where if pushed is None else pushed if where is None else where & pushed
     series = (table.series_key, names)
     with translate_errors(handle.name):
         batches = read_batches(

@@ -17,6 +17,7 @@ from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.virtual_frames import virtual_frame
+from headrace.streams.sources.virtual_parts import virtual_pieces
 from headrace.streams.sources.virtual_rows import scan_virtual
 
 if TYPE_CHECKING:
@@ -59,10 +60,13 @@ def source_pieces(
     series: Collection[str] | None,
     bounds: Bounds,
 ) -> Iterator[pa.Table]:
-    """Yield what `scan_source` returns for a stored table, about half a million rows at a time."""
-    pieces = scan_pieces(
-        context.tables, plan.source, columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
-    )
+    """Yield what `scan_source` returns, about half a million rows at a time."""
+    if plan.source.is_virtual:
+        rows = virtual_pieces(context, plan.scan, offsets, series, bounds)
+        pieces: Iterator[pa.Table] = (piece.select(columns).filter(filter) for piece in rows)
+    else:
+        version = offsets[plan.source_ids[0]]
+        pieces = scan_pieces(context.tables, plan.source, columns, filter=filter, version=version, tbnames=series, bounds=bounds)
     return (without_set_aside(context, plan, piece) for piece in pieces)
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.compute.window_plans import StateWindow
-from headrace.streams.batches import BatchResult
+from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
+from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.division import DividedState
 from headrace.streams.wide.parts import PartResult, whole_result
-from headrace.streams.wide.spill import Spill
 from headrace.streams.wide.staging import can_stage, create_staging_folder
 from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Changes, LargeCommit, change_batch
@@ -42,15 +42,15 @@ class DividedCommits:
     evaluation: WindowEvaluation
     process_rows: ProcessRows
 
-    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
-        """Return the result of a commit; None if it has no rows."""
+    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
+        """Return the result of a commit."""
         with Spill.open([commit.series_key], commit.count) as spill:
             latest = state.max_event_time
             for piece in commit.plain_pieces():
                 spill.add(piece)
                 latest = later_of(latest, self._max_event_time(replace(changes, source=piece)))
             if not spill.parts():
-                return None
+                return idle_result(state)
             return self._process_parts(state, replace(changes, max_event_time=latest), spill)
 
     def _max_event_time(self, changes: Changes) -> int | None:

@@ -11,10 +11,10 @@ from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
+from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.divided import ProcessRows
 from headrace.streams.wide.parts import PartResult
-from headrace.streams.wide.spill import Spill
 from headrace.streams.wide.staging import can_stage, create_staging_folder
 from headrace.streams.windows.change_batch import Changes, LargeCommit
 

@@ -84,9 +84,20 @@ class Changes:
     leaves_due: bool = False
 
     @property
+    def count(self) -> int:
+        """The number of changes."""
+        return self.source.num_rows if isinstance(self.source, pa.Table) else self.source.count
+
+    @property
     def rows(self) -> pa.Table:
         """All changes. Of a large commit this reads all rows into memory."""
         return self.source if isinstance(self.source, pa.Table) else self.source.read()
+
+    def matching(self, filter: pc.Expression) -> pa.Table:
+        """Return the changes that a filter selects, which alone are in memory."""
+        if isinstance(self.source, pa.Table):
+            return self.source.filter(filter)
+        return pa.concat_tables((piece.filter(filter) for piece in self.source.plain_pieces()), promote_options="permissive")
 
 
 @dataclass(frozen=True)
@@ -168,9 +179,8 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
 
     Windows that depend on the order of rows also need the row before an update, to see whether the update moves their borders.
     """
-    rows = changes.rows
-    if plan.source_subtable is not None:
-        rows = rows.filter(pc.equal(rows[plan.source.series_key].cast(pa.string()), plan.source_subtable))
+    subtable, key = plan.source_subtable, plan.source.series_key
+    rows = changes.rows if subtable is None else changes.matching(pc.field(key).cast(pa.string()) == subtable)
     if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows if changes.is_one_write else rows.sort_by(VERSION)
@@ -181,7 +191,7 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     timestamp = rows[plan.source.timestamp.name]
     return ChangeBatch(
         rows=rows.select(list(plan.query.scans[0].columns)),
-        series_key=plan.source.series_key,
+        series_key=key,
         kind=kind,
         version=to_numpy(rows[VERSION]).astype(np.int64),
         ts=to_ticks(timestamp, plan.query.precision),

@@ -94,7 +94,7 @@ class WindowProcessor:
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows from what the source has after the changes."""
-        if can_be_merged(self.plan) and not self.plan.source.is_virtual:
+        if can_be_merged(self.plan):
             merged = MergedCommits(self.context, self.plan, self.evaluation)
             return result_of(self.plan, state, merged.recalculate(rows, state, changes))
         batch = recalculation_batch(self.plan, rows)

@@ -51,9 +51,8 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
         series=names,
         bounds=Bounds(bounds[0].low, bounds[-1].high),
     )
-    changed = changes.rows.filter(in_ranges(plan, bounds))
-    if names is not None:
-        changed = changed.filter(pc.field(plan.source.series_key).isin(names))
+    is_needed = in_ranges(plan, bounds)
+    changed = changes.matching(is_needed if names is None else is_needed & pc.field(plan.source.series_key).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     versioned = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
     first, last = (to_numpy(versioned[name]).astype(np.int64) for name in (FROM, TO))

@@ -65,6 +65,10 @@ class Spill:
             self._writers[number] = self._files.enter_context(pa.ipc.new_stream(path, schema, options=OPTIONS))
         return self._writers[number]
 
+    def finish(self) -> None:
+        """Close all files, after which no rows can be added."""
+        self._files.close()
+
     def parts(self) -> list[int]:
         """Return the numbers of the parts that have rows."""
         return sorted(self._writers)
@@ -78,7 +82,7 @@ class Spill:
         return np.where(np.isin(numbers, parts), numbers, parts[0])
 
     def read(self, number: int) -> pa.Table:
-        """Return the rows of a part, after which none can be added to it."""
+        """Return the rows of a part, which has some, after which none can be added to it."""
         self._writers[number].close()
         with pa.OSFile(str(self._folder / str(number))) as file, pa.ipc.open_stream(file) as reader:
             return reader.read_all()
