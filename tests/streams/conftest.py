@@ -28,6 +28,7 @@ LOCAL_FILES: Final = frozenset(
         "test_a_damaged_state_is_recomputed_exactly",
         "test_a_dropped_job_leaves_no_messages",
         "test_a_lost_state_is_rebuilt_from_the_stored_rows",
+        "test_a_micro_batch_without_checkpoint_is_repeated_as_it_was",
         "test_a_missing_source_stops_only_its_own_streams",
         "test_a_source_that_fails_again_and_again_stops_its_streams_until_they_are_retried",
         "test_a_source_that_fails_briefly_stops_nothing",
