@@ -20,12 +20,12 @@ from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
 from headrace.storage.delta.changes import COMMIT_VERSION, changes_schema
 from headrace.storage.delta.log import CHANGE_TYPE
+from headrace.storage.row_matching import anti_join, match_rows, row_ids
 from headrace.streams.context import Context
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.sources.virtual_rows import align, origin_tables, scan_origin, stored_columns, virtual_schema
 from headrace.streams.windows.change_batch import Changes
-from headrace.streams.windows.row_matching import anti_join, match_rows, row_ids
 
 OLD_VALUES = ["delete", "update_preimage"]
 ONLY_VERSION = 0
