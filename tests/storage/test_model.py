@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.model.tables import TBNAME, Database, Table
 from headrace.model.time import Precision
 from headrace.storage import Tables
+from headrace.storage.delta.handles import rows_uri
 from tests.storage.samples import KEYED, METERS, POWER, Row, open_tables, read, rows
 
 Model = dict[tuple[Any, ...], Row]
@@ -90,6 +92,11 @@ def perform(tables: Tables, table: Table, database: Database, operation: tuple[s
         tables.delete(table, database, tbnames=names, ranges=ranges)
 
 
+def leave_to_delta_rs(tables: Tables, table: Table) -> None:
+    """Give a table a property that Headrace does not know, so that it leaves all commits to delta-rs."""
+    DeltaTable(rows_uri(tables.uri, table)).alter.set_table_properties({"custom": "value"}, raise_if_not_exists=False)
+
+
 def replay_changes(tables: Tables, table: Table, database: Database) -> Model:
     """Build the table from its changes alone; every change must match the rows so far."""
     model: Model = {}
@@ -109,14 +116,18 @@ def replay_changes(tables: Tables, table: Table, database: Database) -> Model:
     return model
 
 
-@given(data=st.data(), table=st.sampled_from([METERS, KEYED]), precision=st.sampled_from(list(Precision)))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_table_behaves_like_a_dictionary(data: st.DataObject, table: Table, precision: Precision) -> None:
+@given(
+    data=st.data(), table=st.sampled_from([METERS, KEYED]), precision=st.sampled_from(list(Precision)), by_delta_rs=st.booleans()
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_table_behaves_like_a_dictionary(data: st.DataObject, table: Table, precision: Precision, by_delta_rs: bool) -> None:
     database = replace(POWER, precision=precision)
     model: Model = {}
     with tempfile.TemporaryDirectory() as home:
         tables = open_tables(Path(home))
         tables.create(table, database)
+        if by_delta_rs:
+            leave_to_delta_rs(tables, table)
         for operation in data.draw(operations(table)):
             perform(tables, table, database, operation)
             apply(model, table, operation)

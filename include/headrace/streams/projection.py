@@ -12,6 +12,7 @@ from headrace.compute import Key, project
 from headrace.compute.kernels import ProjectionKernel, UnsupportedError
 from headrace.compute.plan import TS, WSTART
 from headrace.model.types import BIGINT
+from headrace.storage.row_matching import row_ids
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -20,7 +21,6 @@ from headrace.streams.wide.projected import ProjectedCommits
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
-from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import ROW, small_frame
 
 

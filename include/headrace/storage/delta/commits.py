@@ -155,14 +155,17 @@ def committed_position(handle: Handle, job_id: str, sources: Iterable[SourceId])
     return Position(batch, {source: version for source, version in offsets.items() if version is not None})
 
 
+def recorded_by(commit: Commit | None) -> dict[str, int]:
+    """Return the app transactions that a commit records, with their versions."""
+    if commit is None:
+        return {}
+    recorded = {commit.app: commit.version}
+    if commit.job_id is not None and commit.epoch > 0:
+        recorded[epoch_app(commit.job_id)] = commit.epoch
+    return recorded | {offset_app(str(commit.job_id), source): version for source, version in commit.offsets.items()}
+
+
 def commit_properties(commit: Commit | None) -> CommitProperties:
     """Return commit properties with which delta-rs commits on exactly the version it has read, or not at all."""
-    transactions = []
-    if commit is not None:
-        transactions.append(Transaction(commit.app, commit.version))
-        if commit.job_id is not None and commit.epoch > 0:
-            transactions.append(Transaction(epoch_app(commit.job_id), commit.epoch))
-        transactions.extend(
-            Transaction(offset_app(str(commit.job_id), source), version) for source, version in commit.offsets.items()
-        )
+    transactions = [Transaction(app, version) for app, version in recorded_by(commit).items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)

@@ -25,6 +25,8 @@ from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072
+# Up to this many rows, dictionaries and a strong compression take more time than they save.
+MAX_PLAIN_ROWS: Final = 1_024
 # Every reader parses these statistics, so leave long strings out.
 MAX_STATISTIC_CHARACTERS: Final = 256
 
@@ -48,12 +50,20 @@ class StagedFile:
 
 def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = False) -> AddAction:
     """Write rows as a staged data file of a table; return the action that adds it."""
-    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    path, size = write_parquet(uri, "part-00000-", rows)
+    return AddAction(path, size, {}, now_ms(), data_change, json.dumps(file_statistics(rows, table)))
+
+
+def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
+    """Write rows as a Parquet file in a folder that exists; return its path below the table, and its size."""
     system, root = file_system(uri)
-    path = f"{root}/{name}"
-    pq.write_table(rows, path, filesystem=system, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    size = int(system.get_file_info(path).size)
-    return AddAction(name, size, {}, now_ms(), data_change, json.dumps(file_statistics(rows, table)))
+    is_small = rows.num_rows <= MAX_PLAIN_ROWS
+    codec = "snappy" if is_small else "zstd"
+    path = f"{prefix}{uuid.uuid4()}-c000.{codec}.parquet"
+    pq.write_table(
+        rows, f"{root}/{path}", filesystem=system, compression=codec, use_dictionary=not is_small, row_group_size=ROW_GROUP_ROWS
+    )
+    return path, int(system.get_file_info(f"{root}/{path}").size)
 
 
 def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from headrace.storage.delta.keys import (
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.rewriting import rewrite
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
 from headrace.storage.types import rows_schema
 
@@ -112,6 +113,9 @@ class Writer:
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return None
+            rewritten = rewrite(handle, delta, table, rows, deleted_keys, commit)
+            if rewritten is not None:
+                return rewritten if rewritten.rows else commit_transactions(delta, commit)
             keys = pa.concat_tables([rows.select(key), deleted_keys])
             stored = keys if is_update else find_stored_keys(handle, delta, table, schema, keys)
             if stored.num_rows == 0:

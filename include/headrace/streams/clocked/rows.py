@@ -15,6 +15,7 @@ from headrace.compute.terms import bigint_sql, quote
 from headrace.compute.types import to_ticks as ticks_sql
 from headrace.model.positions import Offsets
 from headrace.storage import Bounds
+from headrace.storage.row_matching import row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -22,7 +23,6 @@ from headrace.streams.sources.stored import count_rows, scan_source, stored_time
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.rebuild import source_rows
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy, to_ticks
-from headrace.streams.windows.row_matching import row_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

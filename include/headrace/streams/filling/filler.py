@@ -16,6 +16,7 @@ from headrace.compute.windows.fill import IS_FILLED
 from headrace.errors import OperationalError
 from headrace.model.failpoints import failpoint
 from headrace.storage import Bounds, Commit, StaleReadError
+from headrace.storage.row_matching import anti_join, row_ids
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.emitted import EmittedWindows
@@ -26,7 +27,6 @@ from headrace.streams.filling.values import FROM_AFTER, FROM_BEFORE, FilledValue
 from headrace.streams.sinks.sink import superseded_keys
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
-from headrace.streams.windows.row_matching import anti_join, row_ids
 
 logger = logging.getLogger(__name__)
 

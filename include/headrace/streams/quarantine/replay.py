@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineRequest, RowKey
 from headrace.storage import Bounds
+from headrace.storage.row_matching import row_ids
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.set_aside import Keys
 from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes
-from headrace.streams.windows.row_matching import row_ids
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from headrace.model.quarantine import RowKey
 from headrace.model.tables import Table
 from headrace.model.time import Precision
+from headrace.storage.row_matching import anti_join
 from headrace.storage.spark.functions import F
-from headrace.streams.windows.row_matching import anti_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

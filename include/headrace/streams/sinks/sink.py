@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.model.positions import Position
 from headrace.storage import Bounds, Commit
 from headrace.storage.delta.spark_writes import staged_frame
+from headrace.storage.row_matching import anti_join, row_ids
 from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -19,7 +20,6 @@ from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sinks.target_frame import target_keys, target_rows
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.staging import discard_staged, stage_windows
-from headrace.streams.windows.row_matching import anti_join, row_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

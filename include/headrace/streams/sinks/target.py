@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.model.types import TypeKind
 from headrace.storage import Bounds
+from headrace.storage.row_matching import match_rows
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.group_ids import UInt64s
@@ -17,7 +18,6 @@ from headrace.streams.filling.marks import MARK, mark_values, marked_table
 from headrace.streams.sinks.precisions import convert_precision
 from headrace.streams.sinks.target_groups import TargetGroups
 from headrace.streams.windows.change_batch import from_ticks
-from headrace.streams.windows.row_matching import match_rows
 
 
 class TargetTable:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import ExistsError
 from headrace.model.types import TypeKind
+from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.types import arrow_type
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -20,7 +21,6 @@ from headrace.streams.sinks.precisions import convert_precision
 from headrace.streams.sinks.text_order import distinct_neighbors, text_order
 from headrace.streams.state.tables import NO_IDS, StateTable, concat
 from headrace.streams.windows.change_batch import Int64s, from_ticks
-from headrace.streams.windows.row_matching import match_rows, row_ids
 
 MAX_CACHED_GROUPS: Final = 2_000_000
 """When more groups than this are cached, the cache is cleared."""

@@ -17,9 +17,9 @@ from headrace.compute import Scan
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import ColumnReference, Table, TableId
 from headrace.storage import Bounds
+from headrace.storage.row_matching import row_ids
 from headrace.storage.types import rows_schema
 from headrace.streams.context import Context
-from headrace.streams.windows.row_matching import row_ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
 from headrace.model.streams import TriggerMode
+from headrace.storage.row_matching import anti_join, match_rows
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
-from headrace.streams.windows.row_matching import anti_join, match_rows
 from headrace.streams.windows.window_sql import ADDED, EMITTED, IS_RESULT, RECALCULATED, window_columns
 
 

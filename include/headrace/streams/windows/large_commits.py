@@ -18,6 +18,7 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -35,7 +36,6 @@ from headrace.streams.windows.change_batch import (
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
-from headrace.streams.windows.row_matching import match_rows, row_ids
 from headrace.streams.windows.window_sql import ADDED
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
+from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows import window_sql
@@ -32,7 +33,6 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
     watermarks_before,
 )
-from headrace.streams.windows.row_matching import row_ids
 
 NO_WRITE: Final = np.iinfo(np.int64).max
 

@@ -22,6 +22,7 @@ from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.model.jobs import JobCounters
 from headrace.storage import Bounds
+from headrace.storage.row_matching import row_ids
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_pieces
@@ -47,7 +48,6 @@ from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsE
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
-from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, in_ranges
 from headrace.streams.windows.window_sql import ROW

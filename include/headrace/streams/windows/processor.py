@@ -13,6 +13,7 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
+from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -48,7 +49,6 @@ from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
-from headrace.streams.windows.row_matching import match_rows
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, read_stored_rows
 from headrace.streams.windows.timers import timer_of

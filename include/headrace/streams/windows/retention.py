@@ -16,12 +16,12 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
+from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, window_table
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState
-from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import EMITTED, window_columns
 
 MAX_CLOSED_WINDOWS: Final = 20_000

@@ -16,10 +16,10 @@ from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
 from headrace.compute.windows.numbering import WINDOW_NUMBER
+from headrace.storage.row_matching import row_ids
 from headrace.streams.windows.change_batch import NEVER, Bools, Int64s, RowKind, to_numpy
 from headrace.streams.windows.lateness import BatchSegments
 from headrace.streams.windows.recalculation import RecalculationScopes
-from headrace.streams.windows.row_matching import row_ids
 from headrace.streams.windows.window_sql import segment_columns
 
 

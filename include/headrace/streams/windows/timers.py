@@ -13,6 +13,7 @@ from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.model.streams import TriggerMode
 from headrace.model.time import Duration
+from headrace.storage.row_matching import anti_join, match_rows
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import combined_events, written_events
@@ -22,7 +23,6 @@ from headrace.streams.windows.change_batch import Bools, Changes, Int64s, LargeC
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.retention import ids_of
-from headrace.streams.windows.row_matching import anti_join, match_rows
 from headrace.streams.windows.window_sql import EMITTED, IS_RESULT, append_bookkeeping
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.streams.windows.change_batch import Int64s, to_numpy
+Int64s = npt.NDArray[np.int64]
 
 
 def row_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
@@ -17,7 +18,7 @@ def row_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[Int64s]:
     for name in columns:
         column = pa.chunked_array([chunk for table in tables for chunk in table[name].chunks], type=tables[0][name].type)
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        indices = to_numpy(encoded.indices).astype(np.int64)
+        indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if name == columns[0] and not pa.types.is_dictionary(column.type):
             code = indices  # without gaps
         else:

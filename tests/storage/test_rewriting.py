@@ -1,0 +1,183 @@
+"""Small replacements, whose log entries Headrace writes itself."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from headrace.model.tables import TBNAME, Column
+from headrace.model.types import DataType, TypeKind
+from headrace.storage import Tables
+from headrace.storage.delta.commits import WriteMetrics
+from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
+from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
+from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
+from tests.support.racing import race
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_KEYS = rows([]).select([TBNAME, "ts"])
+
+
+def folder(tables: Tables) -> Path:
+    return Path(tables.uri) / "power/meters/rows"
+
+
+def is_rewritten(tables: Tables, version: int) -> bool:
+    """Return whether Headrace has written a log entry."""
+    entry = (folder(tables) / f"_delta_log/{version:020}.json").read_text().splitlines()[0]
+    return bool(json.loads(entry)["commitInfo"]["engineInfo"] == "headrace")
+
+
+def replace_rows(tables: Tables, *batch: Row) -> WriteMetrics:
+    written = tables.replace(METERS, POWER, rows(batch), None, None)
+    assert written is not None
+    return written
+
+
+def data_files(tables: Tables) -> set[str]:
+    return {Path(uri).name for uri in DeltaTable(str(folder(tables))).file_uris()}
+
+
+def unreferenced_files(tables: Tables) -> set[str]:
+    """Return the files that no log entry names."""
+    logged = "".join(path.read_text() for path in folder(tables).glob("_delta_log/*.json"))
+    return {path.name for path in folder(tables).rglob("*.parquet") if path.name not in logged}
+
+
+def test_updates_leave_files_of_other_times_as_they_are(meters: Tables) -> None:
+    for ts in (1, 1_000, 2_000):
+        replace_rows(meters, {"ts": ts, "a": 1})
+    before = data_files(meters)
+    replace_rows(meters, {"ts": 2_000, "a": 2}, {"ts": 3_000, "a": 3})
+
+    assert is_rewritten(meters, meters.version(METERS))
+    assert len(before & data_files(meters)) == 2
+    assert len(data_files(meters)) == 3
+
+
+def test_rows_that_are_copied_in_number_are_copied_once(meters: Tables) -> None:
+    replace_rows(meters, *({"ts": ts, "a": 0} for ts in range(MAX_COPIED_ROWS + 2)))
+    replace_rows(meters, {"ts": 7, "a": 1})
+    copied = data_files(meters)
+    replace_rows(meters, {"ts": 7, "a": 2})
+
+    assert len(copied) == len(data_files(meters)) == 2
+    assert len(copied & data_files(meters)) == 1
+    assert meters.rows(METERS) == MAX_COPIED_ROWS + 2
+
+
+def test_larger_files_are_merged_by_delta_rs(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": ts, "a": 0, "b": None} for ts in range(MAX_READ_ROWS + 1)]))
+    written = replace_rows(meters, {"ts": 7, "a": 1})
+
+    assert (written.updated, written.inserted) == (1, 0)
+    assert not is_rewritten(meters, written.version)
+
+
+def test_nan_equals_nan_and_zero_has_a_sign(meters: Tables) -> None:
+    replace_rows(meters, {"ts": 1, "b": float("nan")}, {"ts": 2, "b": 0.0})
+    written = replace_rows(meters, {"ts": 1, "b": float("nan")}, {"ts": 2, "b": -0.0})
+
+    assert (written.updated, written.inserted) == (1, 0)
+
+
+def test_checkpoints_are_written(meters: Tables) -> None:
+    for number in range(CHECKPOINT_INTERVAL_VERSIONS + 5):
+        replace_rows(meters, {"ts": 1, "a": number})
+    last = json.loads((folder(meters) / "_delta_log/_last_checkpoint").read_text())
+
+    assert 0 < last["version"] <= CHECKPOINT_INTERVAL_VERSIONS
+    assert is_rewritten(meters, meters.version(METERS))
+    assert read(open_tables(Path(meters.uri).parent).scan(METERS, POWER))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
+
+
+def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
+    new = Column("c", DataType(TypeKind.INT))
+    wider = replace(METERS, columns=(*METERS.columns, new))
+    replace_rows(meters, {"ts": 1, "a": 1})
+    meters.add_columns(METERS, POWER, [new])
+    meters.replace(wider, POWER, rows([{"ts": 1, "a": 2, "c": 5}], wider), None, None)
+    replace_rows(meters, {"ts": 1, "a": 3}, {"ts": 2, "a": 4})
+
+    stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider, POWER))}
+    assert stored == {1: (3, 5), 2: (4, None)}
+
+
+@pytest.mark.parametrize(
+    "properties", [{"delta.appendOnly": "false"}, {"delta.enableChangeDataFeed": "false"}, {"custom": "value"}]
+)
+def test_a_table_with_other_properties_is_left_to_delta_rs(meters: Tables, properties: dict[str, str]) -> None:
+    DeltaTable(str(folder(meters))).alter.set_table_properties(properties, raise_if_not_exists=False)
+    replace_rows(meters, {"ts": 1, "a": 1})
+    written = replace_rows(meters, {"ts": 1, "a": 2})
+
+    assert not is_rewritten(meters, written.version)
+    assert read(meters.scan(METERS, POWER))[0]["a"] == 2
+
+
+def test_a_table_with_constraints_is_left_to_delta_rs(meters: Tables) -> None:
+    DeltaTable(str(folder(meters))).alter.add_constraint({"small": "a < 10"})
+    written = replace_rows(meters, {"ts": 1, "a": 2})
+
+    assert not is_rewritten(meters, written.version)
+
+
+def test_a_replacement_is_computed_again_after_a_concurrent_commit(meters: Tables) -> None:
+    other = Tables(meters.uri, lambda _: nullcontext(), 1_000)
+    replace_rows(meters, {"ts": 1, "a": 1, "b": 1.0})
+    upserts = rows([{"ts": 1, "a": 2, "b": 2.0}])
+    seen: list[int] = []
+
+    def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
+        seen.append(delta.version())
+        if len(seen) == 1:
+            other.replace(METERS, POWER, rows([{"ts": 1, "a": 3}]), None, None)
+        return rewrite(handle, delta, METERS, upserts, NO_KEYS, None)
+
+    assert meters._writer.commit(METERS, work) == WriteMetrics(3, updated=1)
+    assert seen == [1, 2]
+    assert unreferenced_files(meters) == set()
+    feed = read(meters.changes(METERS, 3, 3))
+    assert {row["_change_type"]: row["a"] for row in feed} == {"update_preimage": 3, "update_postimage": 2}
+
+
+def count_up(home: str, writer: int) -> None:
+    """Replace a row of this writer again and again, without a lock."""
+    tables = Tables(f"{home}/tables", lambda _: nullcontext(), 1_000)
+    for number in range(12):
+        tables.replace(METERS, POWER, rows([{"ts": writer, "a": number}, {"ts": 100 * writer + number, "a": 0}]), None, None)
+
+
+def test_racing_processes_lose_no_replacement(tmp_path: Path, meters: Tables) -> None:
+    race(count_up, [(str(tmp_path), writer) for writer in (1, 2, 3)])
+
+    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS, POWER))}
+    assert [stored[writer] for writer in (1, 2, 3)] == [11, 11, 11]
+    assert len(stored) == meters.rows(METERS) == 3 * 13
+    assert meters.version(METERS) == 3 * 12
+
+
+@pytest.mark.spark
+def test_spark_reads_rows_and_changes(meters: Tables, spark: SparkSession) -> None:
+    replace_rows(meters, {"ts": 1, "a": 1, "b": 0.5}, {"ts": 2, "a": 1})
+    written = meters.replace(METERS, POWER, rows([{"ts": 1, "a": 2}]), rows([{"ts": 2}]).select([TBNAME, "ts"]), None)
+    assert written is not None
+    assert is_rewritten(meters, written.version)
+
+    frame = meters.frame(spark, METERS)
+    assert [(row["a"], row["b"], row[TBNAME]) for row in frame.collect()] == [(2, None, "d1")]
+    feed = meters.changes_frame(spark, METERS, written.version, written.version)
+    assert sorted((row["_change_type"], row["a"]) for row in feed.collect()) == [
+        ("delete", 1),
+        ("update_postimage", 2),
+        ("update_preimage", 1),
+    ]
