@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.iotdb_comparison.functions import SERIES_FUNCTIONS
+
+SERIES: Final = rf"\b({'|'.join(SERIES_FUNCTIONS)})\("
+"""A call of a time-series function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -86,7 +91,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server casts STRING, DATE and TIMESTAMP in queries without time-series functions only",
         r"^answered.*IoTDB refuses 301: Unsupported source dataType: (STRING|DATE|TIMESTAMP)",
-        r"cast\(.*'\w+'=|'\w+'=.*cast\(|(differen|deriva|diff\(|change_points|\w+_(count|duration|k)\(|on_off|in_range)",
+        rf"cast\(.*'\w+'=|'\w+'=.*cast\(|{SERIES}",
     ),
     explain("the server cannot cast BOOLEAN to BOOLEAN", r'For input string: "(true|false)', "as boolean"),
     explain(
@@ -181,7 +186,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server has no row for an expression of aggregates of time-series functions without points",
         r"^rows: ours 1, IoTDB's 0; row 0: ours \((None|0)(, (None|0))*,?\), IoTDB's None",
-        r"^select .*(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration|k)|on_off|in_range)\(.* where (?!.* group by)",
+        rf"^select .*{SERIES}.* where (?!.* group by)",
     ),
     explain(
         "the server loses points of expressions of a series with NULL and a function that returns its points later than their time",
@@ -242,12 +247,17 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server goes on from one device to the next with functions of aggregates",
         r"^(rows|value)",
-        r"(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration)|\w+_k)\((count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
+        rf"{SERIES}(count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
     ),
     explain(
         "the server calls time-series functions with the latest row first if ORDER BY has it first",
         r"^(rows|value)",
-        r"^select (?!last).*(differen|deriva|diff\(|change_points|zero_|m4|sample|_k\().*order by .*time desc",
+        rf"^select (?!last).*{SERIES}.*order by .*time desc",
+    ),
+    explain(
+        "the server has one row for all devices if a query has time-series functions and expressions of aggregates",
+        r"^rows: ours \d+, IoTDB's 1;",
+        rf"^select (?!.*group by).*{SERIES}.*align by device$",
     ),
     explain(
         "the server subtracts values that leave a window, and keeps the rounding errors",
@@ -260,11 +270,6 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"from \S*(\*|, )\S* .*having .*count(_if)?\((?!.*by device)",
     ),
     explain("the server keeps the bytes of a BLOB in a TEXT", r"^value: .*\\\\x", r"cast\(s8 as (text|string)\)"),
-    explain(
-        "without any value, the server creates the targets of expressions",
-        r"^names: ours    \['Time'\]\n",
-        r"^select [^;]*[-+*/%(][^;]* into [^;]*; select",
-    ),
     explain(
         "the server makes a DATE of a number that is no date",
         r"^refused: 301: Invalid date format: -?[\d.]+\n.*IoTDB answers",
@@ -317,7 +322,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^refused: 507: Path \[\S+\] has not been set any template",
         r"set device template \S+ to (\S+)\.a; .*create timeseries (using|of) device template on \1$",
     ),
-    explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
+    explain(
+        "without any row, the server lists the targets if its partitions of the queried time have rows",
+        r"^rows: ours 0, .*, 0\)",
+        r"^select [^;]* into [^;]*$",
+    ),
 )
 
 
