@@ -38,12 +38,13 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
+from headrace.compute.iotdb.types import NUMERIC, TEXT
 from headrace.compute.terms import string_sql
 from headrace.compute.types import spark_type
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, Case, ColumnRef, Expression, Literal, transform
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform
 from headrace.model.queries import Ordering, SelectItem
-from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_queries import GroupByCount, GroupByVariation, TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import BIGINT, DataType
 from headrace.sql.iotdb.names import result_name
@@ -72,7 +73,7 @@ class DeviceQuery:
             *(item.expression for item in items),
             *as_tuple(where),
             *as_tuple(having),
-            *control_expressions(clause),
+            *control_needs(clause),
             *(part for device in complete for part in self.sort_keys(device)),
         ]
         rows = self.rows(members, nodes, selected)
@@ -109,7 +110,7 @@ class DeviceQuery:
             return None
         for resolver in names:
             expand_clause(clause, resolver)
-        return expand_clause(clause, self.first_match(names))
+        return with_text(expand_clause(clause, self.first_match(names)), names)
 
     def conditions(self, names: Sequence[DeviceNames], *, aggregated: bool) -> tuple[Expression | None, Expression | None]:
         """Return WHERE and HAVING with their paths resolved."""
@@ -298,6 +299,21 @@ def is_device(key: Expression) -> bool:
 def with_choice(scope: TreeScope) -> TreeScope:
     """Return a scope whose language has the function that expressions evaluated device by device call."""
     return replace(scope, language=replace(scope.language, functions={**scope.language.functions, CHOICE.name: CHOICE}))
+
+
+def with_text(clause: object, names: Sequence[DeviceNames]) -> object:
+    """Return VARIATION of a measurement of several types as that of its text, which changes whenever the value does."""
+    if not isinstance(clause, GroupByVariation) or clause.delta:
+        return clause
+    refs = [own.series.get(path.name) for own in names for path in paths(clause.expression)]
+    kinds = {ref.type.kind for ref in refs if ref is not None}
+    return replace(clause, expression=Cast(clause.expression, TEXT)) if len(kinds) > 1 and not kinds <= set(NUMERIC) else clause
+
+
+def control_needs(clause: object | None) -> tuple[Expression, ...]:
+    """Return what a window clause needs to know: the control expression; of COUNT only whether it has a value."""
+    controls = control_expressions(clause)
+    return tuple(Call("is not null", (node,)) for node in controls) if isinstance(clause, GroupByCount) else controls
 
 
 def split_clause(clause: object | None, rows: RowsBuilder) -> object | None:
