@@ -171,7 +171,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server takes `5 > series` for `series > 5`",
         r"^(rows|value)",
-        r"(where|and|or|[(|&]) *-?\d+(\.\d+)? (<|>|<=|>=) (time|s\d+)\b",
+        r"where ((now\(|\d)[^<>]* [<>]=? time$|(.*(and|or|[(|&]) *)?-?\d+(\.\d+)? [<>]=? s\d+\b)",
     ),
     explain(
         "the server does not check the types of conditions beside one of a missing series",
@@ -246,7 +246,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"where.*s5 [<>].* (or|\|)|where.* (or|\||between) .*s5 [<>]",
     ),
     explain(
-        "the server goes on from one device to the next with functions of aggregates",
+        "the server continues from one device to the next with functions of aggregates",
         r"^(rows|value)",
         rf"{SERIES}(count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
     ),
