@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.iotdb_comparison.functions import SERIES_FUNCTIONS
+
+SERIES: Final = rf"\b({'|'.join(SERIES_FUNCTIONS)})\("
+"""A call of a time-series function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -39,7 +44,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
     explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
-    explain("in the server, NOT of a comparison with no series is true", r"^(rows|value)", r"where.*(not|!) "),
+    explain("in the server, NOT of a comparison with no series is true", r"^(rows|value)", r"where.*(not|!) \("),
     explain(
         "the server drops rows without a value of the series in `time < 5 OR series = 1`", r"^(value|rows)", r"where time .*\bor\b"
     ),
@@ -51,7 +56,9 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server reads the choices of a DATE as numbers or not at all", r"cannot be cast|Invalid date format", r"s9 (not )?in"
     ),
-    explain("the server finds no change points of STRING, BLOB, DATE and TIMESTAMP", r"^(rows|value)", r"change_points"),
+    explain(
+        "the server finds no change points of STRING, BLOB, DATE and TIMESTAMP", r"^(rows|value)", r"change_points\(s(7|8|9|10)\b"
+    ),
     explain(
         "in WHERE, the server calls concat for rows in which its argument has a value only", r"^(rows|value)", r"where .*concat\("
     ),
@@ -86,7 +93,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server casts STRING, DATE and TIMESTAMP in queries without time-series functions only",
         r"^answered.*IoTDB refuses 301: Unsupported source dataType: (STRING|DATE|TIMESTAMP)",
-        r"cast\(.*'\w+'=|'\w+'=.*cast\(|(differen|deriva|diff\(|change_points|\w+_(count|duration|k)\(|on_off|in_range)",
+        rf"cast\(.*'\w+'=|'\w+'=.*cast\(|{SERIES}",
     ),
     explain("the server cannot cast BOOLEAN to BOOLEAN", r'For input string: "(true|false)', "as boolean"),
     explain(
@@ -161,7 +168,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
         r"case .*cast\(",
     ),
-    explain("the server takes `5 > series` for `series > 5`", r"^(rows|value)", r"where .*[\dZ)smhd] (<|>|<=|>=) (time|s\d+)\b"),
+    explain(
+        "the server takes `5 > series` for `series > 5`",
+        r"^(rows|value)",
+        r"where ((now\(|\d)[^<>]* [<>]=? time$|(.*(and|or|[(|&]) *)?-?\d+(\.\d+)? [<>]=? s\d+\b)",
+    ),
     explain(
         "the server does not check the types of conditions beside one of a missing series",
         r"^refused: 701: Invalid input expression.*IoTDB answers 0 rows",
@@ -181,7 +192,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server has no row for an expression of aggregates of time-series functions without points",
         r"^rows: ours 1, IoTDB's 0; row 0: ours \((None|0)(, (None|0))*,?\), IoTDB's None",
-        r"^select .*(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration|k)|on_off|in_range)\(.* where (?!.* group by)",
+        rf"^select .*{SERIES}.* where (?!.* group by)",
     ),
     explain(
         "the server loses points of expressions of a series with NULL and a function that returns its points later than their time",
@@ -220,11 +231,6 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"(extreme|max_value|min_value)\(.*(sqrt|ln|log10|asin|acos|%|/)",
     ),
     explain(
-        "the server sorts by types and texts that it has forgotten",
-        r"^value: .*'root\.\S+\.s(7|8|9|10)'",
-        r"^select last .* order by (value|datatype)",
-    ),
-    explain(
         "the server does not check the types of devices that LIMIT leaves out",
         r"^refused: 701: (ALIGN BY DEVICE: the data types|Aggregate functions \[)",
         r"group by .* limit .*align by device",
@@ -240,14 +246,19 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"where.*s5 [<>].* (or|\|)|where.* (or|\||between) .*s5 [<>]",
     ),
     explain(
-        "the server goes on from one device to the next with functions of aggregates",
+        "the server continues from one device to the next with functions of aggregates",
         r"^(rows|value)",
-        r"(differen\w*|deriva\w*|diff|change_points|\w+_(count|duration)|\w+_k)\((count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
+        rf"{SERIES}(count|avg|sum|m\w+_\w+|\w+_value)\(.* by device",
     ),
     explain(
         "the server calls time-series functions with the latest row first if ORDER BY has it first",
         r"^(rows|value)",
-        r"^select (?!last).*(differen|deriva|diff\(|change_points|zero_|m4|sample|_k\().*order by .*time desc",
+        rf"^select (?!last).*{SERIES}.*order by .*time desc",
+    ),
+    explain(
+        "the server has one row for all devices if a query has time-series functions and expressions of aggregates",
+        r"^rows: ours \d+, IoTDB's 1;",
+        rf"^select (?!.*group by).*{SERIES}.*align by device$",
     ),
     explain(
         "the server subtracts values that leave a window, and keeps the rounding errors",
@@ -260,11 +271,6 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"from \S*(\*|, )\S* .*having .*count(_if)?\((?!.*by device)",
     ),
     explain("the server keeps the bytes of a BLOB in a TEXT", r"^value: .*\\\\x", r"cast\(s8 as (text|string)\)"),
-    explain(
-        "without any value, the server creates the targets of expressions",
-        r"^names: ours    \['Time'\]\n",
-        r"^select [^;]*[-+*/%(][^;]* into [^;]*; select",
-    ),
     explain(
         "the server makes a DATE of a number that is no date",
         r"^refused: 301: Invalid date format: -?[\d.]+\n.*IoTDB answers",
@@ -280,9 +286,17 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^value: row \d+, \S*(stddev|var)",
         r"(stddev|var).*group by .*, \d+\w+, \d+\w+\)",
     ),
-    explain("the server repeats or confuses sums in HAVING and of two aggregates of one series", r"^value", r"(sum|avg)\(.*level"),
+    explain(
+        "the server repeats or confuses sums in HAVING and of two aggregates of one series",
+        r"^value",
+        r"(sum|avg)\(.*((sum|avg)\(.*level|level.*having)",
+    ),
     explain("the server interpolates the digits of a DATE, to days that may not exist", r"s9", r"fill\(linear"),
-    explain("the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values", r"Value|DataType", r"^select last"),
+    explain(
+        "the server forgets the types STRING, BLOB, DATE and TIMESTAMP of latest values, also when it sorts them",
+        r"^value: .*'root\.\S+\.s(7|8|9|10)'",
+        r"^select last",
+    ),
     explain("the server does not compare TIMESTAMP with decimals", r"\[TIMESTAMP, INT64\]", r"s10"),
     explain("the server orders series by tag by chance", r"^value", r"^show timeseries .* where tags.* limit"),
     explain("the server orders latest values of one instant by chance", r"^(value|rows)", r"^select last (?!.*timeseries).* limit"),
@@ -317,7 +331,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^refused: 507: Path \[\S+\] has not been set any template",
         r"set device template \S+ to (\S+)\.a; .*create timeseries (using|of) device template on \1$",
     ),
-    explain("without any value, the server lists the targets of expressions only", r"rows: ours 0.*, 0\)", r"^select .* into"),
+    explain(
+        "without any row, the server lists the targets if its partitions of the queried time have rows",
+        r"^rows: ours 0, .*, 0\)",
+        r"^select [^;]* into [^;]*$",
+    ),
 )
 
 

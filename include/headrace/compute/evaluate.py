@@ -15,7 +15,7 @@ from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
-from headrace.compute.evaluation.series_rows import add_empty_windows, series_rows
+from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
 from headrace.compute.plan import (
     KEYS_PLACEHOLDER,
@@ -29,6 +29,7 @@ from headrace.compute.plan import (
     Key,
     Plan,
     PlanSource,
+    Regrouped,
     Sort,
     UnionPlan,
 )
@@ -137,12 +138,11 @@ class Evaluator:
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
         """Return the result of a plan by Spark SQL, and its natural order."""
-        is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan)
+        is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan | Regrouped)
         rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
         if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
             rows = rows_in_windows(self.within, self.within.window, rows, to_ticks("time", plan.precision))
-        # Regrouped rows have their time in ticks.
-        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows) and plan.source.regrouping is None:
+        if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
             rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
             return interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
@@ -219,6 +219,8 @@ class Evaluator:
                 return reduce(lambda left, right: left.union(right), sides)
             case SeriesRows():
                 return series_rows(source, self.read)
+            case Regrouped(rows=rows, regrouping=regrouping):
+                return regrouped_rows(regrouping, self._read(rows))
             case Plan() | UnionPlan():
                 return replace(self, ordered=False).evaluate(source)
             case JoinSource():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import AnyPlan, FillPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.plan import AnyPlan, FillPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
@@ -73,6 +73,9 @@ def describe_source(source: PlanSource) -> list[str]:
             names = ", ".join(sql for columns in source.columns for sql, _ in columns)
             head = f"{'align by time' if source.aligned else 'rows of'} {len(source.devices)} devices: {names}"
             return [head, *indent([line for scan in source.scans for line in describe_source(scan)])]
+        case Regrouped(rows=rows, regrouping=regrouping):
+            names = ", ".join(sql for sql, _ in regrouping.columns)
+            return [f"{regrouping.slots} copies of each row: {names}", *indent(describe_source(rows))]
         case OneRow():
             return ["one row, no table"]
         case Plan() | UnionPlan():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
+from headrace.compute.plan_sources import OneRow, Regrouping, Scan, ScanUnion, SeriesRows
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import Argument, Bound, WindowPlan
 from headrace.model.queries import FillMode, Query, Union
@@ -61,6 +61,14 @@ class JoinSource:
     right_columns: tuple[tuple[str, str], ...]
     condition: str | None
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped:
+    """Rows of series that are aligned by time, or of a query over them, and what is made of them: `time` in ticks, and columns."""
+
+    rows: SeriesRows | Plan
+    regrouping: Regrouping
 
 
 """The number of a copy of a row."""
@@ -327,7 +335,7 @@ class Plan:
     @property
     def series_rows(self) -> SeriesRows | None:
         """The rows of series that the plan reads, or that the sub-query it reads computes its rows from."""
-        match self.source:
+        match self.source.rows if isinstance(self.source, Regrouped) else self.source:
             case SeriesRows() as rows:
                 return rows
             case Plan(aggregated=False) as inner:
@@ -398,7 +406,7 @@ class UnionPlan:
 
 
 AnyPlan = Plan | UnionPlan
-PlanSource = Scan | ScanUnion | SeriesRows | JoinSource | OneRow | Plan | UnionPlan
+PlanSource = Scan | ScanUnion | SeriesRows | Regrouped | JoinSource | OneRow | Plan | UnionPlan
 
 
 def scans(source: PlanSource) -> Iterator[Scan]:
@@ -410,6 +418,8 @@ def scans(source: PlanSource) -> Iterator[Scan]:
             yield from source.scans
         case Plan():
             yield from scans(source.source)
+        case Regrouped():
+            yield from scans(source.rows)
         case UnionPlan() | JoinSource():
             yield from scans(source.left)
             yield from scans(source.right)
@@ -420,6 +430,8 @@ def source_with_now(source: PlanSource, now: int) -> PlanSource:
     match source:
         case Plan() | UnionPlan():
             return source.at(now)
+        case Regrouped(rows=Plan() as rows):
+            return replace(source, rows=rows.at(now))
         case JoinSource():
             return replace(source, left=source_with_now(source.left, now), right=source_with_now(source.right, now))
         case _:

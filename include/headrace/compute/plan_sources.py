@@ -64,11 +64,13 @@ class Regrouping:
     """A further step over the rows of series that are aligned by time.
 
     Attributes:
+        time: The time of a row in ticks, as Spark SQL.
         filter: Condition on the rows, as Spark SQL.
         slots: Number of copies of each row, numbered in `_slot`.
-        columns: Pairs of Spark SQL over the copies, and a name. Time is in ticks.
+        columns: Pairs of Spark SQL over the copies, and a name.
     """
 
+    time: str
     filter: str | None
     slots: int
     columns: tuple[tuple[str, str], ...]
@@ -108,7 +110,6 @@ class SeriesRows:
             groups then.
         projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
             them.
-        regrouping: What is made of aligned rows.
     """
 
     scans: tuple[Scan, ...]
@@ -119,7 +120,6 @@ class SeriesRows:
     stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
     groups: tuple[RowGroup, ...] = ()
     projections: tuple[tuple[str, ...], ...] = ()
-    regrouping: Regrouping | None = None
 
 
 @dataclass(frozen=True, slots=True)

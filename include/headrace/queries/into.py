@@ -1,4 +1,4 @@
-"""INTO: run a query and write its columns to series; missing series are created if there is something to write."""
+"""INTO: run a query and write its columns to series; those of a target device that are missing are created with its first row."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ def compute_into(
     if table is None:
         return compute_frames(context, plan, targets, devices, replaced)
     counts = count_values(plan, targets, table)
-    devices |= make_targets(with_values(targets, counts), context)
+    devices |= make_targets(with_rows(targets, counts), context)
     ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
-    return IntoPoints(counts, table.num_rows > 0, rows_by_database(plan, targets, table, devices), replaced=ranges)
+    return IntoPoints(written(counts), table.num_rows > 0, rows_by_database(plan, targets, table, devices), replaced=ranges)
 
 
 def compute_frames(
@@ -149,15 +149,20 @@ def compute_frames(
     with ExitStack() as resources:
         frame = resources.enter_context(stored_result(plan.plan, context))
         counts, rows = into_frames.count_values(plan, targets, frame)
-        devices |= make_targets(with_values(targets, counts), context)
+        devices |= make_targets(with_rows(targets, counts), context)
         ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
         frames = into_frames.frames_by_database(plan, targets, frame, devices)
-        return IntoPoints(counts, rows > 0, frames=frames, replaced=ranges, resources=resources.pop_all())
+        return IntoPoints(written(counts), rows > 0, frames=frames, replaced=ranges, resources=resources.pop_all())
 
 
-def with_values(targets: Sequence[IntoColumn], counts: Sequence[int]) -> list[IntoColumn]:
-    """Return the targets that get values."""
-    return [target for target, count in zip(targets, counts, strict=True) if count]
+def with_rows(targets: Sequence[IntoColumn], counts: Sequence[int | None]) -> list[IntoColumn]:
+    """Return the targets of columns that have rows, of no values even."""
+    return [target for target, count in zip(targets, counts, strict=True) if count is not None]
+
+
+def written(counts: Sequence[int | None]) -> tuple[int, ...]:
+    """Return how many values each target gets."""
+    return tuple(count or 0 for count in counts)
 
 
 def write_points(context: Context, points: Sequence[IntoPoints], check: Callable[[], None] = lambda: None) -> None:
@@ -210,9 +215,11 @@ def check_type(target: IntoColumn, device: Device | None) -> None:
         )
 
 
-def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table) -> tuple[int, ...]:
-    """Return how many values each target gets."""
+def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table) -> tuple[int | None, ...]:
+    """Return how many values each target gets; None if its source has no rows."""
     key = device_column(plan)
+    if not table.num_rows:
+        return (None,) * len(targets)
     if key is None:
         return tuple(table.num_rows - table.column(value_column(plan, target)).null_count for target in targets)
     names = [f"c{number}" for number in range(table.num_columns)]
@@ -220,7 +227,7 @@ def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table)
     grouped = table.rename_columns(names).group_by(names[key]).aggregate([(names[column], "count") for column in columns])
     rows = {row[names[key]]: row for row in grouped.to_pylist()}
     return tuple(
-        rows[target.source_device][f"{names[value_column(plan, target)]}_count"] if target.source_device in rows else 0
+        rows[target.source_device][f"{names[value_column(plan, target)]}_count"] if target.source_device in rows else None
         for target in targets
     )
 

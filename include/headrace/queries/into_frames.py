@@ -31,15 +31,15 @@ def result_column(index: int) -> str:
     return f"c{index}"
 
 
-def count_values(plan: TreePlan, targets: Sequence[IntoColumn], frame: DataFrame) -> tuple[tuple[int, ...], int]:
-    """Return how many values each target gets, and how many rows the result has."""
+def count_values(plan: TreePlan, targets: Sequence[IntoColumn], frame: DataFrame) -> tuple[tuple[int | None, ...], int]:
+    """Return how many values each target gets, None if its source has no rows; and how many rows the result has."""
     key = device_column(plan)
     names = sorted({result_column(value_column(plan, target)) for target in targets})
     grouped = frame.groupBy(*([] if key is None else [result_column(key)]))
     counted = grouped.agg(F.count(F.lit(1)).alias(ROWS), *(F.count(name).alias(name) for name in names)).collect()
-    rows = {None if key is None else row[result_column(key)]: row for row in counted}
+    rows = {None if key is None else row[result_column(key)]: row for row in counted if row[ROWS]}
     values = tuple(
-        int(rows[target.source_device][result_column(value_column(plan, target))]) if target.source_device in rows else 0
+        int(rows[target.source_device][result_column(value_column(plan, target))]) if target.source_device in rows else None
         for target in targets
     )
     return values, sum(int(row[ROWS]) for row in counted)

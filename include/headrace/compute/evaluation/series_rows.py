@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
-from headrace.compute.types import to_ticks
 from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
-from headrace.model.time import Precision
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ def series_rows(source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFr
         rows = rows.groupBy("time").agg(*(F.expr(f"any_value({name}, true) AS {name}") for name in names))
     elif source.aligned:
         rows = rows.drop("device")
-    rows = with_values(rows, names)
-    return rows if source.regrouping is None else regrouped_rows(source.regrouping, source.scans[0].database.precision, rows)
+    return with_values(rows, names)
 
 
 def with_values(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -40,15 +37,13 @@ def with_values(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     return rows.where(" OR ".join(f"{name} IS NOT NULL" for name in names)) if names else rows
 
 
-def regrouped_rows(regrouping: Regrouping, precision: Precision, rows: DataFrame) -> DataFrame:
+def regrouped_rows(regrouping: Regrouping, rows: DataFrame) -> DataFrame:
     """Filter and copy rows, and return the columns of the copies; copies without any value are left out."""
     filtered = rows.where(regrouping.filter) if regrouping.filter else rows
     numbers = ", ".join(map(str, range(regrouping.slots)))
     copies = filtered.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
     columns = [f"{sql} AS {name}" for sql, name in regrouping.columns]
-    return with_values(
-        copies.selectExpr(f"{to_ticks('time', precision)} AS time", *columns), [name for _, name in regrouping.columns]
-    )
+    return with_values(copies.selectExpr(f"{regrouping.time} AS time", *columns), [name for _, name in regrouping.columns])
 
 
 def tree_rows(

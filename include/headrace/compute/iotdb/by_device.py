@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any, cast
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.checks import is_aggregated
 from headrace.compute.iotdb.conditions import COUNTS, empty_if_null, expand_having, expand_where, is_never_true
-from headrace.compute.iotdb.device_types import check_equal, common_type, typed_name, written_types
+from headrace.compute.iotdb.device_types import CHOICE, check_equal, common_type, devices_by_type, typed_name, written_types
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
@@ -20,7 +21,7 @@ from headrace.compute.iotdb.expansion import (
     paths,
     result_header,
 )
-from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_column
 from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
@@ -31,19 +32,19 @@ from headrace.compute.iotdb.select import (
     bind_expanded,
     conjunction,
     control_expressions,
-    device_column,
     end_time_items,
     expand_clause,
     items_without_end_time,
     time_item,
     window_clause,
 )
+from headrace.compute.iotdb.types import NUMERIC, TEXT
 from headrace.compute.terms import string_sql
 from headrace.compute.types import spark_type
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, Case, ColumnRef, Expression, Literal, transform
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform
 from headrace.model.queries import Ordering, SelectItem
-from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_queries import GroupByCount, GroupByVariation, TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import BIGINT, DataType
 from headrace.sql.iotdb.names import result_name
@@ -72,7 +73,7 @@ class DeviceQuery:
             *(item.expression for item in items),
             *as_tuple(where),
             *as_tuple(having),
-            *control_expressions(clause),
+            *control_needs(clause),
             *(part for device in complete for part in self.sort_keys(device)),
         ]
         rows = self.rows(members, nodes, selected)
@@ -89,7 +90,8 @@ class DeviceQuery:
         split = [replace(item, expression=rows.split(item.expression)) for item in outputs]
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        bound = bind_expanded(query, self.scope, rows, split, where, having, orders, clause, series, devices)
+        scope, clause = with_choice(self.scope) if rows.kinds else self.scope, split_clause(clause, rows)
+        bound = bind_expanded(query, scope, rows, split, where, having, orders, clause, series, devices)
         present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
         return self.without_missing(bound, outputs, present)
 
@@ -108,7 +110,7 @@ class DeviceQuery:
             return None
         for resolver in names:
             expand_clause(clause, resolver)
-        return expand_clause(clause, self.first_match(names))
+        return with_text(expand_clause(clause, self.first_match(names)), names)
 
     def conditions(self, names: Sequence[DeviceNames], *, aggregated: bool) -> tuple[Expression | None, Expression | None]:
         """Return WHERE and HAVING with their paths resolved."""
@@ -226,17 +228,19 @@ class DeviceQuery:
             for key, resolver in resolvers.items()
             if has_column(resolver, selected)
         }
-        rows.devices = {device.path: device for device, resolver in names if id(resolver) in refs}
+        present = [(device, refs[id(resolver)]) for device, resolver in names if id(resolver) in refs]
+        rows.devices = {device.path: device for device, _ in present}
         by_name: dict[str, list[SeriesRef]] = {}
         for name, ref in (pair for own in refs.values() for pair in own.items()):
             by_name.setdefault(name, []).append(ref)
         mixed = [name for name, own in by_name.items() if len({ref.type for ref in own}) > 1]
         if any(name in column for name in mixed for column in selected):
-            self.check_types([(device, refs[id(resolver)]) for device, resolver in names if id(resolver) in refs], mixed)
+            self.check_types(present, mixed)
         rows.casts = written_types({name: {ref.type for ref in own} for name, own in by_name.items()}, nodes)
+        rows.kinds = devices_by_type(present, mixed)
         split = [rows.split(node) for node in nodes]
         for name, own in by_name.items():
-            for type_ in rows.casts.get(name, ()):
+            for type_ in (*rows.casts.get(name, ()), *rows.kinds.get(name, ())):
                 self.add_column(rows, typed_name(name, type_), [ref for ref in own if ref.type == type_], split)
             self.add_column(rows, name, own, split)
         return rows
@@ -245,8 +249,8 @@ class DeviceQuery:
         """Add the column of a measurement."""
         types = {ref.type for ref in refs}
         type_ = common_type(name, types, nodes, self.query.span)
-        cast = spark_type(type_) if type_ is not None and len(types) > 1 else ""
-        parts = [ColumnPart(ref.device.database, ref.series.column, presence=type_ is None, cast=cast) for ref in refs]
+        wider = spark_type(type_) if type_ is not None and len(types) > 1 else ""
+        parts = [ColumnPart(ref.device.database, ref.series.column, presence=type_ is None, cast=wider) for ref in refs]
         rows.add(name, type_ or BIGINT, list(dict.fromkeys(parts)))
 
     def check_types(self, devices: Sequence[tuple[Device, Mapping[str, SeriesRef]]], mixed: Sequence[str]) -> None:
@@ -290,6 +294,32 @@ class DeviceQuery:
 def is_device(key: Expression) -> bool:
     """Return whether a key of ORDER BY is the device."""
     return isinstance(key, ColumnRef) and key.name.lower() == DEVICE
+
+
+def with_choice(scope: TreeScope) -> TreeScope:
+    """Return a scope whose language has the function that expressions evaluated device by device call."""
+    return replace(scope, language=replace(scope.language, functions={**scope.language.functions, CHOICE.name: CHOICE}))
+
+
+def with_text(clause: object, names: Sequence[DeviceNames]) -> object:
+    """Return VARIATION of a measurement of several types as that of its text, which changes whenever the value does."""
+    if not isinstance(clause, GroupByVariation) or clause.delta:
+        return clause
+    refs = [own.series.get(path.name) for own in names for path in paths(clause.expression)]
+    kinds = {ref.type.kind for ref in refs if ref is not None}
+    return replace(clause, expression=Cast(clause.expression, TEXT)) if len(kinds) > 1 and not kinds <= set(NUMERIC) else clause
+
+
+def control_needs(clause: object | None) -> tuple[Expression, ...]:
+    """Return what a window clause needs to know: the control expression; of COUNT only whether it has a value."""
+    controls = control_expressions(clause)
+    return tuple(Call("is not null", (node,)) for node in controls) if isinstance(clause, GroupByCount) else controls
+
+
+def split_clause(clause: object | None, rows: RowsBuilder) -> object | None:
+    """Return a window clause whose control expression reads measurements of several types from the columns of each type."""
+    controls = control_expressions(clause)
+    return replace(cast("Any", clause), expression=rows.split(controls[0])) if controls else clause
 
 
 def has_column(names: DeviceNames, columns: Sequence[set[str]]) -> bool:

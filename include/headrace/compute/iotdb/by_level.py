@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from headrace.compute.binding.environment import plan_environment
+from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
-from headrace.compute.iotdb.expansion import DEVICE, SeriesNames, mask_levels, paths
+from headrace.compute.iotdb.derived import DERIVED, has_series_call
+from headrace.compute.iotdb.expansion import DEVICE, TIME, SeriesNames, mask_levels, paths
 from headrace.compute.iotdb.level_rows import LevelRows, common_type
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, series_part
 from headrace.compute.iotdb.schema import SeriesRef
@@ -18,8 +21,10 @@ from headrace.compute.iotdb.select import (
     apply_series_limits,
     as_tuple,
     bind_expanded,
+    bind_flat,
     conjunction,
     end_time_items,
+    flat_scope,
     items_without_end_time,
     time_item,
     time_ordering,
@@ -29,7 +34,7 @@ from headrace.compute.terms import string_sql
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.paths import split_path
-from headrace.model.queries import SelectItem
+from headrace.model.queries import Query, SelectItem
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.trees import Device
 from headrace.model.types import BIGINT
@@ -146,12 +151,35 @@ class LevelQuery:
         """Return rows aligned by time, with each argument of each group's aggregate as one column."""
         groups = {call: tuple(calls) for call, calls in self.groups.items()}
         rows = LevelRows(self.scope, aligned=True, calls=groups, where=where)
-        nodes = [*(call for calls in groups.values() for call in calls), *as_tuple(where)]
+        self.add_series(rows, [*(call for calls in groups.values() for call in calls), *as_tuple(where)])
+        if any(has_series_call(call, self.scope.language) for calls in groups.values() for call in calls):
+            return self.point_rows(rows)
+        return rows
+
+    def point_rows(self, rows: LevelRows) -> LevelRows:
+        """Return rows like others, whose aggregates take points of time-series functions: those of a query over the others."""
+        columns: dict[Expression, ColumnRef] = {}
+
+        def column(node: Expression) -> Expression:
+            is_kept = isinstance(node, Literal) or node == ColumnRef(TIME)
+            return node if is_kept else columns.setdefault(node, ColumnRef(DERIVED.format(len(columns)), span=node.span))
+
+        groups = {
+            group: tuple(replace(call, arguments=tuple(map(column, call.arguments))) for call in calls)
+            for group, calls in rows.calls.items()
+        }
+        items = (time_item(), *(SelectItem(node, name.name) for node, name in columns.items()))
+        inner = Query(items, None, where=rows.where, span=self.query.span)
+        aligned = RowsBuilder(self.scope, aligned=True, columns=rows.columns, devices=rows.devices)
+        plan = bind_flat(inner, flat_scope(self.scope), aligned, calls_series=True)
+        return replace(rows, calls=groups, where=None, points=BoundSource(plan, plan_environment(plan, None, self.scope.language)))
+
+    def add_series(self, rows: RowsBuilder, nodes: Sequence[Expression]) -> None:
+        """Add the series of expressions, one column each."""
         refs = [self.names.series[path.name] for node in nodes for path in paths(node)]
         rows.devices = {ref.device.path: ref.device for ref in refs}
         for ref in refs:
             rows.add(ref.path, ref.type, [series_part(ref, one_device=len(rows.devices) == 1)])
-        return rows
 
     def add_column(self, rows: RowsBuilder, node: Expression, refs: Sequence[SeriesRef]) -> None:
         """Add the values of a group as one column. Each copy of a row (slot) contributes one stored column."""

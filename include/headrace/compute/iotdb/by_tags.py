@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headrace.compute.iotdb.aggregates import RANKED, normalize_count_if
 from headrace.compute.iotdb.checks import slides
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, TIME, SeriesNames, expand, paths
-from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
+from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_column
 from headrace.compute.iotdb.schema import SeriesRef, list_hash_order
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
@@ -20,7 +20,6 @@ from headrace.compute.iotdb.select import (
     as_tuple,
     bind_expanded,
     conjunction,
-    device_column,
     start_ordering,
     time_item,
     window_clause,

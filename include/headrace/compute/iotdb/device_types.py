@@ -1,19 +1,24 @@
 """Measurements of ALIGN BY DEVICE that have different types on different devices.
 
-A column of the result must have one type, but `count(s1)` and `avg(s1)` have one for all types of `s1`.
+A column of the result must have one type, but `count(s1)`, `avg(s1)` and `s1 = s1` have one for all types of `s1`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.aggregates import COUNTING
+from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.types import NUMERIC, TEXTUAL, type_name
+from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.spans import Span
+from headrace.model.trees import Device
 from headrace.model.types import DOUBLE, DataType
 
 PRESENCE_ONLY: Final = COUNTING | {"is null", "is not null"}
@@ -89,6 +94,63 @@ def split_casts(node: Expression, types: Mapping[str, Sequence[DataType]]) -> Ex
         )
 
     return transform(node, change)
+
+
+def devices_by_type(
+    devices: Iterable[tuple[Device, Mapping[str, SeriesRef]]], names: Collection[str]
+) -> dict[str, dict[DataType, list[str]]]:
+    """Return the paths of the devices on which a measurement has each type, unless all of them are numeric.
+
+    Args:
+        devices: Devices with their series by measurement.
+        names: The measurements of several types.
+    """
+    typed: dict[str, dict[DataType, list[str]]] = {name: defaultdict(list) for name in names}
+    for device, refs in devices:
+        for name in names:
+            if name in refs:
+                typed[name][refs[name].type].append(device.path)
+    return {name: own for name, own in typed.items() if any(type_.kind not in NUMERIC for type_ in own)}
+
+
+def split_devices(node: Expression, types: Mapping[str, Mapping[DataType, Collection[str]]], device: Expression) -> Expression:
+    """Evaluate an expression with a measurement of several types, of which not all are numeric, device by device.
+
+    Args:
+        node: The expression.
+        types: Devices, by measurement and type.
+        device: What has the device of a row.
+    """
+    name = next((name for name in types if needs_value(node, name)), None)
+    if name is None or isinstance(node, ColumnRef):
+        return node
+    chosen: Expression | None = None
+    for type_, devices in types[name].items():
+        others = {other: restrict(own, devices) for other, own in types.items() if other != name}
+        own = split_devices(with_name(node, name, typed_name(name, type_)), others, device)
+        # The first one is also that of devices that lack the measurement.
+        is_own = Call("in", (device, *map(Literal, devices)))
+        chosen = own if chosen is None else Call(CHOICE.name, (is_own, own, chosen), span=node.span)
+    return chosen or node
+
+
+def choose(arguments: ScalarArguments) -> Term:
+    """Return the second argument where the first is true, else the third. Unlike CASE, it keeps the type."""
+    condition, yes, no = arguments.terms
+    if yes.type is not None and no.type is not None and yes.type != no.type:
+        raise mixed_types(None)
+    return Term(f"if({condition.sql}, {yes.sql}, {no.sql})", yes.type or no.type)
+
+
+CHOICE: Final = ScalarFunction("choose by device", 3, 3, choose, "")
+"""What expressions that are evaluated device by device call; no statement can."""
+
+
+def restrict(types: Mapping[DataType, Collection[str]], devices: Collection[str]) -> dict[DataType, list[str]]:
+    """Return those of the devices on which a measurement has each type."""
+    chosen = frozenset(devices)
+    kept = {type_: [device for device in own if device in chosen] for type_, own in types.items()}
+    return {type_: own for type_, own in kept.items() if own}
 
 
 def with_name(node: Expression, name: str, new: str) -> Expression:

@@ -17,6 +17,7 @@ from headrace.compute.iotdb.aggregates import COUNTING
 from headrace.compute.iotdb.expansion import TIME
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.types import NUMERIC
+from headrace.compute.plan import Plan, Regrouped
 from headrace.compute.plan_sources import SLOT, Regrouping, SeriesRows
 from headrace.compute.terms import NOW, bigint_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
@@ -54,16 +55,18 @@ class LevelRows(RowsBuilder):
     Attributes:
         calls: Those with paths of series, by the call with the group's path.
         where: The condition on rows aligned by time.
+        points: A query over these rows that takes their place, since it computes time-series functions.
     """
 
     calls: Mapping[Call, Sequence[Call]] = field(default_factory=dict)
     where: Expression | None = None
+    points: BoundSource | None = None
     grouped: dict[Call, Expression] = field(default_factory=dict)
     sources: list[tuple[str, DataType]] = field(default_factory=list)
 
     def bind(self) -> BoundSource:
         """Return the source, and record in `grouped` the calls over its columns."""
-        aligned = RowsBuilder.bind(self)
+        aligned = self.points or RowsBuilder.bind(self)
         names = aligned.names
         context = ExpressionContext(names.precision, self.scope.timezone)
         binder = Binder(RowResolver(names, "inside another aggregate"), context, self.scope.language)
@@ -74,9 +77,10 @@ class LevelRows(RowsBuilder):
             self.grouped[call] = self.group(call, calls, binder)
         columns = tuple((sql, f"g{number}") for number, (sql, _) in enumerate(self.sources))
         slots = max(map(len, self.calls.values()))
-        assert isinstance(aligned.source, SeriesRows)
-        regrouping = Regrouping(condition and condition.replace(NOW, present), slots, columns)
-        return BoundSource(replace(aligned.source, stored=(), regrouping=regrouping), self.regrouped(names))
+        assert isinstance(aligned.source, SeriesRows | Plan)
+        assert names.time is not None
+        regrouping = Regrouping(names.time.sql, condition and condition.replace(NOW, present), slots, columns)
+        return BoundSource(Regrouped(aligned.source, regrouping), self.regrouped(names))
 
     def group(self, call: Call, calls: Sequence[Call], binder: Binder) -> Expression:
         """Add the columns of a group, and return its value over them."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.compute.binding.environment import Environment, SourceColumn, series_column
 from headrace.compute.binding.sources import BoundSource
-from headrace.compute.iotdb.device_types import split_casts
+from headrace.compute.iotdb.device_types import split_casts, split_devices
 from headrace.compute.iotdb.expansion import (
     DEVICE,
     TIME,
@@ -18,7 +18,7 @@ from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeri
 from headrace.compute.terms import ColumnRole, quote, string_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError
-from headrace.model.expressions import Expression
+from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.model.trees import Device
@@ -65,6 +65,7 @@ class RowsBuilder:
 
     Attributes:
         casts: The types of measurements that have several, and that the query casts to text.
+        kinds: The devices by type of measurements that have several types, of which not all are numeric.
     """
 
     scope: TreeScope
@@ -73,11 +74,13 @@ class RowsBuilder:
     devices: dict[str, Device] = field(default_factory=dict)
     slots: int = 1
     groups: tuple[RowGroup, ...] = ()
-    casts: dict[str, tuple[DataType, ...]] = field(default_factory=dict)
+    casts: Mapping[str, Sequence[DataType]] = field(default_factory=dict)
+    kinds: Mapping[str, Mapping[DataType, Collection[str]]] = field(default_factory=dict)
 
     def split(self, node: Expression) -> Expression:
-        """Return an expression whose casts to text read the columns of each type."""
-        return split_casts(node, self.casts) if self.casts else node
+        """Return an expression that reads measurements of several types from the columns of each type if it has to."""
+        node = split_casts(node, self.casts) if self.casts else node
+        return split_devices(node, self.kinds, ColumnRef(device_column(self.scope))) if self.kinds else node
 
     def add(self, name: str, type_: DataType, parts: Sequence[ColumnPart]) -> None:
         """Add a column, filled from its parts."""
@@ -201,6 +204,11 @@ class RowsBuilder:
         if not any(part.rows for part in own):
             return f"coalesce({', '.join(part.sql for part in own)})"
         return f"CASE {' '.join(f'WHEN {part.rows} THEN {part.sql}' for part in own)} END"
+
+
+def device_column(scope: TreeScope) -> str:
+    """Return the binder's name of the device column."""
+    return scope.language.pseudo_columns.series or DEVICE
 
 
 def stored_sql(column: str, type_: DataType, precision: Precision) -> str:

@@ -13,13 +13,12 @@ from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.derived import derive, has_series_call
 from headrace.compute.iotdb.expansion import (
-    DEVICE,
     END_TIME,
     TIME,
     expand,
 )
 from headrace.compute.iotdb.fills import gap_fill
-from headrace.compute.iotdb.rows import RowsBuilder
+from headrace.compute.iotdb.rows import RowsBuilder, device_column
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.types import type_error
@@ -207,8 +206,7 @@ def bind_expanded(
         offset=query.offset,
         span=query.span,
     )
-    shared = Scope(lambda _: (), scope.language, scope.timezone, scope.now)
-    plan = bind_flat(flat, shared, rows, calls_series=calls_series(query, clause, scope.language))
+    plan = bind_flat(flat, flat_scope(scope), rows, calls_series=calls_series(query, clause, scope.language))
     check_sorts(plan)
     plan = replace(plan, partitioned=False)
     columns = result_columns(items, aliases, plan, series, by_device=bool(devices))
@@ -244,6 +242,11 @@ def calls_series(query: TreeQuery, clause: object | None, language: Language) ->
     return any(has_series_call(node, language) for node in nodes)
 
 
+def flat_scope(scope: TreeScope) -> Scope:
+    """Return the scope of an expanded query, which has no names of tables."""
+    return Scope(lambda _: (), scope.language, scope.timezone, scope.now)
+
+
 def bind_flat(query: Query, scope: Scope, rows: RowsBuilder, *, calls_series: bool) -> Plan:
     """Bind a query over its rows. Time-series functions inside of aggregates, or of each other, are those of an inner query."""
     derived = None
@@ -251,11 +254,6 @@ def bind_flat(query: Query, scope: Scope, rows: RowsBuilder, *, calls_series: bo
         derived = derive(query, lambda inner: bind_flat(inner, scope, rows, calls_series=True), scope.language)
     outer, source = (query, rows.bind()) if derived is None else derived
     return TreeSelectBinder(outer, scope, bound=source).bind()
-
-
-def device_column(scope: TreeScope) -> str:
-    """Return the binder's name of the device column."""
-    return scope.language.pseudo_columns.series or DEVICE
 
 
 def column_series(node: Expression, series: Mapping[str, SeriesRef]) -> SeriesRef | None:

@@ -194,7 +194,7 @@ class LocalPlan:
 def check_shape(plan: Plan) -> None:
     """Raise `UnsupportedError` for clauses that only Spark evaluates."""
     source = plan.source
-    if not isinstance(source, SeriesRows) or not source.stored or source.slots > 1 or source.regrouping is not None:
+    if not isinstance(source, SeriesRows) or not source.stored or source.slots > 1:
         raise UnsupportedError("source")
     if plan.window is not None and not isinstance(plan.window, RangeWindow):
         raise UnsupportedError("window")
