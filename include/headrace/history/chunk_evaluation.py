@@ -45,8 +45,8 @@ GROWTH: Final = 8
 class ChunkEvaluation:
     """Evaluates one stream at fixed offsets, for a range of its source's series.
 
-    `grid` is where its windows may start, None if their length has no bound. If it `fills`, the windows of a chunk include those that
-    FILL adds after them, as in a history.
+    `grid` is where its windows may start, None if their length has no bound. If it `fills`, the windows of a chunk include those
+    that FILL adds after them, as in a history.
     """
 
     def __init__(
