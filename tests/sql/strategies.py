@@ -319,6 +319,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.UseDatabase, databases),
     _tables(),
     st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans()))),
+    st.builds(model.CreateSubtablesFromFile, table_names, _tuples(names), text, st.booleans()),
     _virtual_tables(),
     st.builds(model.CreateVirtualSubtable, _subtables(st.booleans()), _tuples(st.tuples(_maybe(names), origins))),
     st.builds(model.AlterVirtualTable, st.builds(model.AddColumn, table_names, virtual_columns), _maybe(origins)),

@@ -98,6 +98,18 @@ class CreateSubtables:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSubtablesFromFile:
+    """`CREATE TABLE USING supertable (tbname, tag, …) FILE 'path'`; `columns` are those of the file, in order."""
+
+    using: Name
+    columns: tuple[str, ...]
+    path: str
+    if_not_exists: bool = False
+    column_span: Span | None = field(default=None, compare=False)
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """`[database.]table.column`: the stored column that fills a column of a virtual table."""
 
@@ -451,6 +463,7 @@ Statement = (
     | UseDatabase
     | CreateTable
     | CreateSubtables
+    | CreateSubtablesFromFile
     | CreateVirtualTable
     | CreateVirtualSubtable
     | Insert

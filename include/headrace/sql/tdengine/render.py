@@ -123,6 +123,12 @@ def _(statement: model.CreateSubtables) -> str:
     return f"CREATE TABLE {' '.join(subtables)}"
 
 
+@statement_sql.register
+def _(statement: model.CreateSubtablesFromFile) -> str:
+    file = f"{_names_sql(statement.columns)} FILE {LEXICAL_RULES.quote(statement.path)}"
+    return _join_words("CREATE TABLE", _text_if(statement.if_not_exists, "IF NOT EXISTS"), "USING", name_sql(statement.using), file)
+
+
 def _using_sql(spec: model.SubtableSpec) -> str:
     names = "" if spec.tag_names is None else _names_sql(spec.tag_names)
     values = _parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
