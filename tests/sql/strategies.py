@@ -361,5 +361,5 @@ statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.Insert, _tuples(_blocks())),
     st.builds(model.InsertFiles, _tuples(_file_blocks())),
     st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),
-    st.builds(model.Explain, plain_statements),
+    st.builds(lambda statement, level: model.Explain(statement, level > 0, level > 1), plain_statements, st.integers(0, 2)),
 )

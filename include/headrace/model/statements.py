@@ -449,10 +449,11 @@ class DropSnode:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """`EXPLAIN [ANALYZE] statement`; `analyze` runs it and reports how long each stage took."""
+    """`EXPLAIN [ANALYZE [VERBOSE]] statement`; `analyze` runs a query, and `verbose` reports on each of its operators."""
 
     statement: Statement
     analyze: bool = False
+    verbose: bool = False
 
 
 Statement = (

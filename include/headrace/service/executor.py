@@ -198,6 +198,15 @@ def _(stage: stages.RunQuery, session: SessionState) -> Result:
     return Result(evaluate_query(stage.plan, session.context))
 
 
+@apply.register(stages.AnalyzeQuery)
+def _(stage: stages.AnalyzeQuery, session: SessionState) -> Result:
+    from headrace.queries.analysis import analyze_query
+    from headrace.service.analysis import analysis_lines
+
+    lines = analysis_lines(stage, analyze_query(stage.plan, session.context))
+    return rows_result(("plan",), [(line,) for line in lines])
+
+
 @apply.register(stages.ReadCatalog)
 def _(stage: stages.ReadCatalog, session: SessionState) -> Result:  # noqa: ARG001
     return stage.read()

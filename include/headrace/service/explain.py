@@ -193,6 +193,11 @@ def _(stage: stages.RunQuery) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.AnalyzeQuery) -> list[str]:
+    return ["run and discard the result:", *indent(describe_query(stage.plan))]
+
+
+@describe.register
 def _(stage: stages.ReadCatalog) -> list[str]:
     return [f"{stage.title}: read the catalog"]
 

@@ -137,11 +137,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return Describe(self._parse_name("a table"))
 
     def _parse_explain(self) -> Explain:
-        if self._token.word in ("ANALYZE", "VERBOSE"):
-            self._fail_unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
+        analyze = self._accept("ANALYZE")
+        start = self._index
+        is_verbose = self._accept("VERBOSE") and self._expect_one("TRUE", "FALSE") == "TRUE"
+        if is_verbose and not analyze:
+            self._fail_unsupported("EXPLAIN VERBOSE", "write EXPLAIN ANALYZE VERBOSE true", self._span(start))
         if self._token.word == "EXPLAIN":
             self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
-        return Explain(self._parse_statement())
+        return Explain(self._parse_statement(), analyze, is_verbose)
 
     # SHOW
 

@@ -291,7 +291,8 @@ def _(statement: model.Select) -> str:
 
 @statement_sql.register
 def _(statement: model.Explain) -> str:
-    return f"EXPLAIN {statement_sql(statement.statement)}"
+    options = (_text_if(statement.analyze, "ANALYZE"), _text_if(statement.verbose, "VERBOSE TRUE"))
+    return _join_words("EXPLAIN", *options, statement_sql(statement.statement))
 
 
 # Streams
