@@ -314,7 +314,8 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
             lambda options: tuple(options.items())
         ),
     ),
-    st.builds(model.MaintainDatabase, databases, st.booleans()),
+    st.builds(model.MaintainDatabase, databases, st.just(False)),
+    st.builds(model.MaintainDatabase, databases, st.just(True), *([st.none() | text | st.integers(0, 2**50)] * 2)),
     st.builds(model.DropDatabase, databases, st.booleans()),
     st.builds(model.UseDatabase, databases),
     _tables(),

@@ -38,10 +38,16 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class MaintainDatabase:
-    """`COMPACT DATABASE`, or `FLUSH DATABASE`, which has nothing to do."""
+    """`COMPACT DATABASE name [START WITH instant] [END WITH instant]`, or `FLUSH DATABASE`, which has nothing to do.
+
+    Instants are text or ticks; both ends belong to the range.
+    """
 
     name: Name
     compact: bool
+    start: str | int | None = None
+    end: str | int | None = None
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

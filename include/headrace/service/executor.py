@@ -34,7 +34,8 @@ def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
 def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
     from headrace.runtime.table_maintenance import maintain
 
-    results = [(done.table, done.compacted, done.removed, done.kept) for done in maintain(session.context, stage.name)]
+    done_by_table = maintain(session.context, stage.name, bounds=stage.bounds)
+    results = [(done.table, done.compacted, done.removed, done.kept) for done in done_by_table]
     return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
 
 

@@ -56,6 +56,13 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "SNODE": lambda self: self._parse_drop_snode(),
     }
 
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
+        "INDEX": "leave it out: tags are in memory, and queries skip files by their statistics",
+        "TOPIC": "read the change feed of the Delta table",
+        "TSMA": "create a stream",
+        "VIEW": "write the query in parentheses after FROM",
+    }
+
     def statement(self) -> Statement:
         """Parse the text as one statement."""
         statement = self._parse_statement()
@@ -74,6 +81,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         if self._token.word == "(":
             return self._parse_select_statement()
         word = self._token.word
+        if word == "TRIM":
+            self._fail_unsupported(word, "DELETE FROM each table WHERE its timestamp is older; streams see deleted rows")
         if word not in self.STATEMENTS:
             self._fail(*self.STATEMENTS, "INSERT")
         if word != "SELECT":
@@ -85,9 +94,16 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         if self._accept("OR", "REPLACE"):
             self._expect("STREAM")
             return self._parse_create_stream(start, or_replace=True)
+        self._refuse_kind("CREATE")
         return self.CREATES[self._expect_one(*self.CREATES)](self, start)
 
+    def _refuse_kind(self, verb: str) -> None:
+        """Refuse to create or drop what Headrace does not have."""
+        if self._token.word in self.UNSUPPORTED:
+            self._fail_unsupported(f"{verb} {self._token.word}", self.UNSUPPORTED[self._token.word])
+
     def _parse_drop(self) -> Statement:
+        self._refuse_kind("DROP")
         return self.DROPS[self._expect_one(*self.DROPS)](self)
 
     def _parse_dnode(self) -> int:

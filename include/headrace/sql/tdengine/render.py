@@ -72,7 +72,9 @@ def _(statement: model.AlterDatabase) -> str:
 
 @statement_sql.register
 def _(statement: model.MaintainDatabase) -> str:
-    return f"{'COMPACT' if statement.compact else 'FLUSH'} DATABASE {name_sql(statement.name)}"
+    ends = (("START WITH", statement.start), ("END WITH", statement.end))
+    range_ = (f"{words} {RENDERER.scalar_sql(value)}" for words, value in ends if value is not None)
+    return _join_words("COMPACT" if statement.compact else "FLUSH", "DATABASE", name_sql(statement.name), *range_)
 
 
 def _database_option(name: str, value: str) -> str:

@@ -119,7 +119,14 @@ class TDengineTables(TDengineQueries):
 
     def _parse_maintain_database(self, compact: bool) -> MaintainDatabase:
         self._expect("DATABASE")
-        return MaintainDatabase(self._parse_database_name(), compact)
+        name, first = self._parse_database_name(), self._index
+        start = self._parse_instant() if compact and self._accept("START", "WITH") else None
+        end = self._parse_instant() if compact and self._accept("END", "WITH") else None
+        span = None if start is None and end is None else self._span(first)
+        return MaintainDatabase(name, compact, start, end, span)
+
+    def _parse_instant(self) -> str | int:
+        return self._parse_string() if self._token.kind is TokenKind.STRING else self._parse_integer("an instant")
 
     def _parse_precision(self) -> Precision:
         token = self._token
