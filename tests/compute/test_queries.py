@@ -160,3 +160,10 @@ def test_the_offset_auto_lets_windows_begin_where_the_range_begins(rows: DataFra
         ours = answer(f"select _wstart, count(*) from meters {condition} interval(10s, auto){sliding}", rows)
         offset = (T0 + 3000) % (5000 if sliding else 10_000)
         assert ours == answer(f"select _wstart, count(*) from meters {condition} interval(10s, {offset}a){sliding}", rows)
+
+
+@pytest.mark.parametrize("condition", ["", f"where ts < {T0 + 60_000}", f"where ts >= {T0 + 3000} or a > 2"])
+def test_the_offset_auto_is_none_without_the_start_of_a_range(rows: DataFrame, condition: str) -> None:
+    query = f"select _wstart, count(*) from meters {condition} interval(7s"
+    assert answer(f"{query}, auto)", rows) == answer(f"{query})", rows)
+    assert plan("select count(*) from meters interval(1n, auto)") == plan("select count(*) from meters interval(1n)")

@@ -40,8 +40,9 @@ def test_a_chunk_has_no_more_windows_than_its_rows_or_its_subtables_and_range_al
 ) -> None:
     meters = Meters.create(context)
     stream = meters.create_stream(rest=rest)
-    plan = backfill.plan_of(context, context.catalog.jobs.by_id(stream))
-    grid = backfill.grid_of(plan, backfill.HISTORY)
+    record = context.catalog.jobs.by_id(stream)
+    plan = backfill.plan_of(context, record)
+    grid = backfill.grid_of(record, plan, backfill.HISTORY)
     evaluation = ChunkEvaluation(context, plan, dict.fromkeys(plan.source_ids, 0), grid)
     start = START - START % MINUTE
     assert evaluation.max_windows(Chunk(stream, "history", 0, start, start + 10 * MINUTE, rows)) == most

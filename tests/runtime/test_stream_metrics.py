@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.stream_metrics import StreamSampler
+from headrace.streams.runner import state_store
 from tests.streams.environment import StreamEnvironment, open_environment
 
 if TYPE_CHECKING:
@@ -50,6 +51,23 @@ def test_a_sample_says_what_a_stream_did_since_the_one_before(env: StreamEnviron
     parts = [second.read_ms, second.compute_ms, second.checkpoint_ms, second.write_ms, second.record_ms]
     assert all(part is not None and part > 0 for part in parts)
     assert second.batch_ms == pytest.approx(sum(part or 0 for part in parts), abs=0.01)
+
+
+def test_the_size_of_the_state_falls_with_the_delete_mark(env: StreamEnvironment) -> None:
+    statement = SUMS.replace("at_once", "at_once delete_mark 30s").replace("interval", "partition by tbname interval")
+    plan, sampler = env.create(statement.format(name="s")), StreamSampler(env.context)
+    env.insert([(f"d{number}", second * 1000, 1, None) for number in range(100) for second in range(0, 60, 10)])
+    env.settle()
+    take(env, sampler)
+    env.clock.advance(10_000)
+    env.insert([("d0", 300_000, 1, None)])
+    env.settle()
+    take(env, sampler)
+    before, after = env.catalog.stream_metrics.all(plan.id)
+    assert (before.state_windows, after.state_windows) == (400, 1)
+    assert after.state_bytes * 50 < before.state_bytes
+    sizes = [path.stat().st_size for path in sorted(Path(state_store(env.context, plan.id).folder).glob("*.state"))]
+    assert sizes[-1] * 5 < sizes[-2]
 
 
 def test_an_idle_stream_has_no_durations(env: StreamEnvironment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -202,3 +203,12 @@ def test_explain_says_what_computes_the_windows(sides: Sides, query: str, expect
     table = sides.create()
     lines = sides.spark.execute(f"explain select count(*) from {table.name} {query}").fetchall()
     assert lines[0] == (expected,)
+
+
+def test_explain_analyze_says_that_kernels_have_computed_a_query(sides: Sides) -> None:
+    table = sides.create()
+    sides.write(table, [{TBNAME: name, "ts": 0} for name in ("d1", "d2")])
+    query = f"explain analyze select _wstart, count(*) from {table.name} partition by tbname count_window(2)"
+    lines = [line for (line,) in sides.kernels.execute(query).fetchall()]
+    assert re.fullmatch(r"computed by kernels in \d tasks? of Spark: 2 rows", lines[-4])
+    assert lines[-3] == "read by kernels: row groups of 1 file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import headrace
-from headrace.errors import LimitError
+from headrace.errors import LimitError, NotSupportedError
 from headrace.queries import evaluation
 from headrace.runtime.table_maintenance import maintain
 
@@ -300,3 +301,28 @@ def test_queries_that_refer_to_their_range_of_time_are_verified(readings: headra
     assert fetch(readings, query) == [(at(START + 7000), 13_000, 3), (at(START + 17_000), 13_000, 3)]
     assert readings.session.verify(query).equal
     assert readings.session.verify(f"select _qstart, _qend, a from readings where ts > {START} and ts < {START + 9000}").equal
+
+
+def test_explain_analyze_runs_a_query_and_shows_what_it_did(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 1.5) dev2 values ({START + 20_000}, 2, null)")
+    lines = [row[0] for row in fetch(readings, "explain analyze select _wstart, count(*) from readings where a > 1 interval(10s)")]
+    explained = [row[0] for row in fetch(readings, "explain select _wstart, count(*) from readings where a > 1 interval(10s)")]
+    assert lines[: len(explained) - 1] == explained[:-1]
+    assert lines[-4] == "computed by Spark SQL: 2 rows"
+    assert re.fullmatch(r"read by Spark: 3 rows of 1 file, [\d,]+ bytes", lines[-3])
+    assert [re.sub(r"[\d.]+", "N", line) for line in lines[-2:]] == ["Planning Time: N ms", "Execution Time: N ms"]
+
+
+def test_verbose_shows_the_operators_of_spark(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 1.5)")
+    lines = [row[0] for row in fetch(readings, "explain analyze verbose true select sum(a) from readings where b > 1 and a = 2")]
+    operators = [line for line in lines if "->" in line]
+    assert any(re.match(r"->", line) for line in operators)
+    assert any(re.search(r" +-> Filter \(rows=1\)", line) for line in operators)
+    assert re.search(r" +-> Scan parquet \(rows=2, files=1, bytes=\d+", operators[-1])
+
+
+@pytest.mark.parametrize("statement", ["delete from dev1", "show tables", "select * from information_schema.ins_tables"])
+def test_explain_analyze_executes_nothing_but_queries(readings: headrace.Connection, statement: str) -> None:
+    with pytest.raises(NotSupportedError, match="runs only queries"):
+        readings.execute(f"explain analyze {statement}")

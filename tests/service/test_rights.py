@@ -54,6 +54,7 @@ STATEMENTS = {
     "alter vtable v1 alter column a set plain.a": "alter table d.v1, read table d.plain",
     "drop vtable v1": "drop table d.v1",
     "select * from information_schema.ins_tables": "describe catalog",
+    "explain analyze select a from readings": "read table d.readings",
     "explain drop stable readings": "describe table d.readings",
     STREAM: "create stream d.other, read table d.readings, create table d.out2, write table d.out2, describe stream d.other",
     "create or replace stream s trigger at_once into out1 as select _wstart, max(a) n from readings interval(10s)": (

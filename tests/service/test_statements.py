@@ -295,3 +295,17 @@ def test_the_tables_of_a_database_are_compacted(readings: headrace.Connection) -
     readings.execute("flush database d")
     with pytest.raises(NotFoundError):
         readings.execute("flush database e")
+
+
+def test_the_files_of_a_range_of_time_are_compacted(readings: headrace.Connection) -> None:
+    for second in range(5):
+        readings.execute(f"insert into dev1 values ({START + second * 1000}, 1, 1)")
+    assert fetch(readings, f"explain compact database d end with {START}")[0] == (
+        "compact files with rows of a range of time, of the tables of database d, and remove files that nothing needs",
+    )
+    assert fetch(readings, f"compact database d end with {START - 1}") == [("d.readings", 0, 0, "")]
+    statement = f"compact database d start with '2023-11-14 22:13:21' end with {START + 2000}"
+    assert fetch(readings, statement) == [("d.readings", 2, 0, "")]
+    assert fetch(readings, "compact database d") == [("d.readings", 4, 0, "")]
+    with pytest.raises(DataError, match="no instant"):
+        readings.execute("compact database d start with 'soon'")

@@ -314,11 +314,13 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
             lambda options: tuple(options.items())
         ),
     ),
-    st.builds(model.MaintainDatabase, databases, st.booleans()),
+    st.builds(model.MaintainDatabase, databases, st.just(False)),
+    st.builds(model.MaintainDatabase, databases, st.just(True), *([st.none() | text | st.integers(0, 2**50)] * 2)),
     st.builds(model.DropDatabase, databases, st.booleans()),
     st.builds(model.UseDatabase, databases),
     _tables(),
     st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans()))),
+    st.builds(model.CreateSubtablesFromFile, table_names, _tuples(names), text, st.booleans()),
     _virtual_tables(),
     st.builds(model.CreateVirtualSubtable, _subtables(st.booleans()), _tuples(st.tuples(_maybe(names), origins))),
     st.builds(model.AlterVirtualTable, st.builds(model.AddColumn, table_names, virtual_columns), _maybe(origins)),
@@ -360,5 +362,5 @@ statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.Insert, _tuples(_blocks())),
     st.builds(model.InsertFiles, _tuples(_file_blocks())),
     st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),
-    st.builds(model.Explain, plain_statements),
+    st.builds(lambda statement, level: model.Explain(statement, level > 0, level > 1), plain_statements, st.integers(0, 2)),
 )

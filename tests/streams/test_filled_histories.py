@@ -91,6 +91,23 @@ def test_a_history_of_subtables_is_filled_in_chunks(home: StreamEnvironment, mod
         assert results(home, plan) == filled_results(oracle, options)
 
 
+@pytest.mark.parametrize(("home", "mode"), [("driver", "next"), ("executors", "linear")], indirect=["home"])
+def test_a_history_of_one_group_is_filled_in_chunks_of_time(home: StreamEnvironment, mode: str) -> None:
+    options = FillOptions(fill=mode, length=2000, sliding=1000, where=2)
+    oracle = Oracle(options)
+    play(home, oracle, STORED)
+    play(home, oracle, [("d0", 9000, 1, "x"), ("d1", 20_000, 1, "y")])
+    play(home, oracle, [("d1", 22_500, 6, "x"), ("d0", 60_000, 7, "z")])
+    plan = create(home, options)
+    chunks = backfill.plan_chunks(home.context, plan.id, rows=2)
+    backfill.fill_history(home.context, plan.id)
+    assert len(chunks) > 3
+    assert results(home, plan) == filled_results(oracle, options)
+    play(home, oracle, [("d1", 64_000, 2, "x"), ("d0", 15_000, 9, "x")])
+    home.settle()
+    assert results(home, plan) == filled_results(oracle, options)
+
+
 @pytest.mark.parametrize("point", ["history.evaluate", "history.commit", "history.committed"])
 def test_a_history_is_filled_once_if_its_process_dies(home: StreamEnvironment, point: str) -> None:
     options = FillOptions(fill="linear", length=1000)

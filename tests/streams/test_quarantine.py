@@ -16,7 +16,7 @@ from headrace.storage.delta import changes
 from headrace.streams.quarantine.quarantine import QuarantineFullError
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
-from tests.streams.set_aside import BAD, HOUR, LENGTHS, SUMS, counters, crash, drop, held, replay, windows
+from tests.streams.set_aside import BAD, FAR, HOUR, LENGTHS, POSITIONS, SUMS, counters, crash, drop, held, replay, windows
 
 if TYPE_CHECKING:
     from headrace.streams.definition.define import StreamPlan
@@ -106,6 +106,16 @@ def test_an_update_that_fails_removes_the_row_that_it_replaces(env: StreamEnviro
     env.settle()
     assert windows(env, plan) == [(0, 1, 1)]
     assert [row.values["a"] for row in held(env, plan)] == [3]
+
+
+@pytest.mark.spark
+def test_a_window_fails_with_its_own_row_not_with_the_row_that_closes_it(env: StreamEnvironment) -> None:
+    plan = env.create(f"create stream s trigger window_close into positions {POSITIONS} d0 session(ts, 5s)")
+    for row in ((1000, FAR), (2000, FAR), (40_000, 1)):
+        env.insert([("d0", *row, None)])
+        env.settle()
+        assert [row.key.time - START for row in held(env, plan)] == ([2000] if row[0] > 1000 else [])
+    assert windows(env, plan) == [(1000, 1, 0)]
 
 
 @pytest.mark.spark

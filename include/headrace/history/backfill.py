@@ -91,7 +91,7 @@ def plan_chunks(
             return planned
         if run == HISTORY:
             set_aside_history(context, plan, offsets)
-        ranges = ranges_of_run(context, plan, run, offsets, start, end, rows, duration)
+        ranges = ranges_of_run(context, record, plan, run, offsets, start, end, rows, duration)
         if can_split_series(record, plan, run):
             ranges = split_series(context, plan, offsets, ranges[0], context.settings.chunk_rows if rows is None else rows)
         chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
@@ -100,6 +100,7 @@ def plan_chunks(
 
 def ranges_of_run(
     context: Context,
+    record: JobRecord,
     plan: StreamPlan,
     run: str,
     offsets: Offsets,
@@ -113,7 +114,7 @@ def ranges_of_run(
     max_rows = context.settings.chunk_rows if rows is None else rows
     if plan.fills_gaps and run != HISTORY:
         max_rows = min(max_rows, context.settings.driver_rows)
-    return split_source(plan, grid_of(plan, run), file_extents, max_rows, start, end, duration)
+    return split_source(plan, grid_of(record, plan, run), file_extents, max_rows, start, end, duration)
 
 
 def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
@@ -122,7 +123,7 @@ def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
     A stream that replaces another one retracts the other's rows by ranges of time, so it has one chunk.
     """
     is_by_series = subtable_key(plan) is not None and plan.source_subtable is None and not plan.source.is_virtual
-    return is_by_series and grid_of(plan, run) is None and record.definition.replaces is None
+    return is_by_series and grid_of(record, plan, run) is None and record.definition.replaces is None
 
 
 def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
@@ -146,7 +147,7 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
             f"the stream {record.definition.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
             hint="compute a range with a query",
         )
-    if grid_of(plan, run) is None and (start is not None or end is not None):
+    if grid_of(record, plan, run) is None and (start is not None or end is not None):
         raise NotSupportedError(
             f"the windows of {record.definition.name} have no fixed length, so no range of them can be recomputed",
             hint="omit the range to recompute all of them",
@@ -193,13 +194,14 @@ def windows_per_row(plan: StreamPlan) -> int:
     return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
 
-def grid_of(plan: StreamPlan, run: str) -> Grid | None:
+def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> Grid | None:
     """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own.
 
-    In a history with FILL, Spark fills the gaps of whole series. A recomputation fills the gaps at the ends of its chunks too.
+    In a history with FILL, Spark fills the gaps of whole series, or of a single group. A recomputation fills the gaps at the ends
+    of its chunks too.
     """
     window, precision = plan.query.window, plan.query.precision
-    if plan.fills_gaps and run == HISTORY:
+    if plan.fills_gaps and run == HISTORY and not can_fill_by_time(record, plan):
         return None
     if window is None:
         return Grid()
@@ -209,6 +211,16 @@ def grid_of(plan: StreamPlan, run: str) -> Grid | None:
     if window.zone is not None or window.sliding.is_calendar:
         return Grid(length=length + MAX_ZONE_SHIFT.ticks(precision))
     return Grid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
+
+
+def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:
+    """Return whether the chunks of a history with FILL can be ranges of time: the next window of the only group ends the last gap.
+
+    A chunk of a stream that replaces another one retracts whatever else is in its range, such as the end of an earlier chunk's gap.
+    """
+    window = plan.query.window
+    is_regular = isinstance(window, IntervalWindow) and window.zone is None and not window.sliding.is_calendar
+    return is_regular and not plan.query.keys and record.definition.replaces is None
 
 
 def max_ticks(length: Duration, precision: Precision) -> int:
@@ -229,7 +241,7 @@ def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: P
     """
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
-    writer = BackfillWriter(context, record, plan, grid_of(plan, run), history=run == HISTORY)
+    writer = BackfillWriter(context, record, plan, grid_of(record, plan, run), history=run == HISTORY)
     return writer.fill(run, number, progress)
 
 

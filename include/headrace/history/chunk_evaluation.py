@@ -30,7 +30,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
 from headrace.streams.sources.source_tables import source_tables
-from headrace.streams.sources.stored import source_frame
+from headrace.streams.sources.stored import source_extents, source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,21 +38,33 @@ if TYPE_CHECKING:
 
 MAX_WINDOWS: Final = 2**63 - 1
 
+GROWTH: Final = 8
+"""The search for the next window reads ranges that grow by this factor."""
+
 
 class ChunkEvaluation:
     """Evaluates one stream at fixed offsets, for a range of its source's series.
 
-    `grid` is where its windows may start, None if their length has no bound.
+    `grid` is where its windows may start, None if their length has no bound. If it `fills`, the windows of a chunk include those
+    that FILL adds after them, as in a history.
     """
 
     def __init__(
-        self, context: Context, plan: StreamPlan, offsets: Offsets, grid: Grid | None, series: SeriesRange = ALL_SERIES
+        self,
+        context: Context,
+        plan: StreamPlan,
+        offsets: Offsets,
+        grid: Grid | None,
+        series: SeriesRange = ALL_SERIES,
+        *,
+        fills: bool = False,
     ) -> None:
         self._context = context
         self._plan = plan
         self._offsets = offsets
         self._grid = grid
         self._series = series
+        self._fills = fills
 
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
@@ -73,7 +85,7 @@ class ChunkEvaluation:
     def _compute(self, target: TargetTable, chunk: Chunk, windows: DataFrame, cleanup: ExitStack) -> ChunkResult:
         """Compute the finished windows of a chunk, cached by Spark until `cleanup` if there may be many."""
         max_rows = self._context.settings.driver_rows
-        if self._plan.fills_gaps and self._grid is not None:
+        if self._plan.fills_gaps and not self._fills:
             return FilledChunkResult(self._context, target, windows.toArrow())
         if self.max_windows(chunk) <= max_rows:
             return ArrowChunkResult(self._context, target, windows.toArrow())
@@ -89,7 +101,7 @@ class ChunkEvaluation:
         FILL may add any number of them.
         """
         query, row_bound = self._plan.query, chunk.rows * self._windows_per_row
-        if self._is_filled:
+        if self._fills:
             return MAX_WINDOWS
         group_roles = [key.role for key in query.keys if not key.is_derived]
         if self._grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
@@ -98,11 +110,6 @@ class ChunkEvaluation:
             return row_bound
         starts = -((chunk.start - chunk.end) // self._grid.step)
         return min(row_bound, starts * (self._subtables if group_roles else 1))
-
-    @property
-    def _is_filled(self) -> bool:
-        """Whether the windows that FILL adds are among those of the chunk, as in a history."""
-        return self._plan.fills_gaps and self._grid is None
 
     @property
     def _subtables(self) -> int:
@@ -120,12 +127,35 @@ class ChunkEvaluation:
         if query.window is None:
             rows = project(query, self._rows(start, self._last_instant(end)))
             return rows if self._is_exact(start, end) else rows.where(self._ownership_condition(start, end))
-        windows = self._aggregate(start, self._last_instant(end), use or KernelUse(self._context.settings.kernels))
+        use = use or KernelUse(self._context.settings.kernels)
+        if self._fills and self._grid is not None:
+            return self._filled_windows(self._grid, start, end, use)
+        windows = self._aggregate(start, self._last_instant(end), use)
         if self._grid is not None and not self._is_exact(start, end):
             windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
             windows = windows.where(f"{WEND} < {watermark}L")
-        return fill_stored(query, windows) if self._is_filled else finish(query, windows)
+        return fill_stored(query, windows) if self._fills else finish(query, windows)
+
+    def _filled_windows(self, grid: Grid, start: int, end: int, use: KernelUse) -> DataFrame:
+        """Return the windows of the only group that start in `[start, end)`, and those that FILL adds up to the next one."""
+        following = self._next_window(grid, end)
+        last = end - 1 if following is None else following
+        windows = self._aggregate(start, grid.floor(last) + grid.length - 1, use).where(self._ownership_condition(start, last + 1))
+        filled = fill_stored(self._plan.query, windows)
+        return filled if following is None else filled.where(self._ownership_condition(start, following))
+
+    def _next_window(self, grid: Grid, end: int) -> int | None:
+        """Return the start of the first window that starts at `end` or later; None if there is none."""
+        last_row = max((last for _, last, _ in source_extents(self._context, self._plan, self._offsets)), default=end - 1)
+        first, size = end, grid.length
+        while first <= last_row:
+            rows = prepare(self._plan.query, self._rows(first, first + size - 1))
+            instant = rows.agg(F.min(TS)).first()
+            if instant is not None and instant[0] is not None:
+                return max(grid.ceiling(end), grid.ceiling(int(instant[0]) - grid.length + 1))
+            first, size = first + size, size * GROWTH
+        return None
 
     def _aggregate(self, first: int, last: int | None, use: KernelUse) -> DataFrame:
         """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""

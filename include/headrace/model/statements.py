@@ -38,10 +38,16 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class MaintainDatabase:
-    """`COMPACT DATABASE`, or `FLUSH DATABASE`, which has nothing to do."""
+    """`COMPACT DATABASE name [START WITH instant] [END WITH instant]`, or `FLUSH DATABASE`, which has nothing to do.
+
+    Instants are text or ticks; both ends belong to the range.
+    """
 
     name: Name
     compact: bool
+    start: str | int | None = None
+    end: str | int | None = None
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,18 @@ class CreateSubtables:
     """`CREATE TABLE … USING … TAGS (…)`, for one or more subtables."""
 
     subtables: tuple[SubtableSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSubtablesFromFile:
+    """`CREATE TABLE USING supertable (tbname, tag, …) FILE 'path'`; `columns` are those of the file, in order."""
+
+    using: Name
+    columns: tuple[str, ...]
+    path: str
+    if_not_exists: bool = False
+    column_span: Span | None = field(default=None, compare=False)
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +455,11 @@ class DropSnode:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """`EXPLAIN [ANALYZE] statement`; `analyze` runs it and reports how long each stage took."""
+    """`EXPLAIN [ANALYZE [VERBOSE]] statement`; `analyze` runs a query, and `verbose` reports on each of its operators."""
 
     statement: Statement
     analyze: bool = False
+    verbose: bool = False
 
 
 Statement = (
@@ -451,6 +470,7 @@ Statement = (
     | UseDatabase
     | CreateTable
     | CreateSubtables
+    | CreateSubtablesFromFile
     | CreateVirtualTable
     | CreateVirtualSubtable
     | Insert

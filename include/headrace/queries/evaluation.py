@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from headrace.compute.local.evaluation import evaluate_locally
 from headrace.compute.shares import KernelUse
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
-from headrace.queries.local_reads import LocalReader
+from headrace.queries.local_reads import CountedReader, LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.streams.context import Context
 from headrace.streams.sources.shares import TableShares, is_unsupported
@@ -23,6 +23,8 @@ from headrace.streams.sources.virtual_frames import virtual_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from headrace.storage.delta.shares import Share
 
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
@@ -40,6 +42,46 @@ def read_scan(scan: Scan, context: Context) -> DataFrame:
         return rows
     tags = context.spark().createDataFrame(context.tables.read_tags(scan.table).select([scan.table.series_key, *scan.tags]))
     return rows.join(F.broadcast(tags), scan.table.series_key, "left")
+
+
+@dataclass
+class Execution:
+    """What has evaluated a query.
+
+    Attributes:
+        frame: The data frame of the result; None if it was evaluated in this process.
+        shares: What kernels have read.
+        rows_read: The rows that this process has read.
+    """
+
+    frame: DataFrame | None = None
+    rows_read: int = 0
+    shares: list[Share] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedShares:
+    """Shares of tables that are recorded when they are made."""
+
+    provider: TableShares
+    recorded: list[Share]
+
+    @property
+    def use(self) -> KernelUse:
+        """See `ShareProvider`."""
+        return self.provider.use
+
+    def is_large(self, scan: Scan) -> bool:
+        """See `ShareProvider`."""
+        return self.provider.is_large(scan)
+
+    def shares(
+        self, scan: Scan, columns: Sequence[str], first: int | None, last: int | None, *, by_series: bool
+    ) -> Sequence[Share]:
+        """See `ShareProvider`."""
+        shares = self.provider.shares(scan, columns, first, last, by_series=by_series)
+        self.recorded.extend(shares)
+        return shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +123,20 @@ class Statistics:
         return any(set(self.all_subtables(table)[0].to_pylist()) - names for table, names in self.names.values())
 
 
-def collect(plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: int | None = None) -> pa.Table:
-    """Evaluate a plan on Spark, and return all its rows, or `max_rows` of them.
+def collect(
+    plan: AnyPlan, context: Context, *, ordered: bool = True, max_rows: int | None = None, execution: Execution | None = None
+) -> pa.Table:
+    """Evaluate a plan on Spark, and return all its rows, or `max_rows` of them. `execution` records how.
 
     It is evaluated again without surrogate keys if a subtable was added meanwhile, whose rows then lack a name.
     """
     statistics = Statistics(context)
-    result = evaluate_with_kernels(plan, context, statistics, ordered=ordered, max_rows=max_rows)
+    execution = execution or Execution()
+    result = evaluate_with_kernels(plan, context, statistics, execution, ordered=ordered, max_rows=max_rows)
     if not statistics.is_outdated():
         return result
     frame = evaluate(plan, lambda scan: read_scan(scan, context), ordered=ordered, statistics=Statistics(context, large=False))
-    return limited(frame, max_rows)
+    return limited(by_spark_sql(frame, execution), max_rows)
 
 
 def evaluate_bounded(plan: AnyPlan, context: Context, max_rows: int) -> pa.Table | None:
@@ -134,8 +179,15 @@ def unordered(plan: AnyPlan) -> AnyPlan:
     return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
 
 
+def by_spark_sql(frame: DataFrame, execution: Execution) -> DataFrame:
+    """Return a data frame that Spark SQL evaluates alone, and record it."""
+    execution.frame = frame
+    execution.shares.clear()
+    return frame
+
+
 def evaluate_with_kernels(
-    plan: AnyPlan, context: Context, statistics: Statistics, *, ordered: bool, max_rows: int | None
+    plan: AnyPlan, context: Context, statistics: Statistics, execution: Execution, *, ordered: bool, max_rows: int | None
 ) -> pa.Table:
     """Evaluate a plan, by kernels if they can; without them if they meet a value that they do not handle."""
     from pyspark.errors import PythonException
@@ -144,12 +196,13 @@ def evaluate_with_kernels(
         return read_scan(scan, context)
 
     try:
-        shares = TableShares(context, KernelUse(context.settings.kernels))
-        return limited(evaluate(plan, read, ordered=ordered, statistics=statistics, shares=shares), max_rows)
+        shares = RecordedShares(TableShares(context, KernelUse(context.settings.kernels)), execution.shares)
+        execution.frame = evaluate(plan, read, ordered=ordered, statistics=statistics, shares=shares)
+        return limited(execution.frame, max_rows)
     except PythonException as error:
         if not is_unsupported(error):
             raise
-        return limited(evaluate(plan, read, ordered=ordered, statistics=statistics), max_rows)
+        return limited(by_spark_sql(evaluate(plan, read, ordered=ordered, statistics=statistics), execution), max_rows)
 
 
 def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
@@ -157,20 +210,22 @@ def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
     return (frame if max_rows is None else frame.limit(max_rows)).toArrow()
 
 
-def evaluate_query(plan: AnyPlan, context: Context) -> pa.Table:
-    """Evaluate a bound query and return all its rows.
+def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None = None) -> pa.Table:
+    """Evaluate a bound query and return all its rows. `execution` records how.
 
     Raises:
         DataError: A value is not valid for an expression.
         LimitError: FILL or INTERP would generate too many rows.
         OperationalError: Spark failed.
     """
-    local = evaluate_locally(plan, LocalReader(context), context.settings.local_rows)
+    execution, reader = execution or Execution(), CountedReader(LocalReader(context))
+    local = evaluate_locally(plan, reader, context.settings.local_rows)
+    execution.rows_read = reader.rows
     if local is not None:
         return local
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():
-        return collect(plan, context)
+        return collect(plan, context, execution=execution)
 
 
 @contextmanager

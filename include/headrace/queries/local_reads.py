@@ -33,3 +33,21 @@ class LocalReader:
     def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
         """Return the columns of the scan as stored, the series key dictionary-encoded."""
         return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
+
+
+@dataclass
+class CountedReader:
+    """A reader that counts the rows that it has read."""
+
+    reader: LocalReader
+    rows: int = 0
+
+    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
+        """See `LocalReader`."""
+        return self.reader.count(scan, devices, first, last)
+
+    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
+        """See `LocalReader`."""
+        for batch in self.reader.batches(scan, devices, first, last):
+            self.rows += batch.num_rows
+            yield batch

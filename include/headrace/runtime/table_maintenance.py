@@ -12,6 +12,7 @@ from headrace.model.positions import SourceId, source_id
 from headrace.model.tables import Table
 from headrace.runtime.adoption import adopt_subtables
 from headrace.runtime.context import Context
+from headrace.storage import Bounds
 
 logger = logging.getLogger(__name__)
 
@@ -30,25 +31,32 @@ class MaintenanceResult:
 
 
 def maintain(
-    context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS
+    context: Context,
+    database: str | None = None,
+    *,
+    retention_hours: int = MIN_RETENTION_HOURS,
+    bounds: Bounds | None = None,
 ) -> list[MaintenanceResult]:
-    """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped."""
+    """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
+
+    With `bounds`, only files that may have rows of this range are compacted.
+    """
     names = [database] if database is not None else [entry.name for entry in context.catalog.databases.all()]
     results = []
     for table in (table for name in names for table in context.catalog.tables.all(name) if not table.is_virtual):
         try:
-            results.append(maintain_table(context, table, retention_hours))
+            results.append(maintain_table(context, table, retention_hours, bounds))
         except Error as error:
             logger.error("skipping maintenance of %s.%s: %s", table.database, table.name, error.message)
     return results
 
 
-def maintain_table(context: Context, table: Table, retention_hours: int) -> MaintenanceResult:
+def maintain_table(context: Context, table: Table, retention_hours: int, bounds: Bounds | None = None) -> MaintenanceResult:
     """Compact one table, and remove files older than the retention, except those that a stream has yet to read."""
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
     readers = offsets_by_stream(context, table)
-    compacted = context.tables.compact(table)
+    compacted = context.tables.compact(table, bounds)
     if not readers:
         return MaintenanceResult(name, compacted, context.tables.vacuum(table, retention_hours))
     stream, oldest = min(readers.items(), key=lambda reader: reader[1])

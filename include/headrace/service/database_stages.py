@@ -10,6 +10,7 @@ from headrace.service.rights import Action, Right, database_securable
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
     from headrace.model.tables import Database, Table
+    from headrace.storage import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ class ChangeDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CompactDatabase:
-    """Compact the tables of a database, and remove files that nothing needs."""
+    """Compact the tables of a database (only files with rows of a range, if there is one), and remove files that nothing needs."""
 
     name: str
+    bounds: Bounds | None = None
 
     @property
     def required(self) -> tuple[Right, ...]:

@@ -34,7 +34,8 @@ def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
 def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
     from headrace.runtime.table_maintenance import maintain
 
-    results = [(done.table, done.compacted, done.removed, done.kept) for done in maintain(session.context, stage.name)]
+    done_by_table = maintain(session.context, stage.name, bounds=stage.bounds)
+    results = [(done.table, done.compacted, done.removed, done.kept) for done in done_by_table]
     return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
 
 
@@ -196,6 +197,15 @@ def _(stage: stages.RunQuery, session: SessionState) -> Result:
     from headrace.queries.evaluation import evaluate_query
 
     return Result(evaluate_query(stage.plan, session.context))
+
+
+@apply.register(stages.AnalyzeQuery)
+def _(stage: stages.AnalyzeQuery, session: SessionState) -> Result:
+    from headrace.queries.analysis import analyze_query
+    from headrace.service.analysis import analysis_lines
+
+    lines = analysis_lines(stage, analyze_query(stage.plan, session.context))
+    return rows_result(("plan",), [(line,) for line in lines])
 
 
 @apply.register(stages.ReadCatalog)

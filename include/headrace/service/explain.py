@@ -62,7 +62,8 @@ def _(stage: database_stages.ChangeDatabase) -> list[str]:
 
 @describe.register
 def _(stage: database_stages.CompactDatabase) -> list[str]:
-    return [f"compact the tables of database {stage.name}, and remove files that nothing needs"]
+    files = "the tables" if stage.bounds is None else "files with rows of a range of time, of the tables"
+    return [f"compact {files} of database {stage.name}, and remove files that nothing needs"]
 
 
 @describe.register
@@ -190,6 +191,11 @@ def _(stage: stages.DeleteRows) -> list[str]:
 @describe.register
 def _(stage: stages.RunQuery) -> list[str]:
     return describe_query(stage.plan)
+
+
+@describe.register
+def _(stage: stages.AnalyzeQuery) -> list[str]:
+    return ["run and discard the result:", *indent(describe_query(stage.plan))]
 
 
 @describe.register

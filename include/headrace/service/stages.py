@@ -228,6 +228,20 @@ class RunQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class AnalyzeQuery:
+    """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
+
+    plan: AnyPlan
+    verbose: bool
+    planning_ms: float
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """READ on each table of the query."""
+        return read_rights(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
 class ReadCatalog:
     """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
 
@@ -435,6 +449,7 @@ Stage = (
     | WriteRows
     | DeleteRows
     | RunQuery
+    | AnalyzeQuery
     | ReadCatalog
     | RecordStream
     | FillHistory

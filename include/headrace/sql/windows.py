@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.queries import (
@@ -19,8 +19,10 @@ from headrace.model.queries import (
 )
 from headrace.model.time import Duration
 from headrace.sql.forms import FormParser
+from headrace.sql.tokens import TokenType
 
 MODES_WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
+NAME_TYPES: Final = (TokenType.WORD, TokenType.QUOTED)
 
 
 class WindowParser(FormParser):
@@ -76,9 +78,16 @@ class WindowParser(FormParser):
     def _parse_count(self, start: int) -> WindowClause:
         self._expect("(")
         count = self._parse_integer()
-        sliding = self._parse_integer() if self._accept(",") else None
+        sliding = self._parse_count_step() if self._accept(",") else None
         self._expect(")")
         return CountClause(count, sliding, self._span(start))
+
+    def _parse_count_step(self) -> int:
+        step = None if self._token.kind in NAME_TYPES else self._parse_integer()
+        if step is None or self._accept(","):
+            hint = "only rows that pass WHERE count: write WHERE a IS NOT NULL OR b IS NOT NULL"
+            self._fail_unsupported("a column in COUNT_WINDOW", hint)
+        return step
 
     def _parse_true_for(self) -> Duration | None:
         return self._parse_parenthesized(self._parse_duration) if self._accept("TRUE_FOR") else None

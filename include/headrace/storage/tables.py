@@ -472,9 +472,12 @@ class Tables:
         loader = TreeLoader(self._handles, self._writer, self.small_write_rows, spark, table, database)
         return loader.load(files, progress, options or TreeLoadOptions(), series)
 
-    def compact(self, table: Table) -> int:
-        """Compact small files and return how many were replaced. Readers, the change feed and other writers are unaffected."""
-        return self._maintenance.compact(table)
+    def compact(self, table: Table, bounds: Bounds | None = None) -> int:
+        """Compact small files (only those that may have rows within bounds) and return how many were replaced.
+
+        Readers, the change feed and other writers are unaffected.
+        """
+        return self._maintenance.compact(table, bounds=bounds)
 
     def vacuum(self, table: Table, retention_hours: int, oldest: int | None = None) -> int:
         """Remove files that no version of the last `retention_hours` needs, and return how many.

@@ -125,3 +125,9 @@ def test_latest_points_start_no_spark(rows: headrace.Connection) -> None:
     ]
     earlier = "select last s1 from root.plant.* where time < 50000 order by timeseries desc limit 1"
     assert ticks(fetch(rows, earlier)) == [(1, "root.plant.line2.s1", "7", "INT32")]
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_explain_analyze_counts_the_rows_that_are_read(rows: headrace.Connection) -> None:
+    lines = [line for (line,) in fetch(rows, "explain analyze verbose select count(s1) from root.plant.line1")]
+    assert lines[-4:-2] == ["computed by this process, with Arrow: 1 row", "read by this process: 3 rows"]

@@ -249,7 +249,7 @@ statements: st.SearchStrategy[Any] = st.one_of(
     inserts(),
     st.builds(model.TreeDelete, _tuples(patterns), _maybe(comparisons)),
     st.builds(model.TreeSelect, tree_queries),
-    st.builds(lambda query, analyze: Explain(model.TreeSelect(query), analyze), tree_queries, st.booleans()),
+    st.builds(lambda query, level: Explain(model.TreeSelect(query), level > 0, level > 1), tree_queries, st.integers(0, 2)),
     shows,
     st.builds(model.CreateFunction, names, text, _maybe(text)),
     st.builds(model.DropFunction, names),

@@ -87,7 +87,9 @@ class QueryRange:
         return Cast(Literal(self._ticks(what, node.name, node.span), node.span), TIMESTAMP, node.span)
 
     def shifted(self, window: IntervalClause) -> IntervalClause:
-        """Return a window whose offset makes the range start with a window."""
+        """Return a window whose offset makes the range start with a window; without a start, one without offset."""
+        if not self._stream and self._bounds["start"] is None:
+            return replace(window, auto_offset=False)
         sliding = window.sliding or window.length
         if any(part.unit in "ny" or (part.unit in "dw" and self._timezone != "UTC") for part in (window.length, sliding)):
             raise NotSupportedError(

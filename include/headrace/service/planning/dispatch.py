@@ -31,6 +31,7 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.RenameColumn: ("alterations", "rename_column"),
     statements.SetTableOptions: ("alterations", "set_options"),
     statements.CreateSubtables: ("rows", "create_subtables"),
+    statements.CreateSubtablesFromFile: ("subtable_files", "create_subtables"),
     statements.SetTags: ("rows", "set_tags"),
     statements.CreateVirtualTable: ("virtual_tables", "create_table"),
     statements.CreateVirtualSubtable: ("virtual_tables", "create_subtable"),

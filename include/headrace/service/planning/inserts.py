@@ -92,12 +92,8 @@ def check_outputs(target: InsertTarget, plan: AnyPlan, span: Span | None) -> Non
 
 def insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage]:
     """Plan INSERT … FILE: create missing subtables with their tags, and load all files in one commit."""
-    if not session.reads_files:
-        raise NotSupportedError(
-            "INSERT … FILE is not supported here: the file would be one of the server",
-            hint="use Python or the command line",
-            span=statement.blocks[0].span,
-        )
+    for block in statement.blocks:
+        check_local_file(block.path, block.span, "INSERT … FILE", session)
     subtables = find_subtables([block.table for block in statement.blocks], session)
     first: Name | None = None
     files = []
@@ -112,7 +108,6 @@ def insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage
                 hint="write a statement for each supertable",
                 span=block.table.span,
             )
-        check_file(block)
         if block.using is not None:
             specs.append((subtable, replace(block.using, name=block.table)))
         is_subtable = subtable is not None or block.using is not None
@@ -135,7 +130,13 @@ def file_columns(block: FileBlock) -> tuple[str, ...] | None:
         return tuple(name.strip().lower() for name in stream.readline().split(","))
 
 
-def check_file(block: FileBlock) -> None:
-    """Check that a file exists."""
-    if not Path(block.path).is_file():
-        raise NotFoundError(f"file {block.path} does not exist", hint="check the path", span=block.span)
+def check_local_file(path: str, span: Span | None, statement: str, session: PlanningContext) -> None:
+    """Check that a file of a statement exists, and is not one of a server."""
+    if not session.reads_files:
+        raise NotSupportedError(
+            f"{statement} is not supported here: the file would be one of the server",
+            hint="use Python or the command line",
+            span=span,
+        )
+    if not Path(path).is_file():
+        raise NotFoundError(f"file {path} does not exist", hint="check the path", span=span)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import NotFoundError
+from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
@@ -13,7 +14,7 @@ from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, current_timezone, plan
 from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stages import DescribeStages, ReadCatalog, RunQuery, Stage
+from headrace.service.stages import AnalyzeQuery, DescribeStages, ReadCatalog, RunQuery, Stage
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
@@ -41,8 +42,16 @@ def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
 
 
 def explain(statement: Explain, session: PlanningContext) -> list[Stage]:
-    """Plan the description of another statement's stages."""
-    return [DescribeStages(tuple(plan(statement.statement, session)))]
+    """Plan the description of another statement's stages; with ANALYZE, run a query."""
+    started = perf_counter()
+    planned = tuple(plan(statement.statement, session))
+    if not statement.analyze:
+        return [DescribeStages(planned)]
+    match planned:
+        case (RunQuery(plan=query),):
+            return [AnalyzeQuery(query, statement.verbose, (perf_counter() - started) * 1000)]
+        case _:
+            raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
 
 
 def reads_system_tables(query: Query | Union) -> bool:

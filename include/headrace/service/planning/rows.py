@@ -62,6 +62,16 @@ def specs_without_tags(specs: Sequence[SubtableSpec], table: Table, session: Pla
 
 def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> MakeSubtables:
     """Plan the creation of subtables of one supertable."""
+    table, database = find_supertable(using, session)
+    for spec in specs:
+        check_name(spec.name)
+        if database_of(spec.name, session) != table.database:
+            raise ProgrammingError("a subtable must be in its supertable's database", span=spec.name.span)
+    return MakeSubtables(table, database, pa.concat_tables([build_tag_row(spec, table, database, session) for spec in specs]))
+
+
+def find_supertable(using: Name, session: PlanningContext) -> tuple[Table, Database]:
+    """Return the supertable after USING and its database, or raise `ProgrammingError` if it is another table."""
     table, database = find_table(using, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
@@ -71,11 +81,7 @@ def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: Planning
             hint=f"CREATE VTABLE … (column FROM table.column, …) USING {table.name} TAGS (…)",
             span=using.span,
         )
-    for spec in specs:
-        check_name(spec.name)
-        if database_of(spec.name, session) != table.database:
-            raise ProgrammingError("a subtable must be in its supertable's database", span=spec.name.span)
-    return MakeSubtables(table, database, pa.concat_tables([build_tag_row(spec, table, database, session) for spec in specs]))
+    return table, database
 
 
 def build_tag_row(spec: SubtableSpec, table: Table, database: Database, session: PlanningContext) -> pa.Table:

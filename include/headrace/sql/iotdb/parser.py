@@ -144,11 +144,10 @@ class Parser(InsertHeaderParser):
     def _parse_explain(self) -> Explain:
         """Parse `EXPLAIN [ANALYZE [VERBOSE]] statement`."""
         analyze = self._accept("ANALYZE")
-        if analyze:
-            self._accept("VERBOSE")
+        verbose = analyze and self._accept("VERBOSE")
         if self._token.word == "EXPLAIN":
             self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
-        return Explain(self._parse_statement(), analyze)
+        return Explain(self._parse_statement(), analyze, verbose)
 
     # DELETE
 

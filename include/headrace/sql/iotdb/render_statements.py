@@ -193,7 +193,8 @@ def _(statement: model.TreeSelect) -> str:
 
 @statement_sql.register
 def _(statement: Explain) -> str:
-    return f"EXPLAIN {_text_if(statement.analyze, 'ANALYZE ')}{statement_sql(statement.statement)}"
+    options = _text_if(statement.analyze, "ANALYZE ") + _text_if(statement.verbose, "VERBOSE ")
+    return f"EXPLAIN {options}{statement_sql(statement.statement)}"
 
 
 @statement_sql.register

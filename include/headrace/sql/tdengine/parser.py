@@ -56,6 +56,13 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "SNODE": lambda self: self._parse_drop_snode(),
     }
 
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
+        "INDEX": "leave it out: tags are in memory, and queries skip files by their statistics",
+        "TOPIC": "read the change feed of the Delta table",
+        "TSMA": "create a stream",
+        "VIEW": "write the query in parentheses after FROM",
+    }
+
     def statement(self) -> Statement:
         """Parse the text as one statement."""
         statement = self._parse_statement()
@@ -74,6 +81,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         if self._token.word == "(":
             return self._parse_select_statement()
         word = self._token.word
+        if word == "TRIM":
+            self._fail_unsupported(word, "DELETE FROM each table WHERE its timestamp is older; streams see deleted rows")
         if word not in self.STATEMENTS:
             self._fail(*self.STATEMENTS, "INSERT")
         if word != "SELECT":
@@ -85,9 +94,16 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         if self._accept("OR", "REPLACE"):
             self._expect("STREAM")
             return self._parse_create_stream(start, or_replace=True)
+        self._refuse_kind("CREATE")
         return self.CREATES[self._expect_one(*self.CREATES)](self, start)
 
+    def _refuse_kind(self, verb: str) -> None:
+        """Refuse to create or drop what Headrace does not have."""
+        if self._token.word in self.UNSUPPORTED:
+            self._fail_unsupported(f"{verb} {self._token.word}", self.UNSUPPORTED[self._token.word])
+
     def _parse_drop(self) -> Statement:
+        self._refuse_kind("DROP")
         return self.DROPS[self._expect_one(*self.DROPS)](self)
 
     def _parse_dnode(self) -> int:
@@ -137,11 +153,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return Describe(self._parse_name("a table"))
 
     def _parse_explain(self) -> Explain:
-        if self._token.word in ("ANALYZE", "VERBOSE"):
-            self._fail_unsupported(f"EXPLAIN {self._token.word}", "write EXPLAIN alone")
+        analyze = self._accept("ANALYZE")
+        start = self._index
+        is_verbose = self._accept("VERBOSE") and self._expect_one("TRUE", "FALSE") == "TRUE"
+        if is_verbose and not analyze:
+            self._fail_unsupported("EXPLAIN VERBOSE", "write EXPLAIN ANALYZE VERBOSE true", self._span(start))
         if self._token.word == "EXPLAIN":
             self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
-        return Explain(self._parse_statement())
+        return Explain(self._parse_statement(), analyze, is_verbose)
 
     # SHOW
 

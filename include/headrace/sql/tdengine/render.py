@@ -72,7 +72,9 @@ def _(statement: model.AlterDatabase) -> str:
 
 @statement_sql.register
 def _(statement: model.MaintainDatabase) -> str:
-    return f"{'COMPACT' if statement.compact else 'FLUSH'} DATABASE {name_sql(statement.name)}"
+    ends = (("START WITH", statement.start), ("END WITH", statement.end))
+    range_ = (f"{words} {RENDERER.scalar_sql(value)}" for words, value in ends if value is not None)
+    return _join_words("COMPACT" if statement.compact else "FLUSH", "DATABASE", name_sql(statement.name), *range_)
 
 
 def _database_option(name: str, value: str) -> str:
@@ -121,6 +123,12 @@ def _(statement: model.CreateSubtables) -> str:
         for spec in statement.subtables
     )
     return f"CREATE TABLE {' '.join(subtables)}"
+
+
+@statement_sql.register
+def _(statement: model.CreateSubtablesFromFile) -> str:
+    file = f"{_names_sql(statement.columns)} FILE {LEXICAL_RULES.quote(statement.path)}"
+    return _join_words("CREATE TABLE", _text_if(statement.if_not_exists, "IF NOT EXISTS"), "USING", name_sql(statement.using), file)
 
 
 def _using_sql(spec: model.SubtableSpec) -> str:
@@ -285,7 +293,8 @@ def _(statement: model.Select) -> str:
 
 @statement_sql.register
 def _(statement: model.Explain) -> str:
-    return f"EXPLAIN {statement_sql(statement.statement)}"
+    options = (_text_if(statement.analyze, "ANALYZE"), _text_if(statement.verbose, "VERBOSE TRUE"))
+    return _join_words("EXPLAIN", *options, statement_sql(statement.statement))
 
 
 # Streams

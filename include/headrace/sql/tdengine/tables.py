@@ -11,6 +11,7 @@ from headrace.model.statements import (
     AlterTable,
     CreateDatabase,
     CreateSubtables,
+    CreateSubtablesFromFile,
     CreateTable,
     DropColumn,
     DropDatabase,
@@ -118,7 +119,14 @@ class TDengineTables(TDengineQueries):
 
     def _parse_maintain_database(self, compact: bool) -> MaintainDatabase:
         self._expect("DATABASE")
-        return MaintainDatabase(self._parse_database_name(), compact)
+        name, first = self._parse_database_name(), self._index
+        start = self._parse_instant() if compact and self._accept("START", "WITH") else None
+        end = self._parse_instant() if compact and self._accept("END", "WITH") else None
+        span = None if start is None and end is None else self._span(first)
+        return MaintainDatabase(name, compact, start, end, span)
+
+    def _parse_instant(self) -> str | int:
+        return self._parse_string() if self._token.kind is TokenKind.STRING else self._parse_integer("an instant")
 
     def _parse_precision(self) -> Precision:
         token = self._token
@@ -157,8 +165,10 @@ class TDengineTables(TDengineQueries):
         table = self._parse_columns(self._parse_name("a supertable"), if_not_exists)
         return table if table.tags else self._fail("TAGS")
 
-    def _parse_create_table(self) -> CreateTable | CreateSubtables:
+    def _parse_create_table(self) -> CreateTable | CreateSubtables | CreateSubtablesFromFile:
         if_not_exists = self._parse_not_exists()
+        if self._accept("USING"):
+            return self._parse_subtable_file(if_not_exists)
         name = self._parse_name("a table")
         if not self._is_at("USING"):
             return self._parse_columns(name, if_not_exists)
@@ -167,6 +177,17 @@ class TDengineTables(TDengineQueries):
             if_not_exists = self._parse_not_exists()
             subtables.append(self._parse_using(self._parse_name("a table"), if_not_exists))
         return CreateSubtables(tuple(subtables))
+
+    def _parse_subtable_file(self, if_not_exists: bool) -> CreateSubtablesFromFile:
+        """Parse `supertable (tbname, tag, …) FILE 'path'`."""
+        using = self._parse_name("a supertable")
+        start = self._index
+        columns = self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("tbname or a tag")))
+        column_span = self._span(start)
+        self._expect("FILE")
+        start = self._index
+        path = self._parse_string("the path of a file in quotes")
+        return CreateSubtablesFromFile(using, columns, path, if_not_exists, column_span, self._span(start))
 
     def _parse_columns(self, name: Name, if_not_exists: bool) -> CreateTable:
         self._expect("(")

@@ -24,6 +24,7 @@ from headrace.storage.delta.changes import committed_at
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.staged_files import now_ms, write_file
 from headrace.storage.delta.writer import Writer
 
@@ -59,10 +60,14 @@ class CompactionGroup:
         return list(self.files["path"].to_pylist())
 
 
-def plan_compaction(files: pa.Table, table: Table, spared: int = 0) -> list[CompactionGroup]:
-    """Group small files in order of time, except the latest `spared`, up to the table's target size."""
+def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa.Table | None = None) -> list[CompactionGroup]:
+    """Group small files, or the small ones of those selected, in order of time up to the table's target size.
+
+    The latest `spared` are left out.
+    """
     target = target_file_bytes(files)
-    small = files.filter(pc.less(files["size_bytes"], target // 2))
+    candidates = files if selected is None else selected
+    small = candidates.filter(pc.less(candidates["size_bytes"], target // 2))
     earliest = f"min.{table.timestamp.name}"
     if earliest in small.column_names:
         small = small.sort_by(earliest)
@@ -115,11 +120,15 @@ class Maintenance:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
             self._running[key] = self._executor.submit(self._compact_if_due, table)
 
-    def compact(self, table: Table, spared: int = 0) -> int:
-        """Compact small files except the latest `spared`, one commit per group; return how many files were replaced."""
+    def compact(self, table: Table, spared: int = 0, bounds: Bounds | None = None) -> int:
+        """Compact small files except the latest `spared`, one commit per group; return how many files were replaced.
+
+        With `bounds`, only files that may have rows within them are compacted.
+        """
         handle = self._handles.reader(table)
         with handle.latest() as delta:
-            groups, schema = plan_compaction(handle.files(delta), table, spared), pa.schema(delta.schema().to_arrow())
+            files, schema = handle.files(delta), pa.schema(delta.schema().to_arrow())
+            groups = plan_compaction(files, table, spared, prune_files(files, table, schema, bounds, None))
         return sum(self._compact(table, handle, group, schema) for group in groups)
 
     def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:

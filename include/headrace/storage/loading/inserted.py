@@ -84,16 +84,25 @@ def _name_columns(split: FileSplit, file: InsertedFile, target: LoadTarget) -> F
     """Name the columns of a CSV file without a line of names, or with listed columns."""
     if split.format != "csv":
         return split
-    with file.path.open("rb") as stream:
-        line = stream.readline().decode(errors="replace").removeprefix(BOM).strip()
-    quote = SINGLE_QUOTE if line.startswith(SINGLE_QUOTE) or f",{SINGLE_QUOTE}" in line.replace(" ", "") else '"'
-    split = replace(split, quote=quote)
-    values = next(csv.reader([line], delimiter=split.delimiter, quotechar=quote, skipinitialspace=True), [])
+    split, values = quoted_split(split)
     names = file.columns or tuple(column.name for column in target.table.columns)
     if _is_row(values, names, target):
-        start = 0 if split.start == split.data_start else split.start
-        return replace(split, names=names, start=start, data_start=0)
+        return without_header(split, names)
     return split if file.columns is None else replace(split, names=names)
+
+
+def quoted_split(split: FileSplit) -> tuple[FileSplit, list[str]]:
+    """Return a split of a CSV file with the quotes that the file uses, and the values of its first line."""
+    with Path(split.path).open("rb") as stream:
+        line = stream.readline().decode(errors="replace").removeprefix(BOM).strip()
+    quote = SINGLE_QUOTE if line.startswith(SINGLE_QUOTE) or f",{SINGLE_QUOTE}" in line.replace(" ", "") else '"'
+    values = next(csv.reader([line], delimiter=split.delimiter, quotechar=quote, skipinitialspace=True), [])
+    return replace(split, quote=quote), values
+
+
+def without_header(split: FileSplit, names: tuple[str, ...]) -> FileSplit:
+    """Return a split of a CSV file whose first line is a row, with names of its columns."""
+    return replace(split, names=names, start=0 if split.start == split.data_start else split.start, data_start=0)
 
 
 def _is_row(values: Sequence[str], names: Sequence[str], target: LoadTarget) -> bool:

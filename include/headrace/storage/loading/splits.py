@@ -280,9 +280,14 @@ def rows_before(file_split: FileSplit) -> int:
     return lines if block.endswith(b"\n") else lines + 1
 
 
+def position_of(file_split: FileSplit, row: int) -> str:
+    """Return where a row of a split is."""
+    return f"{file_split.name}, row {rows_before(file_split) + row + 1}"
+
+
 def describe(file_split: FileSplit, invalid_value: InvalidValue) -> str:
     """Return the position of an invalid value and what is allowed."""
-    position = f"{file_split.name}, row {rows_before(file_split) + invalid_value.row + 1}"
+    position = position_of(file_split, invalid_value.row)
     if invalid_value.column == LINE:
         return f"{position}: {invalid_value.value}, where {invalid_value.allowed} is expected"
     return f"{position}: {invalid_value.value} is not valid for {invalid_value.column}; give it {invalid_value.allowed}"
