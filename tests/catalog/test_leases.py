@@ -7,9 +7,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
+from sqlalchemy import select, update
 
 from headrace.catalog import Catalog
-from headrace.errors import FencedError
+from headrace.catalog.engines import SESSION, open_engine
+from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.store import Store
+from headrace.errors import FencedError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobProgress
 from headrace.model.snodes import Lease
@@ -178,3 +182,24 @@ def test_only_the_newest_epoch_renews_and_writes(catalog: Catalog, clock: Manual
         lambda: LeaseMachine(catalog, clock),  # type: ignore[arg-type]
         settings=settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
     )
+
+
+@pytest.mark.postgres
+def test_a_process_that_freezes_while_it_renews_its_lease_loses_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SESSION, "idle_in_transaction_session_timeout", "500ms")
+    frozen = Store(open_engine(postgres_url))
+    with Catalog.open(postgres_url) as catalog:
+        assert catalog.leases.acquire("default", "a", 1) is not None
+
+        def renew_slowly() -> None:
+            with frozen.write() as connection:
+                connection.execute(update(LEASES).values(address="http://127.0.0.1:2"))
+                catalog.leases.acquire("default", "b", 60_000)
+                connection.execute(select(LEASES))
+
+        with pytest.raises(TransientError, match="frozen"):
+            renew_slowly()
+        lease = catalog.leases.get("default")
+        assert lease is not None
+        assert (lease.holder, lease.epoch, lease.address) == ("b", 2, None)
+    frozen.close()

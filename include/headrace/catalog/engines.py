@@ -24,12 +24,14 @@ NAME_BYTES: Final = 63
 BEGIN: Final = "headrace_begin"
 """The execution option that says how SQLite begins a transaction."""
 
-# Settings of every PostgreSQL session. A machine that vanishes loses its connections, and so its locks, within a minute.
+# Settings of every PostgreSQL session. A machine that vanishes loses its connections, and so its locks, within a minute. A process
+# that freezes within a transaction, such as the renewal of its lease, loses its locks sooner: no transaction waits for other work.
 SESSION: Final = {
     "search_path": SCHEMA,
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
+    "idle_in_transaction_session_timeout": "10s",
 }
 URL_HINT: Final = "set HEADRACE_CATALOG_URL to sqlite:////folder/catalog.db or postgresql://user:password@host/database"
 
