@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete, select, update
 
 from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows import leases, snodes
@@ -21,6 +22,17 @@ from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Table
 
 NO_PROGRESS: Final = JobProgress()
+
+# Statements of every micro-batch, built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
+JOB_ID: Final = "job_id"
+STATUS_BY_ID: Final = select(*STATUS).where(JOBS.c.id == bindparam(JOB_ID))
+JOB_BY_ID: Final = select(*JOBS.c).where(JOBS.c.id == bindparam(JOB_ID))
+UPDATE_BY_ID: Final = update(JOBS).where(JOBS.c.id == bindparam(JOB_ID))
+NEWEST_EPOCH: Final = (
+    select(LEASES.c.epoch)
+    .where(LEASES.c.snode == select(JOBS.c.snode).where(JOBS.c.id == bindparam(JOB_ID)).scalar_subquery())
+    .with_for_update(read=True)
+)
 
 
 class Jobs:
@@ -121,7 +133,8 @@ class Jobs:
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
-            for record in self._read(connection, JOBS.c.id == id, is_kept=self._definitions.has(id)):
+            rows = connection.execute(STATUS_BY_ID if self._definitions.has(id) else JOB_BY_ID, {JOB_ID: id}).mappings().all()
+            for record in self._records(connection, rows):
                 return record
         raise _missing_id(id)
 
@@ -136,7 +149,9 @@ class Jobs:
     def _read(self, connection: Connection, *conditions: ColumnElement[bool], is_kept: bool) -> list[JobRecord]:
         """Read jobs; by one statement if `is_kept` is right about their definitions."""
         query = select(*(STATUS if is_kept else JOBS.c)).where(*conditions).order_by(JOBS.c.database, JOBS.c.name, JOBS.c.kind)
-        rows = connection.execute(query).mappings().all()
+        return self._records(connection, connection.execute(query).mappings().all())
+
+    def _records(self, connection: Connection, rows: Sequence[RowMapping]) -> list[JobRecord]:
         definitions = self._definitions.of(connection, rows)
         return [from_row(row, definitions[row["id"]]) for row in rows if row["id"] in definitions]
 
@@ -197,14 +212,13 @@ class Jobs:
         with self._store.write() as connection:
             if epoch is not None:
                 refuse_older(connection, id, epoch)
-            if connection.execute(update(JOBS).where(JOBS.c.id == id).values(values)).rowcount != 1:
+            if connection.execute(UPDATE_BY_ID, {JOB_ID: id, **values}).rowcount != 1:
                 raise _missing_id(id)
 
 
 def refuse_older(connection: Connection, id: str, epoch: int) -> None:
     """Hold the lease of the job's snode, so that it cannot change hands before the update is done."""
-    snode = select(JOBS.c.snode).where(JOBS.c.id == id).scalar_subquery()
-    newest = connection.scalar(select(LEASES.c.epoch).where(LEASES.c.snode == snode).with_for_update(read=True))
+    newest = connection.scalar(NEWEST_EPOCH, {JOB_ID: id})
     if newest is not None and newest > epoch:
         raise FencedError(f"job {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over")
 

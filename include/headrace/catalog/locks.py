@@ -5,6 +5,7 @@ The operating system or the server releases the locks of a process that dies.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ LOCK_MS: Final = 60_000
 # How often a waiting process checks the file; a commit to a Delta table takes about 7 ms.
 POLL_SECONDS: Final = 0.005
 LOCK_NOT_AVAILABLE: Final = "55P03"
+HOLDER_BYTES: Final = 320
+"""The longest name of a host, and a process id."""
 
 
 class _Turn:
@@ -40,7 +43,19 @@ class _Turn:
 
 
 _TURNS: Final[defaultdict[tuple[str, str], _Turn]] = defaultdict(_Turn)
-os.register_at_fork(after_in_child=_TURNS.clear)  # threads that had a turn do not live in the child
+_OPEN: Final[set[int]] = set()
+"""The open files of locks."""
+
+
+def _forget_locks() -> None:
+    """Forget locks in a child: the threads that had a turn do not live there, and open files would keep the parent's locks."""
+    _TURNS.clear()
+    for descriptor in _OPEN:
+        os.close(descriptor)
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 class Locks(ABC):
@@ -77,7 +92,7 @@ def busy_error(name: str, timeout_ms: int, holder: str) -> TransientError:
 
 
 class FileLocks(Locks):
-    """One file per name in a directory, with a second one that names the holder, for messages."""
+    """One file per name in a directory, which is locked. Its content names the last holder, for messages."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
@@ -85,24 +100,55 @@ class FileLocks(Locks):
 
     @contextmanager
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:
-        import filelock  # brings asyncio along, and reading takes no locks
-
         path = self._folder / f"{file_name(name)}.lock"
-        signature = path.with_suffix(".holder")
-        lock = filelock.FileLock(path, poll_interval=POLL_SECONDS)
+        with _lock_errors(path):
+            descriptor = self._open(path)
+        _OPEN.add(descriptor)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
-            signature.write_text(process_name())
-        except filelock.Timeout:
-            raise busy_error(name, timeout_ms, _read(signature)) from None
-        except OSError as error:
-            lock.release()
-            raise ConfigurationError(f"lock {path} cannot be used: {error.strerror}", hint="may this user write there?") from None
-        try:
+            with _lock_errors(path):
+                is_held = _wait(descriptor, deadline)
+            if not is_held:
+                raise busy_error(name, timeout_ms, _read(descriptor))
             yield
         finally:
-            lock.release()
+            _OPEN.discard(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _open(self, path: Path) -> int:
+        """Open a lock's file."""
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+@contextmanager
+def _lock_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"lock {path} cannot be used: {error.strerror}", hint="may this user write there?") from None
+
+
+def _wait(descriptor: int, deadline: float) -> bool:
+    """Lock a file, and write this process's name to it; return False if other processes have it locked until the deadline."""
+    while not _try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    os.pwrite(descriptor, process_name().encode().ljust(HOLDER_BYTES), 0)
+    return True
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock a file unless another process has done so."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def file_name(name: str) -> str:
@@ -111,10 +157,9 @@ def file_name(name: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)[:60]}-{digest}"
 
 
-def _read(signature: Path) -> str:
-    with suppress(OSError):
-        return signature.read_text() or "another process"
-    return "another process"
+def _read(descriptor: int) -> str:
+    """Return the holder that a lock's file names."""
+    return os.pread(descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip() or "another process"
 
 
 class AdvisoryLocks(Locks):

@@ -30,10 +30,8 @@ class BatchCount:
         return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
 
 
-def count_inserts(plan: StreamPlan, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
-    """Count a batch of new rows that are on time. Uses the windows to count the rows that pass WHERE."""
-    if plan.query.filter is None:
-        return count_rows(plan, batch, state, batch.is_written, np.zeros(len(batch.ts), np.bool_))
+def count_used_rows(batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
+    """Count a batch of new rows by its windows, which say how many pass WHERE, if event times by subtable are not kept."""
     used_count = int(pc.sum(windows[USED]).as_py() or 0)
     written_count = len(batch.ts)
     counters = JobCounters(rows_in=written_count, rows_used=used_count, rows_filtered=written_count - used_count, batches=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -163,10 +164,10 @@ class ChangeBatch:
         """The name of each row's series."""
         return self.rows[self.series_key]
 
-    @property
+    @cached_property
     def is_written(self) -> Bools:
         """For each row whether it was inserted or updated."""
-        return np.isin(self.kind, UPSERT_KINDS)
+        return np.asarray((self.kind == RowKind.INSERT) | (self.kind == RowKind.UPDATE_AFTER))
 
     @property
     def needs_recalculation(self) -> bool:

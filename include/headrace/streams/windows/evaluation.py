@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 class WindowEvaluation(Protocol):
     """Computes windows from rows and segments. The columns are those of `window_sql`."""
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels evaluate most batches, so that `passing` takes no Spark job."""
+
     def groups(self, rows: pa.Table) -> pa.Table | None:
         """Return the group keys of the rows that pass WHERE; None if finding them would take as long as their windows."""
 
@@ -62,6 +66,11 @@ class SparkEvaluation:
 
     context: Context
     plan: Plan
+
+    @property
+    def has_kernels(self) -> bool:
+        """See `WindowEvaluation`."""
+        return False
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
         """See `WindowEvaluation`. Spark would take a job."""
@@ -114,6 +123,11 @@ class KernelEvaluation:
     rows: SegmentKernel
     windows: SegmentKernel
     outputs: OutputKernel
+
+    @property
+    def has_kernels(self) -> bool:
+        """See `WindowEvaluation`."""
+        return True
 
     @classmethod
     def compile(cls, plan: StreamPlan) -> KernelEvaluation:
@@ -206,6 +220,11 @@ class FallbackEvaluation:
 
     kernels: KernelEvaluation
     spark: WindowEvaluation
+
+    @property
+    def has_kernels(self) -> bool:
+        """See `WindowEvaluation`."""
+        return True
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
         """See `WindowEvaluation`."""

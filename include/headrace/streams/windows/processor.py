@@ -20,7 +20,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import count_inserts, later_of
+from headrace.streams.windows.accounting import BatchCount, count_rows, count_used_rows, later_of
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
@@ -128,7 +128,9 @@ class WindowProcessor:
             return False
         if not self.plan.separates_late_rows:
             return True
-        return self.plan.query.filter is None and not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
+        if self.plan.query.filter is not None and not self.evaluation.has_kernels:
+            return False
+        return not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 
     def merge_inserts(
         self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes
@@ -144,8 +146,16 @@ class WindowProcessor:
                 return None
         state_windows = empty_state_windows(self.plan, windows) if affected is None else affected
         no_windows = state_windows.slice(0, 0)
-        count = count_inserts(self.plan, batch, state, windows).reaching(changes.max_event_time)
+        count = self.count_inserts(batch, state, windows).reaching(changes.max_event_time)
         return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
+
+    def count_inserts(self, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
+        """Count a batch of new rows that are on time."""
+        plan = self.plan
+        if plan.query.filter is not None and not plan.separates_late_rows:
+            return count_used_rows(batch, state, windows)
+        passing = batch.is_written if plan.query.filter is None else self.evaluation.passing(batch.rows)
+        return count_rows(plan, batch, state, passing, np.zeros(len(passing), np.bool_))
 
     def recalculate(
         self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes, *, defers: bool = False
