@@ -138,9 +138,14 @@ def _limits(draw: st.DrawFn) -> tuple[int | None, int | None]:
 def _sources(queries: st.SearchStrategy[Query | Union]) -> st.SearchStrategy[Source]:
     leaf = st.builds(TableSource, table_names, _maybe(names)) | st.builds(QuerySource, queries, _maybe(names))
     kinds = st.sampled_from(["inner", "left", "right", "full", "left semi", "right semi", "left anti", "right anti"])
+    asof, limits = st.sampled_from(["left asof", "right asof"]), _maybe(st.integers(1, 1024))
     return st.recursive(
         leaf,
-        lambda inside: st.builds(Join, inside, inside, expressions, kinds) | st.builds(Join, inside, inside, st.none()),
+        lambda inside: (
+            st.builds(Join, inside, inside, expressions, kinds)
+            | st.builds(Join, inside, inside, st.none())
+            | st.builds(Join, inside, inside, _maybe(expressions), asof, limits)
+        ),
         max_leaves=4,
     )
 

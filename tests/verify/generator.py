@@ -409,6 +409,9 @@ class Generator:
                 f"select x.ts, y.s from m2 x left join {other} y on x.ts = y.ts and y.e",
                 f"select count(*), sum(x.i), max(y.d) from m3 x full join {other} y on x.ts = y.ts",
                 f"select x.ts, x.s from m1 x left anti join {other} y on x.ts = y.ts",
+                f"select x.ts, x.i, y.ts, y.i from m1 x {self.pick(('left', 'right'))} asof join {other} y "
+                f"on x.ts {self.pick(('>', '>=', '=', '<=', '<'))} y.ts{self.pick(('', ' and x.e = y.e'))} "
+                f"jlimit {self.pick(('1', '2'))}",
                 f"select distinct i, e from mixed{self.where()} order by 1, 2 limit 6",
                 f"select _wstart, sum(n), max(x) from (select _wstart, count(*) n, max(d) x from mixed partition by tbname "
                 f"{self.interval()}) {window}",

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.compute.evaluation.aligned_windows import aggregate_by_device
+from headrace.compute.evaluation.asof import asof_join
 from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.gap_fill import POSITION, fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
@@ -237,6 +238,8 @@ class Evaluator:
         """Join two sources, with their columns renamed."""
         left = self._read_side(source.left, source.left_columns)
         right = self._read_side(source.right, source.right_columns)
+        if source.asof is not None:
+            return asof_join(source.asof, left, right)
         if source.condition is None:
             return left.crossJoin(right)
         return left.join(right, F.expr(source.condition), source.kind.replace(" ", "_"))

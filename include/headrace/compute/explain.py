@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import AnyPlan, FillPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
+from headrace.compute.plan import AnyPlan, AsofMatch, FillPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
@@ -67,7 +67,7 @@ def describe_source(source: PlanSource) -> list[str]:
         case ScanUnion(scans=scans):
             return [f"union of {len(scans)} tables", *indent([line for scan in scans for line in describe_source(scan)])]
         case JoinSource():
-            condition = f" on {source.condition}" if source.condition else ""
+            condition = f" on {source.condition}" if source.condition else describe_match(source.asof)
             return [f"{source.kind} join{condition}", *indent(describe_source(source.left)), *indent(describe_source(source.right))]
         case SeriesRows():
             names = ", ".join(sql for columns in source.columns for sql, _ in columns)
@@ -135,3 +135,11 @@ def describe_bounds(plan: AnyPlan) -> list[str]:
 def in_words(months: int, ticks: int) -> str:
     """Return the length of a window of calendar months, ticks, or both."""
     return " and ".join(f"{count} {unit}" for count, unit in ((months, "months"), (ticks, "ticks")) if count)
+
+
+def describe_match(match: AsofMatch | None) -> str:
+    """Describe which rows an ASOF join adds."""
+    if match is None:
+        return ""
+    conditions = [f"{match.times[0]} {match.operator} {match.times[1]}", *(f"{own} = {other}" for own, other in match.keys)]
+    return f" of the closest {match.limit} on {' AND '.join(conditions)}"

@@ -47,12 +47,34 @@ TIES_PLACEHOLDER = "\x00ties\x00"
 
 
 @dataclass(frozen=True, slots=True)
+class AsofMatch:
+    """Which rows of the other side an ASOF join adds to each row of the driving side. SQL is over the columns of the join.
+
+    Attributes:
+        driving: The index of the driving side.
+        keys: Pairs of a value of the driving side and one of the other that must be equal.
+        times: The instants that are compared, of the driving and of the other side.
+        order: The time of the other side's rows.
+        operator: How the driving side's instant compares to the other's.
+        limit: The rows that are added at most.
+    """
+
+    driving: int
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    order: str
+    operator: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSource:
     """Two joined sources.
 
     Attributes:
         left_columns: Pairs of a column of the left side, as Spark SQL, and its name in the join.
         right_columns: The same for the right side.
+        asof: The match of an ASOF join, which has no condition.
     """
 
     left: PlanSource
@@ -61,6 +83,7 @@ class JoinSource:
     right_columns: tuple[tuple[str, str], ...]
     condition: str | None
     kind: str
+    asof: AsofMatch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,12 +128,13 @@ class QuerySource:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join in FROM. `kind` is the join type in lower case, such as `left semi`."""
+    """A join in FROM. `kind` is the join type in lower case, such as `left semi`, and `limit` the `JLIMIT` of an ASOF join."""
 
     left: Source
     right: Source
     condition: Expression | None
     kind: str = "inner"
+    limit: int | None = None
 
 
 Source = TableSource | QuerySource | Join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.model.queries import Join, Ordering, Query, QuerySource, SelectItem, Source, TableSource, Union
 from headrace.sql.tokens import TokenType
@@ -12,6 +12,10 @@ from headrace.sql.windows import WindowParser
 
 Fields = dict[str, Any]
 """Fields of `headrace.model.queries.Query`."""
+
+
+ASOF: Final = "ASOF"
+"""The word of joins that take the closest rows in time, whose ON may be left out."""
 
 
 class Clause(NamedTuple):
@@ -45,6 +49,9 @@ class QueryParser(WindowParser):
         Clause("LIMIT", lambda self: self._parse_limit("LIMIT", "OFFSET")),
     )
     """Clauses that may follow a query or a union."""
+
+    MATCHES: ClassVar[tuple[str, ...]] = ("SEMI", "ANTI")
+    """What may follow LEFT and RIGHT instead of OUTER."""
 
     UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {}
     """Joins of the language that Headrace lacks, and what to write instead."""
@@ -135,8 +142,12 @@ class QueryParser(WindowParser):
         left = self._parse_source_term()
         while (kind := self._parse_join_kind()) is not None:
             right = self._parse_source_term()
-            self._expect("ON")
-            left = Join(left, right, self._parse_expression(), kind)
+            if kind.endswith(ASOF.lower()):
+                condition = self._parse_expression() if self._accept("ON") else None
+                left = Join(left, right, condition, kind, self._parse_integer() if self._accept("JLIMIT") else None)
+            else:
+                self._expect("ON")
+                left = Join(left, right, self._parse_expression(), kind)
         return left
 
     def _parse_join_kind(self) -> str | None:
@@ -147,7 +158,7 @@ class QueryParser(WindowParser):
         if self._token.word in self.UNSUPPORTED_JOINS:
             self._fail_unsupported(f"{side} {self._token.word} JOIN", self.UNSUPPORTED_JOINS[self._token.word])
         outer = side != "INNER" and self._accept("OUTER")
-        match = self._accept_one("SEMI", "ANTI") if side in ("LEFT", "RIGHT") and not outer else None
+        match = self._accept_one(*self.MATCHES) if side in ("LEFT", "RIGHT") and not outer else None
         self._expect("JOIN")
         return (f"{side} {match}" if match else side).lower()
 

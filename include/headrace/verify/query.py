@@ -24,7 +24,7 @@ from headrace.model.queries import (
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, DataType
-from headrace.verify import grouping, series, windows, zones
+from headrace.verify import asof, grouping, series, windows, zones
 from headrace.verify.aggregates import END, ROW_FOR_NO_INPUT, START, TS, ComparisonMode
 from headrace.verify.expressions import Compiler
 from headrace.verify.fill import FillColumn, Range, fill_windows, time_range
@@ -142,10 +142,10 @@ class Recomputation:
 
     def join(self, join: Join) -> Frame:
         """Compute a join."""
-        if join.kind not in LABELS:
+        if join.kind not in (*LABELS, *asof.KINDS):
             raise unsupported(f"{join.kind.upper()} JOIN")
         left, right = self.frame(join.left), self.frame(join.right)
-        inside = on_frame(left, right)
+        inside = asof.asof_frame(join, left, right) if join.kind in asof.KINDS else on_frame(left, right)
         on = "true" if join.condition is None else row_compiler(inside).condition(join.condition)
         joined = f"{join.kind} JOIN {right.relation} r ON {on}"
         if join.kind in ("left semi", "left anti"):
@@ -153,7 +153,10 @@ class Recomputation:
             joined = f"WHERE {word}EXISTS (SELECT 1 FROM {right.relation} r WHERE {on})"
             inside = replace(inside, columns=inside.columns[: len(left.columns)])
         columns = ", ".join(f"{column.sql} AS c{number}" for number, column in enumerate(inside.columns))
-        return join_frame(inside, self.step("join", f"SELECT {columns} FROM {left.relation} l {joined}"))
+        source = f"{left.relation} l {joined}"
+        if join.kind in asof.KINDS:
+            source = asof.asof_sql(join, (left, right), inside, on)
+        return join_frame(inside, self.step("join", f"SELECT {columns} FROM {source}"))
 
     def union(self, query: Union) -> QueryResult:
         """Combine both sides by position, converted to common types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from headrace.compute.binding.asof import AsofSides
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment, SourceColumn, plan_environment, scan_environment
 from headrace.compute.binding.resolvers import RowResolver
@@ -18,6 +19,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.time import Precision
 
+ASOF_KINDS = ("left asof", "right asof")
 JOIN_KINDS = ("inner", "left", "right", "full", "left semi", "left anti", "right semi", "right anti")
 
 
@@ -89,23 +91,51 @@ class Sources:
         return BoundSource(union, names)
 
     def _bind_join(self, join: Join) -> BoundSource:
+        if join.kind in ASOF_KINDS:
+            return self._bind_asof(join)
         if join.kind not in JOIN_KINDS:
             raise NotSupportedError(f"{join.kind.upper()} JOIN is not supported", hint="use INNER, LEFT, RIGHT or FULL JOIN")
         sides = (self.bind_source(join.left), self.bind_source(join.right))
         left, right = sides[0].names, sides[1].names
-        if left.precision != right.precision:
-            raise NotSupportedError("tables of databases with different precisions cannot be joined")
+        check_precision(left, right)
         if join.kind.startswith("right ") and join.kind != "right":
             sides, left, right = (sides[1], sides[0]), right, left
-        origins = tuple(
-            (side, column, f"c{number}")
-            for number, (side, column) in enumerate((side, column) for side in (0, 1) for column in sides[side].names.columns)
-        )
+        origins = join_origins(sides)
         names = join_environment(left, origins)
         binder = Binder(RowResolver(names, "in ON"), ExpressionContext(names.precision, names.timezone), names.language)
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
         return BoundSource(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
+
+    def _bind_asof(self, join: Join) -> BoundSource:
+        """Bind an ASOF join of two tables."""
+        sides = (self.bind_source(join.left), self.bind_source(join.right))
+        if not all(isinstance(side.source, Scan) for side in sides):
+            raise NotSupportedError("an ASOF JOIN takes two tables", hint="join tables, and use the join as a sub-query")
+        driving = ASOF_KINDS.index(join.kind)
+        check_precision(sides[0].names, sides[1].names)
+        origins = join_origins(sides)
+        names = join_environment(sides[driving].names, origins)
+        binder = Binder(RowResolver(names, "in ON"), ExpressionContext(names.precision, names.timezone), names.language)
+        left, right = (
+            next(name for side, column, name in origins if side == number and column is sides[number].names.time)
+            for number in (0, 1)
+        )
+        asof = AsofSides(names, binder, driving, {name: side for side, _, name in origins}, (left, right)).match(join)
+        source = JoinSource(sides[0].source, sides[1].source, (), (), None, join.kind, asof)
+        return BoundSource(source, names, sides, origins)
+
+
+def check_precision(left: Environment, right: Environment) -> None:
+    """Refuse to join tables whose timestamps have different precisions."""
+    if left.precision != right.precision:
+        raise NotSupportedError("tables of databases with different precisions cannot be joined")
+
+
+def join_origins(sides: tuple[BoundSource, BoundSource]) -> tuple[tuple[int, SourceColumn, str], ...]:
+    """Return the origins of the columns of a join; see `BoundSource`."""
+    columns = ((side, column) for side in (0, 1) for column in sides[side].names.columns)
+    return tuple((side, column, f"c{number}") for number, (side, column) in enumerate(columns))
 
 
 def make_scan(relation: Relation, alias: str | None) -> Scan:

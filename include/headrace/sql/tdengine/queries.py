@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.model.queries import InterpolationClause, WindowClause
-from headrace.sql.queries import Clause, Fields, QueryParser, misplaced_hints
+from headrace.sql.queries import ASOF, Clause, Fields, QueryParser, misplaced_hints
 from headrace.sql.tdengine.expressions import TDengineExpressions
 
 WINDOWS: Final[Mapping[str, Callable[[Any, int], WindowClause]]] = {
@@ -29,7 +29,7 @@ CLAUSES: Final = (
     HAVING,
 )
 TAIL: Final = (ORDER, Clause("SLIMIT", lambda self: self._parse_limit("SLIMIT", "SOFFSET", "series_")), LIMIT)
-JOIN_HINT: Final = "join on equal timestamps, or use a window"
+JOIN_HINT: Final = "use ASOF JOIN, or join on equal timestamps"
 
 
 class TDengineQueries(TDengineExpressions):
@@ -40,7 +40,8 @@ class TDengineQueries(TDengineExpressions):
     WINDOWS = WINDOWS
     MISPLACED: ClassVar[Mapping[str, str]] = misplaced_hints(CLAUSES, TAIL)
     UNSUPPORTED_WINDOWS = ("ANOMALY_WINDOW",)
-    UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"ASOF": JOIN_HINT, "WINDOW": JOIN_HINT}
+    MATCHES = ("SEMI", "ANTI", ASOF)
+    UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"WINDOW": JOIN_HINT}
 
     def _parse_quantifier(self) -> Fields:
         """Parse `[DISTINCT | ALL | TAGS]`."""

@@ -92,15 +92,17 @@ def _source_sql(source: Source, in_parentheses: bool = False) -> str:
 
 def _join_sql(join: Join) -> str:
     """Write a join. Joins associate to the left, and a comma binds more loosely than JOIN."""
-    if join.condition is None:
+    if _is_comma(join):
         return f"{_source_sql(join.left)}, {_source_sql(join.right, _is_comma(join.right))}"
     left = _source_sql(join.left, _is_comma(join.left))
     right = _source_sql(join.right, isinstance(join.right, Join))
-    return f"{left} {join.kind.upper()} JOIN {right} ON {RENDERER.sql(join.condition)}"
+    condition = "" if join.condition is None else f" ON {RENDERER.sql(join.condition)}"
+    limit = "" if join.limit is None else f" JLIMIT {join.limit}"
+    return f"{left} {join.kind.upper()} JOIN {right}{condition}{limit}"
 
 
 def _is_comma(source: Source) -> bool:
-    return isinstance(source, Join) and source.condition is None
+    return isinstance(source, Join) and source.condition is None and source.kind == "inner"
 
 
 def _window_sql(window: WindowClause) -> str:

@@ -23,6 +23,7 @@ RESERVED: Final = CALLABLE | {
         "INTERVAL",
         "INTO",
         "IS",
+        "JLIMIT",
         "JOIN",
         "LEFT",
         "LIKE",
