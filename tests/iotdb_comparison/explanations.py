@@ -75,6 +75,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"outlier_sample\(-?\(?s[34]\)?, [^()]*'type'='stendis'",
     ),
     explain(
+        "the server does not end arithmetic of a sampling function and one of the greatest or least points",
+        r"^answered.*DriverTask \S+ is aborted by timeout",
+        r"_sample\([^()]*\) [-+*/%] (top|bottom)_k\(|(top|bottom)_k\([^()]*\) [-+*/%] \w+_sample\(",
+    ),
+    explain(
         "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
     ),
     explain(
