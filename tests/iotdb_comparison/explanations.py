@@ -70,6 +70,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(",
     ),
     explain(
+        "the server multiplies times and values of a FLOAT in single precision to find the distance from a line",
+        r"^(rows|value)",
+        r"outlier_sample\(-?\(?s[34]\)?, [^()]*'type'='stendis'",
+    ),
+    explain(
+        "the server does not end arithmetic of a sampling function and one of the greatest or least points",
+        r"^answered.*DriverTask \S+ is aborted by timeout",
+        r"_sample\([^()]*\) [-+*/%] (top|bottom)_k\(|(top|bottom)_k\([^()]*\) [-+*/%] \w+_sample\(",
+    ),
+    explain(
         "the server returns the points of M4 window by window, also of windows that overlap", r"^(rows|value)", r"m4\(.*slidingStep"
     ),
     explain(
@@ -315,7 +325,7 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "the server limits the rows of a device before it sorts them",
         r"^(rows|value)",
-        r"order by device( desc| asc)?, (?!time).* limit .*align by device",
+        r"(order by device( desc| asc)?, (?!time)|where .*\bs\d+\b.* order by (?!device|time)).* limit .*align by device",
     ),
     explain(
         "the server writes the earliest rows whatever ORDER BY says", r"^(rows|value)", r"select [^;]* into [^;]*order by time desc"

@@ -147,10 +147,10 @@ CHOICE: Final = ScalarFunction("choose by device", 3, 3, choose, "")
 
 
 def restrict(types: Mapping[DataType, Collection[str]], devices: Collection[str]) -> dict[DataType, list[str]]:
-    """Return those of the devices on which a measurement has each type."""
+    """Return those of the devices on which a measurement has each type; one type without devices if there are none."""
     chosen = frozenset(devices)
     kept = {type_: [device for device in own if device in chosen] for type_, own in types.items()}
-    return {type_: own for type_, own in kept.items() if own}
+    return {type_: own for type_, own in kept.items() if own} or {next(iter(types)): []}
 
 
 def with_name(node: Expression, name: str, new: str) -> Expression:
