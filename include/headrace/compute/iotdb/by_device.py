@@ -10,6 +10,7 @@ from typing import Any, cast
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.checks import is_aggregated
 from headrace.compute.iotdb.conditions import COUNTS, empty_if_null, expand_having, expand_where, is_never_true
+from headrace.compute.iotdb.derived import has_series_call
 from headrace.compute.iotdb.device_types import CHOICE, check_equal, common_type, devices_by_type, typed_name, written_types
 from headrace.compute.iotdb.expansion import (
     DEVICE,
@@ -26,6 +27,7 @@ from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     DEVICE_HEADER,
+    TIME_HEADER,
     TreePlan,
     apply_series_limits,
     as_tuple,
@@ -87,12 +89,13 @@ class DeviceQuery:
         orders = [replace(order, expression=rows.split(order.expression)) for order in self.orders(aggregated and clause is None)]
         having = having and self.without_missing_counts(having, members)
         where, having = (None if node is None else rows.split(node) for node in (where, having))
-        split = [replace(item, expression=rows.split(item.expression)) for item in outputs]
+        present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
+        present_only = [self.without_missing_aggregates(item.expression, present) for item in outputs]
+        split = [replace(item, expression=rows.split(node)) for item, node in zip(outputs, present_only, strict=True)]
         series = {name: ref for resolver in resolvers for name, ref in resolver.series.items()}
         devices = [rows.devices[path] for path in sorted(rows.devices)]
-        scope, clause = with_choice(self.scope) if rows.kinds else self.scope, split_clause(clause, rows)
+        scope, clause = with_choice(self.scope), split_clause(clause, rows)
         bound = bind_expanded(query, scope, rows, split, where, having, orders, clause, series, devices)
-        present = [(device, resolver) for device, resolver in members if device.path in rows.devices]
         return self.without_missing(bound, outputs, present)
 
     def members(self) -> list[tuple[Device, DeviceNames]]:
@@ -125,22 +128,44 @@ class DeviceQuery:
         device = SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER)
         return [*([time_item()] if has_time else []), device, *end_time_items(items), *items_without_end_time(items)]
 
-    @staticmethod
-    def without_missing(bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]) -> TreePlan:
+    def combines_aggregates(self, node: Expression) -> bool:
+        """Return whether an expression has aggregates, but is neither one itself nor takes points of time-series functions."""
+        language = self.scope.language
+        is_one = isinstance(node, Call) and language.aggregate(node.function) is not None
+        return not is_one and is_aggregated(node, language) and not has_series_call(node, language)
+
+    def without_missing_aggregates(self, node: Expression, names: Sequence[tuple[Device, DeviceNames]]) -> Expression:
+        """Make the aggregates of an expression that combines them NULL on devices that lack one of their measurements."""
+
+        def hide(part: Expression) -> Expression | None:
+            if not isinstance(part, Call) or not self.scope.language.aggregate(part.function):
+                return None
+            used = {path.name for path in paths(part)} - {DEVICE}
+            lacking = [Literal(device.path) for device, resolver in names if not used <= resolver.series.keys()]
+            is_lacking = Call("in", (ColumnRef(device_column(self.scope)), *lacking))
+            return Call(CHOICE.name, (is_lacking, Literal(None), part)) if lacking else None
+
+        return transform(node, hide) if self.combines_aggregates(node) else node
+
+    def without_missing(
+        self, bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]
+    ) -> TreePlan:
         """Make columns of measurements that a device lacks NULL, also those that count."""
         device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
         resolvers = {id(resolver): resolver for _, resolver in names}
         outputs = []
         for item, output in zip(items, bound.plan.outputs, strict=True):
-            if isinstance(item.expression, ColumnRef):
-                # It is NULL there anyway.
+            if isinstance(item.expression, ColumnRef) or self.combines_aggregates(item.expression):
+                # It is NULL there anyway, or its aggregates are.
                 outputs.append(output)
                 continue
             used = {path.name for path in paths(item.expression)} - {DEVICE}
             lacking = {key for key, resolver in resolvers.items() if not used <= resolver.series.keys()}
             devices = ", ".join(string_sql(own.path) for own, resolver in names if id(resolver) in lacking) if lacking else ""
             outputs.append(replace(output, sql=f"if({device} IN ({devices}), NULL, {output.sql})") if lacking else output)
-        return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)))
+        written = [item.expression for item in items if item.name not in (TIME_HEADER, DEVICE_HEADER)]
+        columns = (replace(column, expression=node) for column, node in zip(bound.columns, written, strict=True))
+        return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)), columns=tuple(columns))
 
     def without_missing_counts(self, having: Expression, members: Sequence[tuple[Device, DeviceNames]]) -> Expression:
         """Make the counts in HAVING NULL on devices that lack one of their measurements."""

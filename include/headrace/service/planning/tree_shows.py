@@ -9,9 +9,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from headrace.errors import NotSupportedError
+from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
+from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
@@ -340,8 +341,12 @@ def template_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the paths that a device template is set to."""
-    name = context.catalog.templates.get(statement.name or "").name
+    """Return the paths that a device template is set to. One that does not exist has a status of its own here."""
+    try:
+        name = context.catalog.templates.get(statement.name or "").name
+    except NotFoundError as error:
+        message = f"Template {statement.name} does not exist"
+        raise NotFoundError(message, hint=error.hint).with_status(TreeStatus.INTERNAL_SERVER_ERROR) from None
     return CatalogRows(
         {"Paths": STRING}, [(path,) for path, template in context.catalog.templates.paths().items() if template == name]
     )
