@@ -25,7 +25,8 @@ from tests.service.iotdb.conftest import START
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SECOND: Final = 1_000
-HOMES: Final = count()
+RUNS: Final = count()
+"""Numbers of recomputations: each has a holder of its own, since what a holder has done it does not repeat."""
 INSTANTS: Final = st.integers(-25, 40)
 PLACES: Final = ("queries.execution.claimed", "storage.commit", "storage.committed", "queries.execution.written")
 
@@ -108,7 +109,7 @@ class History:
     def recompute(self, start: int, length: int) -> None:
         context = self.connection.session.context
         end = start + length
-        executions.recompute(context, self.definition, START + start * SECOND, START + end * SECOND, "test")
+        executions.recompute(context, self.definition, START + start * SECOND, START + end * SECOND, f"run {next(RUNS)}")
         grid = self.first() - self.shape.every * 100
         for at in range(grid, self.now + 1, self.shape.every):
             if at - self.shape.start < end and start < at - self.shape.end:
