@@ -42,6 +42,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^status: ours 701.*IoTDB's 301: (The Type of three sub|.*cannot be cast to|Unsupported|Invalid input|For input string)"
         r"|^status: ours 301: ([A-Z_]+ with slidingWindow|This type|.*cannot be cast to|Unsupported|For input string).*IoTDB's 701",
     ),
+    explain(
+        "the server fails to find the mode of a flushed file in its statistics",
+        r"^answered.*\n\s*IoTDB refuses 301: org\.apache\.iotdb\.\S+ModeAccumulator$",
+        r"mode\(",
+    ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
     explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
     explain("in the server, NOT of a comparison with no series is true", r"^(rows|value)", r"where.*(not|!) \("),
