@@ -228,7 +228,7 @@ REFUSED = {
     ),
     "create device template t9 (s1 INT32, s1 INT64)": (ProgrammingError, "509: Path duplicated: s1 is not a legal path"),
     "show nodes in device template nope": (NotFoundError, "507: Template nope does not exist"),
-    "show paths set device template nope": (NotFoundError, "507: Template nope does not exist"),
+    "show paths set device template nope": (NotFoundError, "305: Template nope does not exist"),
     "drop device template nope": (NotFoundError, "507: Template nope does not exist"),
     "drop device template t1": (IntegrityError, "507: Template [t1] has been set on MTree, cannot be dropped now."),
     "set device template nope to root.plant.d9": (NotFoundError, "507: Template nope does not exist"),
