@@ -47,6 +47,16 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^answered.*\n\s*IoTDB refuses 301: org\.apache\.iotdb\.\S+ModeAccumulator$",
         r"mode\(",
     ),
+    explain(
+        "the server forms groups by variation of NaN one by one, or one only",
+        r"^(rows|value)",
+        r"group by variation\(.*(sqrt|ln|log10|asin|acos|%|/)",
+    ),
+    explain(
+        "the server gives no type to OR of a missing series and a comparison of one",
+        r"^answered: 0 rows.*IoTDB refuses 701: The output type of the expression in WHERE clause .* data type: null",
+        r"where .*s\d+ (\||or) ",
+    ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
     explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
     explain("in the server, NOT of a comparison with no series is true", r"^(rows|value)", r"where.*(not|!) \("),

@@ -66,6 +66,7 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
                 "Last queries can only be applied on raw time series.", hint="select series", span=item.expression.span
             )
         refs |= {reference.name: names.series[reference.name] for reference in names(item.expression)}
+    check_filter(query, names, has_series=bool(refs))
     if not refs:
         return None
     rows = RowsBuilder(scope, aligned=False)
@@ -79,13 +80,20 @@ def bind_last(query: TreeQuery, scope: TreeScope) -> LastPlan | None:
     columns = {column: f"s{number}" for number, column in enumerate(rows.columns)}
     bound = rows.bind()
     where = conjunction([part for node in as_tuple(query.where) for part in expand(node, names)])
-    if where is not None and paths(where):
-        raise ProgrammingError("Only time filters are supported in LAST query", hint="filter by time only", span=where.span)
     series = tuple((ref, columns[column_key(ref)]) for ref in refs.values())
     assert isinstance(bound.source, SeriesRows)
     orders = tuple((sort_header(order), order.descending) for order in query.order_by)
     condition = time_condition(where, bound.names, scope)
     return LastPlan(bound.source, series, condition, bound.names.precision, orders, query.limit, query.offset)
+
+
+def check_filter(query: TreeQuery, names: SeriesNames, *, has_series: bool) -> None:
+    """Raise an error for a condition on values, unless neither the query nor the condition matches any series."""
+    if query.where is None:
+        return
+    filtered = paths(query.where)
+    if filtered and (has_series or any(names(path) for path in filtered)):
+        raise ProgrammingError("Only time filters are supported in LAST query", hint="filter by time only", span=query.where.span)
 
 
 def time_condition(where: Expression | None, names: Environment, scope: TreeScope) -> str | None:
