@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.CreateDatabase: ("tables", "create_database"),
     statements.AlterDatabase: ("tables", "alter_database"),
-    statements.MaintainDatabase: ("tables", "maintain_database"),
+    statements.MaintainDatabase: ("maintenance", "maintain_database"),
     statements.DropDatabase: ("tables", "drop_database"),
     statements.UseDatabase: ("tables", "use_database"),
     statements.CreateTable: ("tables", "create_table"),

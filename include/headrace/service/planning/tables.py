@@ -13,17 +13,14 @@ from headrace.model.statements import (
     CreateTable,
     DropDatabase,
     DropTable,
-    MaintainDatabase,
     UseDatabase,
 )
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.time import MONTHS
-from headrace.model.types import TIMESTAMP, TypeKind
-from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
+from headrace.model.types import TypeKind
+from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
-from headrace.storage import Bounds
-from headrace.storage.values.scalars import InvalidValueError, TimeContext, to_stored
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
@@ -54,26 +51,6 @@ def alter_database(statement: AlterDatabase, session: PlanningContext) -> list[S
     check_keep(dict(statement.options).get("keep", ""), statement.name)
     database = session.context.catalog.databases.get(statement.name.name)
     return [ChangeDatabase(database.name, statement.options)]
-
-
-def maintain_database(statement: MaintainDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan COMPACT DATABASE and FLUSH DATABASE. Writes are durable when they return, so nothing is left to flush."""
-    database = session.context.catalog.databases.get(statement.name.name)
-    return [CompactDatabase(database.name, compacted_range(statement, database, session))] if statement.compact else []
-
-
-def compacted_range(statement: MaintainDatabase, database: Database, session: PlanningContext) -> Bounds | None:
-    """Return the range of COMPACT DATABASE as stored; None for all times."""
-    if statement.start is None and statement.end is None:
-        return None
-    context = TimeContext(session.context.clock.now(), database.timezone, database.precision)
-    try:
-        ends = [None if end is None else to_stored(end, TIMESTAMP, context) for end in (statement.start, statement.end)]
-    except InvalidValueError as error:
-        raise DataError("START WITH or END WITH is no instant", hint=f"give it {error}", span=statement.span) from None
-    everything = Bounds.of_ticks(None, None, database.precision)
-    start, end = (end if isinstance(end, int) else None for end in ends)
-    return Bounds(everything.low if start is None else start, everything.high if end is None else end)
 
 
 def drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
