@@ -45,10 +45,10 @@ class System:
         """Freeze the driver, start another one, and thaw the first once the second has taken over."""
         frozen, epoch = self._driver, self._epoch()
         frozen.signal(signal.SIGSTOP)
-        self._driver = self._start()
-        wait_until(lambda: self._epoch() > epoch, "another driver to take over")
-        frozen.signal(signal.SIGCONT)
         self._frozen.append(frozen)
+        self._driver = self._start()
+        wait_until(lambda: self._epoch() > epoch, "another driver to take over", details=self.logs)
+        frozen.signal(signal.SIGCONT)
 
     def kill_worker(self, choice: random.Random) -> bool:
         """Kill one of the Python workers of the driver's Spark; return False if there is none."""
