@@ -281,22 +281,17 @@ def open_environment(
 
 
 @contextmanager
-def open_profile(profile: str, home: Path, spark: SparkSession, *, reads_commits: bool = False) -> Iterator[StreamEnvironment]:
+def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
     """Yield an environment that computes windows in one of the `PROFILES`, or `wide`: by kernels in tasks of Spark.
 
-    Args:
-        profile: The profile.
-        home: The home folder.
-        spark: The session.
-        reads_commits: Whether a large commit may be read as a whole.
+    No large commit may be read as a whole.
     """
     options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
     with pytest.MonkeyPatch.context() as patch:
         if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)
             patch.setattr(spill, "PART_ROWS", 3)
-            if not reads_commits:
-                patch.setattr(LargeCommit, "read", refuse_to_read)
+            patch.setattr(LargeCommit, "read", refuse_to_read)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
             patch.setattr(dispatch, "MAX_WINDOWS", 20)
