@@ -38,10 +38,7 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class MaintainDatabase:
-    """`COMPACT DATABASE name [START WITH instant] [END WITH instant]`, or `FLUSH DATABASE`, which has nothing to do.
-
-    Instants are text or ticks; both ends belong to the range.
-    """
+    """`COMPACT DATABASE name [START WITH text or ticks] [END WITH …]`, both inclusive, or `FLUSH`, which has nothing to do."""
 
     name: Name
     compact: bool

@@ -11,10 +11,11 @@ from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
 from headrace.service.planning.dispatch import PlanningContext, find_stream
+from headrace.service.planning.stream_definitions import define_again, define_stream
 from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
-from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
+from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
 from headrace.streams.sources.stored import count_rows
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
@@ -59,15 +60,7 @@ def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage
         return []
     definition = record.definition
     recorded = recorded_statement(definition)
-    plan = define(
-        recorded,
-        session.context.catalog,
-        definition.database,
-        dialect=definition.dialect,
-        now=session.context.clock.now(),
-        replaced=definition,
-        max_streams=session.context.settings.streams_per_database,
-    )
+    plan = define_again(recorded, session, definition)
     return rebuild(record, replace(plan, sql=definition.sql, name=definition.name), session, clears=False)
 
 
@@ -80,15 +73,7 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
     context, definition = session.context, record.definition
     recorded = recorded_statement(definition)
     try:
-        plan = define(
-            statement,
-            context.catalog,
-            session.database,
-            dialect=session.dialect,
-            now=context.clock.now(),
-            replaced=definition,
-            max_streams=context.settings.streams_per_database,
-        )
+        plan = define_stream(statement, session, replaced=definition)
     except Error as error:
         raise target_misfit(error, statement, definition, session) from None
     old = plan_recorded_stream(definition, context.catalog)

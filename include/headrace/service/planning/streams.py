@@ -9,6 +9,7 @@ from headrace.model.statements import CreateStream, DropQuarantine, DropStream, 
 from headrace.service.estimates import ExecutionSettings, estimate_history
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
+from headrace.service.planning.stream_definitions import define_stream
 from headrace.service.stages import (
     FillHistory,
     NotifyAirflow,
@@ -20,7 +21,6 @@ from headrace.service.stages import (
     SuspendJob,
     notify,
 )
-from headrace.streams.definition.define import define
 from headrace.streams.sources.stored import count_rows
 
 
@@ -39,14 +39,7 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
             span=statement.name.span,
         )
     settings = context.settings
-    stream = define(
-        statement,
-        context.catalog,
-        session.database,
-        dialect=session.dialect,
-        now=context.clock.now(),
-        max_streams=settings.streams_per_database,
-    )
+    stream = define_stream(statement, session)
     execution = ExecutionSettings(settings.kernels, settings.driver_rows, settings.wide_commit_rows)
     stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, execution)]
     if stream.options.fill_history:

@@ -1,0 +1,34 @@
+"""Defines streams by the settings and the clock of a session."""
+
+from __future__ import annotations
+
+from headrace.model.jobs import JobDefinition
+from headrace.model.statements import CreateStream
+from headrace.service.planning.dispatch import PlanningContext
+from headrace.streams.definition.define import StreamPlan, define
+
+
+def define_stream(statement: CreateStream, session: PlanningContext, *, replaced: JobDefinition | None = None) -> StreamPlan:
+    """Return the plan of a statement of the session; `replaced` is the stream whose place it takes."""
+    return define_as(statement, session, session.database, session.dialect, replaced)
+
+
+def define_again(statement: CreateStream, session: PlanningContext, definition: JobDefinition) -> StreamPlan:
+    """Return the plan of a recorded statement that takes its own place, in the database and dialect in which it was created."""
+    return define_as(statement, session, definition.database, definition.dialect, definition)
+
+
+def define_as(
+    statement: CreateStream, session: PlanningContext, database: str | None, dialect: str, replaced: JobDefinition | None
+) -> StreamPlan:
+    """Return the plan of a statement in a current database and dialect."""
+    context = session.context
+    return define(
+        statement,
+        context.catalog,
+        database,
+        dialect=dialect,
+        now=context.clock.now(),
+        replaced=replaced,
+        max_streams=context.settings.streams_per_database,
+    )
