@@ -70,12 +70,13 @@ def planned(workload: Workload, minutes: float, operations: int) -> Iterator[str
 def compare(system: System) -> dict[str, str]:
     """Wait until every stream has handled everything, and return how each compares with its query."""
     with system.connect() as connection:
-        wait_until(lambda: has_settled(connection), "all streams to handle everything", details=lambda: status(connection, system))
+        wait_until(lambda: has_settled(connection, system), "all streams to settle", details=lambda: status(connection, system))
         return {name: outcome(connection, name) for name in STREAMS | STREAMS_OF_STREAMS}
 
 
-def has_settled(connection: headrace.Connection) -> bool:
+def has_settled(connection: headrace.Connection, system: System) -> bool:
     """Return True if every stream runs and has reached its source's last version."""
+    system.revive_driver()
     context = connection.session.context
     try:
         for record in context.catalog.jobs.all():

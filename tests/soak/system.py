@@ -43,12 +43,18 @@ class System:
 
     def freeze_driver(self) -> None:
         """Freeze the driver, start another one, and thaw the first once the second has taken over."""
-        frozen, epoch = self._driver, self._epoch()
+        frozen = self._driver
         frozen.signal(signal.SIGSTOP)
         self._frozen.append(frozen)
         self._driver = self._start()
-        wait_until(lambda: self._epoch() > epoch, "another driver to take over", details=self.logs)
+        wait_until(self._driver_leads, "another driver to take over", details=self.logs)
         frozen.signal(signal.SIGCONT)
+
+    def revive_driver(self) -> None:
+        """Start another driver if the process has ended, as it does if the catalog is away when it starts."""
+        if self._driver.process.poll() is not None:
+            self._driver.ended()
+            self._driver = self._start()
 
     def kill_worker(self, choice: random.Random) -> bool:
         """Kill one of the Python workers of the driver's Spark; return False if there is none."""
@@ -76,10 +82,12 @@ class System:
     def _start(self) -> Job:
         return Job(self.settings, self._folder, "snode")
 
-    def _epoch(self) -> int:
+    def _driver_leads(self) -> bool:
+        """Return True if the driver, and no earlier one, holds the lease."""
+        self.revive_driver()
         with self.connect() as connection:
             lease = connection.session.context.catalog.leases.get("default")
-            return 0 if lease is None else lease.epoch
+            return lease is not None and f":{self._driver.process.pid}:" in lease.holder
 
 
 def is_worker(process: psutil.Process) -> bool:
