@@ -42,7 +42,8 @@ class System:
         self._driver = self._start()
 
     def freeze_driver(self) -> None:
-        """Freeze the driver, start another one, and thaw the first once the second has taken over."""
+        """Freeze the driver once it leads, start another one, and thaw the first once the second has taken over."""
+        wait_until(self._driver_leads, "the driver to lead", details=self.logs)
         frozen = self._driver
         frozen.signal(signal.SIGSTOP)
         self._frozen.append(frozen)
