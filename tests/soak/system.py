@@ -57,6 +57,10 @@ class System:
             self._driver.ended()
             self._driver = self._start()
 
+    def await_driver(self) -> None:
+        """Wait until the driver runs the streams."""
+        wait_until(self._driver_runs, "the driver to run the streams", details=self.logs)
+
     def kill_worker(self, choice: random.Random) -> bool:
         """Kill one of the Python workers of the driver's Spark; return False if there is none."""
         workers = [process for process in self._driver.children() if is_worker(process)]
@@ -82,6 +86,11 @@ class System:
 
     def _start(self) -> Job:
         return Job(self.settings, self._folder, "snode")
+
+    def _driver_runs(self) -> bool:
+        """Return True if the driver leads and has started its Spark application."""
+        self.revive_driver()
+        return "running snode" in self._driver.text
 
     def _driver_leads(self) -> bool:
         """Return True if the driver, and no earlier one, holds the lease."""

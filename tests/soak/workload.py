@@ -181,12 +181,21 @@ class Workload:
         self._paused.discard(name)
 
     def kill_driver(self) -> None:
-        """Kill the driver."""
+        """Kill the driver, while it starts or at work."""
+        self._maybe_let_driver_work()
         self._system.kill_driver()
 
     def freeze_driver(self) -> None:
         """Freeze the driver until another one has taken over."""
+        self._maybe_let_driver_work()
         self._system.freeze_driver()
+
+    def _maybe_let_driver_work(self) -> None:
+        """Let the driver start and handle some rows three times out of four, or it might never get to do so."""
+        if self._random.random() < 0.75:
+            self._system.await_driver()
+            for _ in range(10):
+                self.insert()
 
     def kill_worker(self) -> bool:
         """Kill a Python worker."""
