@@ -8,22 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.model.tables import TBNAME, Column
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
+from headrace.storage.delta import row_cache
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
+from headrace.storage.delta.row_cache import RowCache
+from headrace.storage.delta.snapshots import Snapshot
 from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+STEP = st.sampled_from(["replace", "replace", "replace", "replace elsewhere", "delete", "compact", "create again"])
 NO_KEYS = rows([]).select([TBNAME, "ts"])
 
 
@@ -137,17 +144,73 @@ def test_a_replacement_is_computed_again_after_a_concurrent_commit(meters: Table
     upserts = rows([{"ts": 1, "a": 2, "b": 2.0}])
     seen: list[int] = []
 
-    def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
-        seen.append(delta.version())
+    def work(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
+        seen.append(snapshot.number)
         if len(seen) == 1:
             other.replace(METERS, POWER, rows([{"ts": 1, "a": 3}]), None, None)
-        return rewrite(handle, delta, METERS, upserts, NO_KEYS, None)
+        return rewrite(handle, snapshot, METERS, upserts, NO_KEYS, None)
 
-    assert meters._writer.commit(METERS, work) == WriteMetrics(3, updated=1)
+    assert meters._writer.rewrite(meters._handles.writer(METERS), work) == WriteMetrics(3, updated=1)
     assert seen == [1, 2]
     assert unreferenced_files(meters) == set()
     feed = read(meters.changes(METERS, 3, 3))
     assert {row["_change_type"]: row["a"] for row in feed} == {"update_preimage": 3, "update_postimage": 2}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(STEP, st.integers(0, 4)), max_size=15))
+def test_snapshots_have_what_the_log_has(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
+    home = tmp_path_factory.mktemp("home")
+    tables, other = open_tables(home), open_tables(home)
+    tables.create(METERS, POWER)
+    expected: dict[int, int] = {}
+    for number, (step, ts) in enumerate(steps):
+        match step:
+            case "replace" | "replace elsewhere":
+                (tables if step == "replace" else other).replace(METERS, POWER, rows([{"ts": ts, "a": number}]), None, None)
+                expected[ts] = number
+            case "delete":
+                tables.replace(METERS, POWER, None, rows([{"ts": ts}]).select([TBNAME, "ts"]), None)
+                expected.pop(ts, None)
+            case "compact":
+                DeltaTable(str(folder(tables))).optimize.compact()
+            case "create again":
+                tables.drop(METERS)
+                other.create(METERS, POWER)
+                expected = {}
+        assert snapshot_of(tables) == snapshot_of(open_tables(home))
+    assert {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))} == expected
+
+
+def snapshot_of(tables: Tables) -> tuple[int, pa.Schema, list[tuple[object, ...]]]:
+    """Return the newest version, the columns, and the files with their statistics."""
+    names = ["path", "size_bytes", "num_records", "min.ts", "max.ts", f"min.{TBNAME}", f"max.{TBNAME}"]
+    with tables._handles.writer(METERS).latest_snapshot() as snapshot:
+        columns = [snapshot.files[name].to_pylist() for name in names] if snapshot.files.num_rows else []
+        return snapshot.number, snapshot.schema, sorted(zip(*columns, strict=True))
+
+
+def test_the_next_replacement_needs_no_call_of_delta_rs(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_rows(meters, {"ts": 1, "a": 1}, {"ts": 2, "a": 2})
+    monkeypatch.setattr("headrace.storage.delta.handles.DeltaTable", None)
+    monkeypatch.setattr(DeltaTable, "update_incremental", None)
+    monkeypatch.setattr("headrace.storage.delta.rewriting.pq", None)
+
+    assert replace_rows(meters, {"ts": 2, "a": 3}).updated == 1
+
+
+def test_rows_of_written_files_are_kept_up_to_a_number_of_bytes() -> None:
+    files = {name: rows([{"ts": ts, "a": 1, "b": 1.0} for ts in range(10)]) for name in "abc"}
+    cache = RowCache(5 * files["a"].nbytes // 2)
+    for name, written in files.items():
+        cache.put(name, written)
+        cache.get("a")
+    cache.put("many", rows([{"ts": ts} for ts in range(row_cache.MAX_ROWS + 1)]))
+
+    assert [name for name in ("a", "b", "c", "many") if cache.get(name) is not None] == ["a", "c"]
+    cache.discard("a")
+    cache.put("b", files["b"])
+    assert [name for name in "abc" if cache.get(name) is not None] == ["b", "c"]
 
 
 def count_up(home: str, writer: int) -> None:

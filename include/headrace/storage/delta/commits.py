@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from headrace.storage.delta.handles import Handle
+    from headrace.storage.delta.snapshots import Snapshot
 
 
 def stream_app(job_id: str) -> str:
@@ -110,31 +111,31 @@ def retire_commit(job_id: str) -> Commit:
     return Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED)
 
 
-def commit_status(handle: Handle, delta: DeltaTable, commit: Commit | None) -> CommitStatus:
+def commit_status(handle: Handle, table: DeltaTable | Snapshot, commit: Commit | None) -> CommitStatus:
     """Return whether this version of a table has recorded a commit; raise `FencedError` if its guard does not hold."""
     if commit is None:
         return CommitStatus.NEW
-    check_epoch(handle, delta, commit.job_id, commit.epoch)
-    seen = handle.transaction_version(delta, commit.app)
+    check_epoch(handle, table, commit.job_id, commit.epoch)
+    seen = handle.transaction_version(table, commit.app)
     if seen is not None and seen >= commit.version:
         return CommitStatus.RECORDED
     expected = commit.expected
-    recorded = None if expected is None else handle.transaction_version(delta, expected.app)
+    recorded = None if expected is None else handle.transaction_version(table, expected.app)
     if expected is not None and recorded != expected.version:
         raise FencedError(
             f"another driver has committed in between: {expected.app} is at {recorded}, not at {expected.version}",
             hint="this driver no longer owns the stream; nothing was written",
         )
-    if commit.read_version not in (None, delta.version()):
+    if commit.read_version not in (None, table.version()):
         raise StaleReadError
     return CommitStatus.NEW
 
 
-def check_epoch(handle: Handle, delta: DeltaTable, job_id: str | None, epoch: int) -> None:
+def check_epoch(handle: Handle, table: DeltaTable | Snapshot, job_id: str | None, epoch: int) -> None:
     """Raise `FencedError` if the table has recorded a newer epoch of the stream."""
     if job_id is None:
         return
-    seen = handle.transaction_version(delta, epoch_app(job_id))
+    seen = handle.transaction_version(table, epoch_app(job_id))
     if seen is not None and seen > epoch:
         raise FencedError(
             f"the lease under which this driver runs (epoch {epoch}) has passed to another (epoch {seen})",

@@ -20,6 +20,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
+from headrace.storage.delta.row_cache import RowCache
+from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
 
@@ -72,9 +74,11 @@ class Handle:
     not wait for a long commit.
     """
 
-    def __init__(self, uri: str, name: str) -> None:
+    def __init__(self, uri: str, name: str, written: RowCache | None = None) -> None:
+        """Create a handle of a table that is opened on first use; `written` has rows that this process has written."""
         self.uri = uri
         self.name = name
+        self.written = RowCache() if written is None else written
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.
@@ -83,6 +87,8 @@ class Handle:
         self._verified = 0.0
         self._files: tuple[int, pa.Table] | None = None
         self._transactions = Transactions(lambda version: read_file(log_file(uri, version)))
+        # The version that the last commit of this process has created, and the identity of its log file.
+        self._snapshot: tuple[Snapshot, tuple[int, int]] | None = None
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
@@ -93,6 +99,21 @@ class Handle:
                 yield delta
             finally:
                 self._remember(delta)
+
+    @contextmanager
+    def latest_snapshot(self) -> Iterator[Snapshot]:
+        """Yield the newest version of a local table, exclusively. After a commit of this process that takes no call of delta-rs."""
+        with self._mutex, translate_errors(self.name):
+            snapshot, identity = self._snapshot or (None, None)
+            if snapshot is None or identity != self._file_identity(snapshot.number) or self._has_newer_version(snapshot):
+                delta = self._refresh()
+                snapshot = Snapshot.of(delta, stored_schema(delta), self.files(delta))
+                self.advance(snapshot)
+            yield snapshot
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Keep a version that is the newest; the caller has the table exclusively."""
+        self._snapshot = (snapshot, self._file_identity(snapshot.number))
 
     def version(self) -> int:
         """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
@@ -116,14 +137,21 @@ class Handle:
             self._files = (version, list_files(delta))
         return self._files[1]
 
-    def transaction_version(self, delta: DeltaTable, app: str) -> int | None:
+    def transaction_version(self, table: DeltaTable | Snapshot, app: str) -> int | None:
         """Return the version that this version of the table has recorded of an app transaction; None if there is none."""
-        return self._transactions.version_of(delta, app)
+        return self._transactions.version_of(app, table.version(), lambda: self._delta_of(table))
+
+    def _delta_of(self, table: DeltaTable | Snapshot) -> DeltaTable:
+        """Return the table of delta-rs at the version of a snapshot."""
+        delta = self._refresh() if isinstance(table, Snapshot) else table
+        if delta.version() != table.version():
+            raise CommitFailedError(f"version {delta.version()} exists")
+        return delta
 
     def forget(self) -> None:
         """Reopen the table on next use."""
         with self._mutex:
-            self._delta = self._seen = self._files = None
+            self._delta = self._seen = self._files = self._snapshot = None
             self._transactions.forget()
 
     def _refresh(self) -> DeltaTable:
@@ -148,8 +176,8 @@ class Handle:
         version = delta.version()
         return self._seen is not None and self._seen == (version, self._file_identity(version))
 
-    def _has_newer_version(self, delta: DeltaTable) -> bool:
-        return file_exists(log_file(self.uri, delta.version() + 1))
+    def _has_newer_version(self, table: DeltaTable | Snapshot) -> bool:
+        return file_exists(log_file(self.uri, table.version() + 1))
 
     def _file_identity(self, version: int) -> tuple[int, int]:
         """Return the identity of a log file."""
@@ -257,6 +285,7 @@ class Handles:
         self.uri = uri.rstrip("/")
         self._open: dict[tuple[str, str], Handle] = {}
         self._mutex = threading.Lock()
+        self._written = RowCache()
 
     def reader(self, table: Table) -> Handle:
         """Return the handle for reading a table's rows."""
@@ -278,7 +307,7 @@ class Handles:
 
     def _handle(self, purpose: str, uri: str, name: str) -> Handle:
         with self._mutex:
-            return self._open.setdefault((purpose, uri), Handle(uri, name))
+            return self._open.setdefault((purpose, uri), Handle(uri, name, self._written))
 
 
 def path_segment(name: str) -> str:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake.exceptions import CommitFailedError
 
-from headrace.storage.delta.handles import LOG, is_local, log_file, stored_schema
+from headrace.storage.delta.handles import LOG, log_file
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from headrace.storage.delta.handles import Handle
+    from headrace.storage.delta.snapshots import Snapshot
 
 MAX_WRITER_VERSION: Final = 4
 """The newest protocol that is known; with it a table may have constraints, which its properties and columns show."""
@@ -32,23 +30,19 @@ KNOWN_PROPERTIES: Final = frozenset(
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
 
-def can_write_entry(handle: Handle, delta: DeltaTable) -> bool:
-    """Return whether the next log entry may be written by `write_entry`.
+def can_write_entry(snapshot: Snapshot) -> bool:
+    """Return whether `write_entry` may write the log entry that follows a version of a local table.
 
-    On an object store delta-rs has to do it, and so it has if a checkpoint follows. A table to which another writer has given
-    features, constraints or partitions is left to delta-rs, which knows their rules.
+    If a checkpoint follows, delta-rs has to do it. A table to which another writer has given features, constraints or partitions
+    is left to delta-rs too, which knows their rules.
     """
-    metadata = delta.metadata()
-    properties = metadata.configuration
-    if not is_local(handle.uri) or not properties.keys() <= KNOWN_PROPERTIES or metadata.partition_columns:
+    properties = snapshot.properties
+    if not properties.keys() <= KNOWN_PROPERTIES or snapshot.is_partitioned or snapshot.writer_version > MAX_WRITER_VERSION:
         return False
-    if properties.get("delta.enableChangeDataFeed") != "true" or delta.protocol().min_writer_version > MAX_WRITER_VERSION:
+    is_before_checkpoint = (snapshot.number + 2) % int(properties.get(CHECKPOINT_INTERVAL) or 1) == 0
+    if properties.get("delta.enableChangeDataFeed") != "true" or is_before_checkpoint:
         return False
-    interval = int(properties.get(CHECKPOINT_INTERVAL) or 1)
-    is_before_checkpoint = (delta.version() + 2) % interval == 0
-    return not is_before_checkpoint and all(
-        field.nullable and not any(name.startswith(b"delta.") for name in field.metadata or {}) for field in stored_schema(delta)
-    )
+    return all(field.nullable and not any(name.startswith(b"delta.") for name in field.metadata or {}) for field in snapshot.schema)
 
 
 def write_entry(uri: str, version: int, actions: Sequence[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ The few files that hold the keys are read whole, and the commit replaces them, w
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from deltalake.exceptions import CommitFailedError
 
 from headrace.model.tables import Table
 from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
-from headrace.storage.delta.handles import stored_schema
 from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.delta.log_writer import can_write_entry, write_entry
 from headrace.storage.delta.merging import merge_scope
@@ -30,15 +29,17 @@ from headrace.storage.delta.staged_files import now_ms, write_file, write_parque
 from headrace.storage.row_matching import Int64s, match_rows
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
 
     from headrace.storage.delta.handles import Handle
+    from headrace.storage.delta.snapshots import Snapshot
 
 MAX_READ_ROWS: Final = 32_768
 """Rows of the files that may hold the keys; delta-rs merges into larger files."""
 MAX_COPIED_ROWS: Final = 2_048
 """Copied rows that share a file with new ones. More get a file of their own, so that the next update need not copy them again."""
 CHANGES: Final = "_change_data"
+FILE_COLUMNS: Final = ["path", "size_bytes", "num_records"]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -81,52 +82,57 @@ class Replacement:
 
 
 def rewrite(
-    handle: Handle, delta: DeltaTable, table: Table, rows: pa.Table, deleted_keys: pa.Table, commit: Commit | None
+    handle: Handle, snapshot: Snapshot, table: Table, rows: pa.Table, deleted_keys: pa.Table, commit: Commit | None
 ) -> WriteMetrics | None:
-    """Upsert rows and delete keys in one commit; without effect there is none. Return None if delta-rs has to do it.
+    """Upsert rows and delete keys in one commit; without effect it has only what it records. None if delta-rs has to do it.
 
     Args:
         handle: The table's handle.
-        delta: The version that the commit builds on.
+        snapshot: The version that the commit builds on.
         table: The table.
         rows: Rows to upsert with the known columns, distinct by key.
         deleted_keys: Distinct keys to delete, none of them of `rows`.
         commit: What the commit records.
     """
     keys = pa.concat_tables([rows.select(list(table.primary_key)), deleted_keys])
-    if keys.num_rows == 0 or not can_write_entry(handle, delta):
+    if keys.num_rows == 0 or not can_write_entry(snapshot):
         return None
-    files = read_candidates(handle, delta, table, keys)
+    files = read_candidates(handle, snapshot, table, keys)
     if files is None:
         return None
     replacement = plan_replacement(files, table, rows, keys)
     metrics = WriteMetrics(
-        delta.version() + 1, replacement.inserted.num_rows, replacement.after.num_rows, replacement.deleted.num_rows
+        snapshot.number + 1, replacement.inserted.num_rows, replacement.after.num_rows, replacement.deleted.num_rows
     )
-    if metrics.rows:
-        commit_replacement(handle.uri, table, replacement, metrics, commit)
+    if metrics.rows == 0 and commit is None:
+        return WriteMetrics(snapshot.number)
+    commit_replacement(handle, snapshot, table, replacement, metrics, commit)
     return metrics
 
 
-def read_candidates(handle: Handle, delta: DeltaTable, table: Table, keys: pa.Table) -> Files | None:
+def read_candidates(handle: Handle, snapshot: Snapshot, table: Table, keys: pa.Table) -> Files | None:
     """Read the files that may hold keys; None if they have too many rows, or are not those of Headrace or delta-rs."""
-    schema, scope = stored_schema(delta), merge_scope(keys, table)
+    schema, scope = snapshot.schema, merge_scope(keys, table)
     names = pc.unique(keys[table.series_key]).to_pylist()
-    entries = prune_files(handle.files(delta), table, schema, scope.times, names).to_pylist()
+    entries = prune_files(snapshot.files, table, schema, scope.times, names).select(FILE_COLUMNS).to_pylist()
     counts = [entry["num_records"] for entry in entries]
     if any(count is None for count in counts) or sum(counts) > MAX_READ_ROWS:
         return None
     if any("%" in entry["path"] or "://" in entry["path"] for entry in entries):
         return None
-    parts = [_read(f"{handle.uri}/{entry['path']}", schema) for entry in entries]
+    parts = [read_rows(handle, f"{handle.uri}/{entry['path']}", schema) for entry in entries]
     owner = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
     return Files(entries, pa.concat_tables([schema.empty_table(), *parts]), owner)
 
 
-def _read(path: str, schema: pa.Schema) -> pa.Table:
-    """Read a data file with all stored columns; those that are younger than the file are NULL."""
-    with pq.ParquetFile(path) as file:
-        rows = file.read(use_threads=False)
+def read_rows(handle: Handle, path: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a data file with all stored columns; those that are younger than the file are NULL."""
+    rows = handle.written.get(path)
+    if rows is None:
+        with pq.ParquetFile(path) as file:
+            rows = file.read(use_threads=False)
+    if rows.schema.equals(schema):
+        return rows
     present = set(rows.column_names)
     columns = [
         rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
@@ -190,23 +196,13 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if bits is None else pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
 
 
-def commit_replacement(uri: str, table: Table, replacement: Replacement, metrics: WriteMetrics, commit: Commit | None) -> None:
+def commit_replacement(
+    handle: Handle, snapshot: Snapshot, table: Table, replacement: Replacement, metrics: WriteMetrics, commit: Commit | None
+) -> None:
     """Write the files of a replacement, and commit them as the version of the metrics."""
-    added = [write_file(uri, rows, table, data_change=True) for rows in replacement.data()]
-    actions: list[dict[str, Any]] = [commit_info(metrics)]
-    actions += [
-        {
-            "add": {
-                "path": action.path,
-                "partitionValues": {},
-                "size": action.size,
-                "modificationTime": action.modification_time,
-                "dataChange": True,
-                "stats": action.stats,
-            }
-        }
-        for action in added
-    ]
+    uri, data = handle.uri, replacement.data()
+    added = [write_file(uri, rows, table, data_change=True) for rows in data]
+    actions = [commit_info(metrics), *map(add_action, added)]
     written = [action.path for action in added]
     if replacement.removed:
         Path(uri, CHANGES).mkdir(exist_ok=True)
@@ -222,6 +218,40 @@ def commit_replacement(uri: str, table: Table, replacement: Replacement, metrics
             with suppress(OSError):
                 os.unlink(f"{uri}/{path}")
         raise
+    removed = [entry["path"] for entry in replacement.removed]
+    handle.advance(snapshot.after(removed, [file_entry(action, rows, table) for action, rows in zip(added, data, strict=True)]))
+    keep_written(handle, removed, {action.path: rows for action, rows in zip(added, data, strict=True)})
+
+
+def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.Table]) -> None:
+    """Keep the rows of files for the next replacement, in place of those of others."""
+    for path in removed:
+        handle.written.discard(f"{handle.uri}/{path}")
+    for path, rows in added.items():
+        handle.written.put(f"{handle.uri}/{path}", rows)
+
+
+def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
+    """Return a data file as a row of `list_files`, with the statistics by which files are pruned."""
+    columns = {"path": [action.path], "size_bytes": [action.size], "num_records": [rows.num_rows]}
+    for name in (table.timestamp.name, table.series_key):
+        ends, type_ = pc.min_max(rows[name]), rows.schema.field(name).type
+        columns |= {f"{end}.{name}": pa.array([ends[end].as_py()], type_) for end in ("min", "max")}
+    return pa.table(columns)
+
+
+def add_action(action: AddAction) -> dict[str, Any]:
+    """Return the action that adds a data file."""
+    return {
+        "add": {
+            "path": action.path,
+            "partitionValues": {},
+            "size": action.size,
+            "modificationTime": action.modification_time,
+            "dataChange": True,
+            "stats": action.stats,
+        }
+    }
 
 
 def remove_action(entry: dict[str, Any]) -> dict[str, Any]:

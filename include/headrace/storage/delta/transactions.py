@@ -25,11 +25,14 @@ class Transactions:
         self._version = -1
         self._recorded: dict[str, int | None] = {}
 
-    def version_of(self, delta: DeltaTable, app: str) -> int | None:
-        """Return the version that this version of the table has recorded of an app transaction; None if there is none."""
-        self._advance(delta.version())
+    def version_of(self, app: str, version: int, open_table: Callable[[], DeltaTable]) -> int | None:
+        """Return the version that a version of the table has recorded of an app transaction; None if there is none.
+
+        `open_table` returns the table at that version.
+        """
+        self._advance(version)
         if app not in self._recorded:
-            self._recorded[app] = delta.transaction_version(app)
+            self._recorded[app] = open_table().transaction_version(app)
         return self._recorded[app]
 
     def forget(self) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from headrace.storage.delta.commits import (
     fence_commit,
     retire_commit,
 )
-from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.handles import Handle, Handles, is_local, stored_schema
 from headrace.storage.delta.keys import (
     anti_join,
     conform_rows,
@@ -46,6 +47,7 @@ from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.rewriting import rewrite
+from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
 from headrace.storage.types import rows_schema
 
@@ -59,6 +61,16 @@ NO_ROWS: Final = "false"
 Lock = Callable[[str], AbstractContextManager[None]]
 Ranges = Sequence[tuple[int, int]]
 Result = TypeVar("Result")
+Version = TypeVar("Version", DeltaTable, Snapshot)
+
+
+class Outcome(Enum):
+    """Why a replacement was not written without delta-rs."""
+
+    RECORDED = auto()
+    """Its commit was recorded before."""
+    LEFT = auto()
+    """It is left to delta-rs."""
 
 
 class Writer:
@@ -110,12 +122,14 @@ class Writer:
         deleted_keys = _keys(deletes, schema, key)
         deleted_keys = anti_join(keep_last_per_key(deleted_keys, key), rows, key)
 
+        def rewrite_files(handle: Handle, snapshot: Snapshot) -> WriteMetrics | Outcome:
+            if commit_status(handle, snapshot, commit) is CommitStatus.RECORDED:
+                return Outcome.RECORDED
+            return rewrite(handle, snapshot, table, rows, deleted_keys, commit) or Outcome.LEFT
+
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
                 return None
-            rewritten = rewrite(handle, delta, table, rows, deleted_keys, commit)
-            if rewritten is not None:
-                return rewritten if rewritten.rows else commit_transactions(delta, commit)
             keys = pa.concat_tables([rows.select(key), deleted_keys])
             stored = keys if is_update else find_stored_keys(handle, delta, table, schema, keys)
             if stored.num_rows == 0:
@@ -124,7 +138,12 @@ class Writer:
             written = merging.replace(delta, table, schema, marked, merge_scope(stored, table), commit)
             return written if written.rows else commit_transactions(delta, commit)
 
-        return self.commit(table, work)
+        with self.exclusive(self.lock_name(table)):
+            handle = self._handles.writer(table)
+            rewritten = self.rewrite(handle, rewrite_files) if is_local(handle.uri) else Outcome.LEFT
+            if rewritten is Outcome.LEFT:
+                return self.attempts(handle, work)
+            return None if rewritten is Outcome.RECORDED else rewritten
 
     def write_points(
         self,
@@ -219,13 +238,20 @@ class Writer:
 
     def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
         """Do `work` at the newest version, and retry if another writer committed first."""
+        return self._retried(handle.latest, lambda delta: work(handle, delta))
+
+    def rewrite(self, handle: Handle, work: Callable[[Handle, Snapshot], Result]) -> Result:
+        """Do `work`, which commits without delta-rs, at the newest version of a local table, and retry likewise."""
+        return self._retried(handle.latest_snapshot, lambda snapshot: work(handle, snapshot))
+
+    def _retried(self, newest: Callable[[], AbstractContextManager[Version]], work: Callable[[Version], Result]) -> Result:
         number = 0
         while True:
             number += 1
             try:
-                with handle.latest() as delta:
+                with newest() as version:
                     failpoint("storage.commit")
-                    result = work(handle, delta)
+                    result = work(version)
                     failpoint("storage.committed")
                     return result
             except ConflictError:

@@ -71,14 +71,11 @@ def later_of(first: int | None, second: int | None) -> int | None:
 
 def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
     """Return the largest event time of each subtable in a batch."""
-    if pa.types.is_dictionary(names.type):
-        encoded = names.unify_dictionaries().combine_chunks()
-        largest = np.full(len(encoded.dictionary), NEVER)
-        np.maximum.at(largest, encoded.indices.to_numpy(), instants.to_numpy())
-        times = pa.table({SERIES_KEY: encoded.dictionary, MAX_TIME: largest})
-        return times.filter(pa.array(largest != NEVER))
-    grouped = pa.table({SERIES_KEY: names, MAX_TIME: instants}).group_by(SERIES_KEY).aggregate([(MAX_TIME, "max")])
-    return pa.table({SERIES_KEY: grouped[SERIES_KEY], MAX_TIME: grouped[f"{MAX_TIME}_max"]})
+    encoded = (names if pa.types.is_dictionary(names.type) else names.dictionary_encode()).unify_dictionaries().combine_chunks()
+    largest = np.full(len(encoded.dictionary), NEVER)
+    np.maximum.at(largest, encoded.indices.to_numpy(), instants.to_numpy())
+    times = pa.table({SERIES_KEY: encoded.dictionary, MAX_TIME: largest})
+    return times.filter(pa.array(largest != NEVER))
 
 
 def merge_max_times(previous: StateTable, batch_times: pa.Table) -> StateTable:
