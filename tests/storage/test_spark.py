@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from headrace.storage.delta import spark_writes, staging
 from headrace.storage.delta.commits import stream_app
 from headrace.storage.loading import loader
 from tests.storage.samples import METERS, POWER, TS, Row, open_tables, read, rows
+from tests.support.racing import race
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -227,6 +229,32 @@ def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
     assert stored(large) == {ts: 1 if ts < 25 else 2 for ts in range(75)}
     assert [row["b"] for row in read(large.scan(METERS, POWER))] == [1.0] * 10 + [None] * 65
     assert pa.compute.count_distinct(large.scan(METERS, POWER)["ts"]).as_py() == 75
+    assert tables_agree(spark, large)
+
+
+def replace_rows(home: str, count: int) -> None:
+    """Replace two rows, and add one, again and again."""
+    tables = open_tables(Path(home))
+    for number in range(count):
+        batch = [{"ts": 0, "a": number}, {"ts": 7, "a": number}, {"ts": 1_000 + number, "a": number}]
+        tables.replace(METERS, POWER, rows(batch), None, None)
+
+
+def test_merges_of_spark_and_small_replacements_at_once_lose_nothing(
+    spark: SparkSession, large: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's writer of Delta replaces a local log entry that another process creates at the same moment: the lock prevents it."""
+    monkeypatch.setattr(loader, "MAX_ROWS_MERGED_IN_DRIVER", 0)
+    large.write(METERS, POWER, rows([{"ts": ts, "a": -1} for ts in range(1, 5)]))
+    replaced = 60
+    with ThreadPoolExecutor(1) as pool:
+        racing = pool.submit(race, replace_rows, [(str(tmp_path), replaced)])
+        for number in range(3):
+            large.load(lambda: spark, [csv(tmp_path, f"{number}.csv", [f"{ts},{number},d1" for ts in range(1, 6)])], METERS, POWER)
+        racing.result()
+    expected = dict.fromkeys(range(1, 6), 2) | {0: replaced - 1, 7: replaced - 1} | {1_000 + n: n for n in range(replaced)}
+    assert stored(large) == expected
+    assert large.version(METERS) == 1 + 3 + replaced
     assert tables_agree(spark, large)
 
 
