@@ -201,17 +201,24 @@ OPTION_VALUES = {
 
 
 @st.composite
-def _subtables(draw: st.DrawFn, if_not_exists: st.SearchStrategy[bool], name: Name | None = None) -> model.SubtableSpec:
+def _subtables(
+    draw: st.DrawFn,
+    if_not_exists: st.SearchStrategy[bool],
+    name: Name | None = None,
+    max_ttl_days: int = 0,
+) -> model.SubtableSpec:
     values = draw(tag_values)
-    tag_names = draw(_maybe(_tuples(names, len(values), len(values))))
-    return model.SubtableSpec(name or draw(table_names), draw(table_names), values, tag_names, draw(if_not_exists))
+    tag_names, ttl_days = draw(_maybe(_tuples(names, len(values), len(values)))), draw(st.integers(0, max_ttl_days))
+    return model.SubtableSpec(name or draw(table_names), draw(table_names), values, tag_names, draw(if_not_exists), ttl_days)
 
 
 @st.composite
 def _tables(draw: st.DrawFn) -> model.CreateTable:
     first, *rest = draw(_tuples(columns))
     keyed = [Column(rest[0].name, rest[0].type, draw(st.booleans()), rest[0].comment), *rest[1:]] if rest else []
-    return model.CreateTable(draw(table_names), (first, *keyed), draw(_tuples(columns, 0)), draw(st.booleans()), draw(_maybe(text)))
+    tags = draw(_tuples(columns, 0))
+    ttl_days = 0 if tags else draw(st.integers(0, 5))
+    return model.CreateTable(draw(table_names), (first, *keyed), tags, draw(st.booleans()), draw(_maybe(text)), ttl_days=ttl_days)
 
 
 origins = st.builds(model.Origin, table_names, names)
@@ -324,7 +331,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.DropDatabase, databases, st.booleans()),
     st.builds(model.UseDatabase, databases),
     _tables(),
-    st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans()))),
+    st.builds(model.CreateSubtables, _tuples(_subtables(st.booleans(), max_ttl_days=5))),
     st.builds(model.CreateSubtablesFromFile, table_names, _tuples(names), text, st.booleans()),
     _virtual_tables(),
     st.builds(model.CreateVirtualSubtable, _subtables(st.booleans()), _tuples(st.tuples(_maybe(names), origins))),
@@ -337,7 +344,9 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.DropColumn, table_names, names, st.booleans(), st.booleans()),
     st.builds(model.ModifyColumn, table_names, columns, st.booleans(), st.booleans()),
     st.builds(model.RenameColumn, table_names, names, names, st.booleans(), st.booleans()),
-    st.builds(model.SetTableOptions, table_names, _maybe(text), st.booleans()),
+    st.builds(model.SetTableOptions, table_names, text, st.booleans()),
+    st.builds(model.SetTableOptions, table_names, _maybe(text), st.just(True), st.just(0)),
+    st.builds(model.SetTableOptions, table_names, _maybe(text), st.just(False), st.integers(0, 5)),
     st.builds(model.SetTags, table_names, _tuples(st.tuples(names, st.builds(model.TagValue, scalars)))),
     st.builds(model.Describe, table_names),
     shows,

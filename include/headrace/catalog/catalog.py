@@ -12,6 +12,7 @@ from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
 from headrace.catalog.executions import Executions
+from headrace.catalog.expirations import Expirations
 from headrace.catalog.functions import Functions
 from headrace.catalog.jobs import Jobs
 from headrace.catalog.leases import Leases
@@ -42,6 +43,7 @@ class Catalog:
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)
+        self.expirations = Expirations(store)
         self.virtual_tables = VirtualTables(store)
         self.trees = Trees(store)
         self.templates = Templates(store)

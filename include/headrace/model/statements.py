@@ -72,6 +72,7 @@ class CreateTable:
     if_not_exists: bool = False
     comment: str | None = None
     is_virtual: bool = False
+    ttl_days: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +85,14 @@ class TagValue:
 
 @dataclass(frozen=True, slots=True)
 class SubtableSpec:
-    """`name USING supertable [(tag, …)] TAGS (value, …)`; `tag_names` is None if all tags are given in order."""
+    """`name USING supertable [(tag, …)] TAGS (value, …) [TTL days]`; `tag_names` is None if all tags are given in order."""
 
     name: Name
     using: Name
     tag_values: tuple[TagValue, ...]
     tag_names: tuple[str, ...] | None = None
     if_not_exists: bool = False
+    ttl_days: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +258,12 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetTableOptions:
-    """`ALTER TABLE|STABLE table COMMENT 'text'`, or `TTL 0`, which leaves the comment as it is (None)."""
+    """`ALTER TABLE|STABLE table [COMMENT 'text'] [TTL days]`; what is None stays as it is."""
 
     table: Name
     comment: str | None
     supertable: bool = False
+    ttl_days: int | None = None
 
 
 AlterTable = AddColumn | DropColumn | ModifyColumn | RenameColumn
@@ -302,11 +305,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`SHOW what [FROM …] [LIKE …]`.
-
-    `what` is one of databases, stables, tables, vtables, normal vtables, child vtables, tags, streams, quarantine, functions,
-    snodes, create database, create table, create stable, create vtable, create stream.
-    """
+    """`SHOW what [FROM …] [LIKE …]`; `what` is what is shown, in small letters, such as `streams` or `create table`."""
 
     what: str
     name: Name | None = None

@@ -100,11 +100,14 @@ def pending(context: Context, job_id: str, run: str) -> list[int]:
 
 
 def maintain(database: str | None, retention_hours: int) -> int:
-    """Compact and vacuum tables; return 0, or 1 if the catalog cannot be used."""
+    """Drop tables whose TTL has passed, and compact and vacuum the others; return 0, or 1 if the catalog cannot be used."""
     from headrace.runtime import table_maintenance
+    from headrace.runtime.table_removal import drop_expired
 
     try:
         with open_process() as context:
+            for name in drop_expired(context, database):
+                logger.info("dropped %s, whose TTL has passed", name)
             for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):
                 logger.info("%s: %d files compacted, %d removed %s", result.table, result.compacted, result.removed, result.kept)
     except Error as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
+from headrace.runtime.table_removal import drop_subtables, drop_table
 from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.apply import DONE, apply
 from headrace.service.results import BIGINT, STRING, Result, rows_result
@@ -75,9 +76,7 @@ def _(stage: stages.MakeTable, session: SessionState) -> Result:
 
 @apply.register(stages.RemoveTable)
 def _(stage: stages.RemoveTable, session: SessionState) -> Result:
-    """Drop the catalog row first: it refuses while a stream uses the table."""
-    session.context.catalog.tables.drop(stage.table.database, stage.table.name)
-    session.context.tables.drop(stage.table)
+    drop_table(session.context, stage.table)
     return DONE
 
 
@@ -120,6 +119,12 @@ def _(stage: stages.SetComment, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(stages.SetTtl)
+def _(stage: stages.SetTtl, session: SessionState) -> Result:
+    session.context.catalog.expirations.set(stage.table.database, stage.names, stage.days)
+    return DONE
+
+
 @apply.register(stages.MakeSubtables)
 def _(stage: stages.MakeSubtables, session: SessionState) -> Result:
     """Add the names to the catalog first, which decides who owns a name. Existing subtables keep their tags."""
@@ -136,11 +141,7 @@ def _(stage: stages.MakeSubtables, session: SessionState) -> Result:
 
 @apply.register(stages.RemoveSubtables)
 def _(stage: stages.RemoveSubtables, session: SessionState) -> Result:
-    names = tuple(subtable.name for subtable in stage.subtables)
-    session.context.catalog.subtables.check_unused(stage.table.database, names)
-    session.context.tables.delete(stage.table, stage.database, tbnames=names)
-    session.context.tables.drop_tags(stage.table, names)
-    session.context.catalog.subtables.drop(stage.table.database, names)
+    drop_subtables(session.context, stage.table, stage.database, [subtable.name for subtable in stage.subtables])
     return DONE
 
 

@@ -113,6 +113,12 @@ def _(stage: stages.RenameTag) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.SetTtl) -> list[str]:
+    tables = ", ".join(f"{stage.table.database}.{name}" for name in stage.names)
+    return [f"drop {tables} {stage.days} days from now" if stage.days else f"never drop {tables}"]
+
+
+@describe.register
 def _(stage: stages.SetComment) -> list[str]:
     return [f"change the comment of {stage.table.database}.{stage.table.name}"]
 

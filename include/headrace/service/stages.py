@@ -145,6 +145,20 @@ class SetComment:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTtl:
+    """Let a plain table, or subtables of a table, expire a number of days from now; 0 for never."""
+
+    table: Table
+    names: tuple[str, ...]
+    days: int
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on each table."""
+        return tuple(Right(Action.ALTER, table_securable(self.table, name)) for name in self.names)
+
+
+@dataclass(frozen=True, slots=True)
 class MakeSubtables:
     """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
 
@@ -443,6 +457,7 @@ Stage = (
     | ModifyColumn
     | RenameTag
     | SetComment
+    | SetTtl
     | MakeSubtables
     | RemoveSubtables
     | WriteTags

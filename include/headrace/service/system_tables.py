@@ -66,12 +66,14 @@ def stables(context: Context) -> CatalogRows:
 def tables(context: Context) -> CatalogRows:
     """Return a row for each plain table and each subtable."""
     rows: list[Row] = []
+    ttls = {database.name: context.catalog.expirations.days(database.name) for database in context.catalog.databases.all()}
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
         comment = None if table.tags else table.comment
         kind = f"VIRTUAL_{kind}" if table.is_virtual else kind
         for subtable in context.catalog.subtables.all(table.database, table.name):
-            rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, kind, comment))
+            ttl = ttls.get(table.database, {}).get(subtable.name, 0)
+            rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, ttl, kind, comment))
     return build_rows(
         rows,
         table_name=STRING,
@@ -79,6 +81,7 @@ def tables(context: Context) -> CatalogRows:
         columns=INT,
         stable_name=STRING,
         uid=BIGINT,
+        ttl=INT,
         type=STRING,
         table_comment=STRING,
     )

@@ -10,7 +10,7 @@ from headrace.catalog.alterations import require_column, with_column, with_colum
 from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.spans import Span
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
-from headrace.model.tables import Column, Database, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.service import stages
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
@@ -70,9 +70,24 @@ def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Sta
 
 
 def set_options(statement: SetTableOptions, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER TABLE with COMMENT or TTL 0; an empty comment removes it."""
-    table, _ = altered_table(statement, session)
-    return [] if statement.comment is None else [stages.SetComment(table, statement.comment or None)]
+    """Plan ALTER TABLE with COMMENT or TTL; an empty comment removes it."""
+    planned: list[Stage] = []
+    if statement.comment is not None:
+        planned.append(stages.SetComment(altered_table(statement, session)[0], statement.comment or None))
+    if statement.ttl_days is not None and not statement.supertable:
+        planned.append(set_ttl(statement.table, statement.ttl_days, session))
+    return planned
+
+
+def set_ttl(name: Name, days: int, session: PlanningContext) -> Stage:
+    """Plan the TTL of a plain table or of a subtable."""
+    catalog = session.context.catalog
+    with with_span(name.span):
+        subtable = catalog.subtables.get(database_of(name, session), name.name)
+        table = catalog.tables.get(subtable.database, subtable.table)
+    if table.is_virtual:
+        raise ProgrammingError(f"{name.name} is a virtual table, which has no TTL", hint="drop it by DROP VTABLE", span=name.span)
+    return stages.SetTtl(table, (name.name,), days)
 
 
 def altered_table(statement: AlterTable | SetTableOptions, session: PlanningContext) -> tuple[Table, Database]:

@@ -17,7 +17,7 @@ from headrace.service.planning.dispatch import PlanningContext, database_of, fin
 from headrace.service.planning.inserted_tags import TaggedBlock, separate_tags
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
-from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
+from headrace.service.stages import DeleteRows, MakeSubtables, SetTtl, Stage, WriteRows, WriteTags
 from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 
 
@@ -35,7 +35,17 @@ def create_subtables(statement: CreateSubtables, session: PlanningContext) -> li
                 hint="use IF NOT EXISTS, or another name",
                 span=spec.name.span,
             )
-    return [make_subtables(using, specs, session) for using, specs in by_table.items()]
+    return [stage for using, specs in by_table.items() for stage in make_expiring_subtables(using, specs, session)]
+
+
+def make_expiring_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> list[Stage]:
+    """Plan the creation of subtables of one supertable, and when those with a TTL are dropped."""
+    made = make_subtables(using, specs, session)
+    names_by_ttl: dict[int, list[str]] = defaultdict(list)
+    for spec in specs:
+        if spec.ttl_days:
+            names_by_ttl[spec.ttl_days].append(spec.name.name)
+    return [made, *(SetTtl(made.table, tuple(names), days) for days, names in names_by_ttl.items())]
 
 
 def qualify_supertable(spec: SubtableSpec, session: PlanningContext) -> Name:

@@ -178,7 +178,9 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
     if table.is_virtual and table.kind is TableKind.PLAIN:
         return show_create_vtable(statement, session)
     name = Name(table.database, table.name)
-    text = to_sql(CreateTable(name, table.columns, table.tags, comment=table.comment, is_virtual=table.is_virtual))
+    ttl_days = 0 if table.tags else session.context.catalog.expirations.days(table.database).get(table.name, 0)
+    created = CreateTable(name, table.columns, table.tags, comment=table.comment, is_virtual=table.is_virtual, ttl_days=ttl_days)
+    text = to_sql(created)
     return rows_result(("table", "create table"), [(table.name, text)])
 
 

@@ -20,7 +20,7 @@ from headrace.model.time import MONTHS
 from headrace.model.types import TypeKind
 from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
+from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, SetTtl, Stage
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
@@ -93,7 +93,8 @@ def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage
             hint="use IF NOT EXISTS, or another name",
             span=statement.name.span,
         )
-    return [MakeTable(table, database, statement.if_not_exists)]
+    made = MakeTable(table, database, statement.if_not_exists)
+    return [made, SetTtl(table, (table.name,), statement.ttl_days)] if statement.ttl_days else [made]
 
 
 def find_existing(table: Table, session: PlanningContext) -> str | None:

@@ -102,6 +102,7 @@ def _(statement: model.CreateTable) -> str:
         _parenthesize(map(_column_sql, statement.columns)),
         tags,
         _comment_sql(statement.comment),
+        _text_if(statement.ttl_days > 0, f"TTL {statement.ttl_days}"),
         _text_if(statement.is_virtual, "VIRTUAL 1"),
     )
 
@@ -134,7 +135,7 @@ def _(statement: model.CreateSubtablesFromFile) -> str:
 def _using_sql(spec: model.SubtableSpec) -> str:
     names = "" if spec.tag_names is None else _names_sql(spec.tag_names)
     values = _parenthesize(RENDERER.scalar_sql(value.value) for value in spec.tag_values)
-    return _join_words("USING", name_sql(spec.using), names, "TAGS", values)
+    return _join_words("USING", name_sql(spec.using), names, "TAGS", values, _text_if(spec.ttl_days > 0, f"TTL {spec.ttl_days}"))
 
 
 @statement_sql.register
@@ -176,8 +177,9 @@ def _(statement: model.RenameColumn) -> str:
 
 @statement_sql.register
 def _(statement: model.SetTableOptions) -> str:
-    option = "TTL 0" if statement.comment is None else _comment_sql(statement.comment)
-    return f"ALTER {'STABLE' if statement.supertable else 'TABLE'} {name_sql(statement.table)} {option}"
+    ttl = _text_if(statement.ttl_days is not None, f"TTL {statement.ttl_days}")
+    keyword = "STABLE" if statement.supertable else "TABLE"
+    return _join_words("ALTER", keyword, name_sql(statement.table), _comment_sql(statement.comment), ttl)
 
 
 # Virtual tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 from headrace.model.statements import (
     AddColumn,
@@ -29,6 +29,7 @@ from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
 from headrace.model.types import NUMBERS, DataType, TypeKind
 from headrace.sql.tdengine.queries import TDengineQueries
+from headrace.sql.tokens import Token
 from headrace.sql.tokens import TokenType as TokenKind
 
 STRING, NUMBER, DURATION = "a string", "a whole number", "a duration"
@@ -80,9 +81,9 @@ ALTERABLE_OPTIONS: Final = (
 )
 """The options that TDengine changes after the creation of a database."""
 
-TABLE_OPTIONS: Final = ("TTL", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
+TABLE_OPTIONS: Final = ("ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
-TTL_HINT: Final = "tables do not expire: drop them, or delete old rows with DELETE"
+MAX_TTL_DAYS: Final = 2**31 - 1
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
 NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.DECIMAL)
 
@@ -194,12 +195,17 @@ class TDengineTables(TDengineQueries):
         columns = self._parse_nested(self._parse_column_list)
         self._expect(")")
         tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag)) if self._accept("TAGS") else ()
-        comment = self._parse_table_options()
+        token = self._token
+        comment, ttl_days = self._parse_table_options()
+        if tags and ttl_days:
+            self._fail_supertable_ttl(token)
         is_virtual = bool(tags) and self._accept("VIRTUAL") and self._parse_switch()
         if self._token.word in TABLE_OPTIONS:
-            hint = TTL_HINT if self._token.word == "TTL" else "leave it out"
-            self._fail_unsupported(f"the table option {self._token.word}", hint)
-        return CreateTable(name, columns, tags, if_not_exists, comment, is_virtual)
+            self._fail_unsupported(f"the table option {self._token.word}", "leave it out")
+        return CreateTable(name, columns, tags, if_not_exists, comment, is_virtual, ttl_days or 0)
+
+    def _fail_supertable_ttl(self, token: Token) -> NoReturn:
+        self._fail_invalid("a supertable has no TTL", token, "give its subtables one")
 
     def _parse_column_list(self) -> tuple[Column, ...]:
         columns = [self._parse_column_definition(0)]
@@ -252,19 +258,23 @@ class TDengineTables(TDengineQueries):
     def _parse_comment(self) -> str | None:
         return self._parse_string() if self._accept("COMMENT") else None
 
-    def _parse_table_options(self) -> str | None:
-        """Parse `COMMENT 'text'`, `SMA (column, …)` and `TTL 0` in any order, of which only the comment is kept."""
-        comment = None
+    def _parse_table_options(self) -> tuple[str | None, int | None]:
+        """Parse `COMMENT 'text'`, `SMA (column, …)` and `TTL days` in any order; return comment and days, None without them."""
+        comment = ttl_days = None
         while True:
             if self._accept("SMA"):
                 self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a column")))
-            elif self._token.word == "TTL" and self.text[self._peek().start : self._peek().end] == "0":
-                self._advance()
-                self._advance()
+            elif self._accept("TTL"):
+                ttl_days = self._parse_ttl()
             elif (text := self._parse_comment()) is not None:
                 comment = text
             else:
-                return comment
+                return comment, ttl_days
+
+    def _parse_ttl(self) -> int:
+        token = self._token
+        days = self._parse_integer("a number of days")
+        return days if 0 <= days <= MAX_TTL_DAYS else self._fail_invalid(f"TTL is 0 to {MAX_TTL_DAYS} days", token)
 
     def _parse_switch(self) -> bool:
         token = self._token
@@ -285,8 +295,8 @@ class TDengineTables(TDengineQueries):
         values = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag_value))
         if names is not None and len(names) != len(values):
             self._fail_invalid(f"{len(names)} tags, but {len(values)} values", self._tokens[self._index - 1])
-        self._parse_table_options()
-        return SubtableSpec(name, using, values, names, if_not_exists)
+        _, ttl_days = self._parse_table_options()
+        return SubtableSpec(name, using, values, names, if_not_exists, ttl_days or 0)
 
     def _parse_tag_value(self) -> TagValue:
         """Parse a constant: number, string, boolean or NULL."""
@@ -307,7 +317,7 @@ class TDengineTables(TDengineQueries):
     def _parse_alter_table(self, supertable: bool) -> SetTags | AlterTable | SetTableOptions:
         table = self._parse_name("a supertable" if supertable else "a table")
         if self._token.word in ALTER_OPTIONS:
-            return SetTableOptions(table, self._parse_altered_options(), supertable)
+            return self._parse_altered_options(table, supertable)
         action = self._expect_one(*(self.ALTERATIONS if supertable else ("SET", *self.ALTERATIONS)))
         if action == "SET":
             self._expect("TAG")
@@ -315,12 +325,12 @@ class TDengineTables(TDengineQueries):
         is_tag = self._expect_one("COLUMN", "TAG") == "TAG"
         return self.ALTERATIONS[action](self, table, is_tag, supertable)
 
-    def _parse_altered_options(self) -> str | None:
-        """Parse `COMMENT 'text'` and `TTL 0` in any order; return the comment, None without one."""
-        comment = self._parse_table_options()
-        if self._token.word == "TTL":
-            self._fail_unsupported("a TTL other than 0", TTL_HINT)
-        return comment
+    def _parse_altered_options(self, table: Name, supertable: bool) -> SetTableOptions:
+        token = self._token
+        comment, ttl_days = self._parse_table_options()
+        if supertable and ttl_days:
+            self._fail_supertable_ttl(token)
+        return SetTableOptions(table, comment, supertable, ttl_days)
 
     def _parse_add_column(self, table: Name, is_tag: bool, supertable: bool) -> AddColumn:
         return AddColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)

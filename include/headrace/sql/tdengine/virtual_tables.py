@@ -29,7 +29,13 @@ class TDengineVirtualTables(TDengineTables):
         if self._is_at_origin():
             origins = self._parse_list(self._parse_assigned_origin)
             self._expect(")")
-            return CreateVirtualSubtable(self._parse_using(name, if_not_exists), origins)
+            token = self._token
+            spec = self._parse_using(name, if_not_exists)
+            return (
+                CreateVirtualSubtable(spec, origins)
+                if not spec.ttl_days
+                else self._fail_invalid("a virtual table has no TTL", token, "leave it out")
+            )
         columns, origins_of_columns = zip(*self._parse_list(self._parse_virtual_column), strict=True)
         self._expect(")")
         return CreateVirtualTable(name, columns, origins_of_columns, if_not_exists)

@@ -16,6 +16,7 @@ def upgrade() -> None:
     create_databases()
     create_tables()
     create_subtables()
+    create_expirations()
     create_column_references()
     create_trees()
     create_jobs()
@@ -70,6 +71,24 @@ def create_subtables() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_subtables_database_table", "subtables", ["database", "table"])
+
+
+def create_expirations() -> None:
+    """Create `expirations`: when subtables and plain tables with a TTL are dropped."""
+    op.create_table(
+        "expirations",
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("days", sa.Integer(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("database", "name", name="pk_expirations"),
+        sa.ForeignKeyConstraint(
+            ["database", "name"],
+            ["subtables.database", "subtables.name"],
+            name="fk_expirations_database_name",
+            ondelete="CASCADE",
+        ),
+    )
 
 
 def create_column_references() -> None:

@@ -1,0 +1,56 @@
+"""Dropping tables and subtables: by statements, and when their TTL has passed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+
+from headrace.errors import Error
+from headrace.model.tables import Database, Subtable, Table, TableId
+from headrace.runtime.context import Context
+
+logger = logging.getLogger(__name__)
+
+
+def drop_table(context: Context, table: Table) -> None:
+    """Drop a table. The catalog row goes first: it refuses while a stream uses the table."""
+    context.catalog.tables.drop(table.database, table.name)
+    context.tables.drop(table)
+
+
+def drop_subtables(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
+    """Drop subtables with their rows and tags; repeating it completes what was interrupted."""
+    context.catalog.subtables.check_unused(table.database, names)
+    context.tables.delete(table, database, tbnames=names)
+    context.tables.drop_tags(table, names)
+    context.catalog.subtables.drop(table.database, names)
+
+
+def drop_expired(context: Context, database: str | None = None) -> list[str]:
+    """Drop the tables and subtables whose TTL has passed, of all databases or of one; return their names.
+
+    Those that a stream or a virtual table uses are kept, and logged.
+    """
+    dropped: list[str] = []
+    due = [subtable for subtable in context.catalog.expirations.due() if database in (None, subtable.database)]
+    for id_, subtables in groupby(due, key=lambda subtable: TableId(subtable.database, subtable.table)):
+        dropped += drop_all_or_each(context, id_, list(subtables))
+    return dropped
+
+
+def drop_all_or_each(context: Context, id_: TableId, subtables: Sequence[Subtable]) -> list[str]:
+    """Drop expired subtables of one table in one step; if one of them is used, those that can be dropped."""
+    names = [f"{subtable.database}.{subtable.name}" for subtable in subtables]
+    try:
+        table = context.catalog.tables.get(id_.database, id_.name)
+        if table.has_series:
+            drop_subtables(context, table, context.catalog.databases.get(id_.database), [one.name for one in subtables])
+        else:
+            drop_table(context, table)
+    except Error as error:
+        if len(subtables) > 1:
+            return [name for subtable in subtables for name in drop_all_or_each(context, id_, [subtable])]
+        logger.warning("keeping %s, whose TTL has passed: %s", names[0], error.message)
+        return []
+    return names
