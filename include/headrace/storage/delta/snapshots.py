@@ -1,6 +1,6 @@
 """Versions of local tables, which Headrace's own commits lead from one to the next.
 
-delta-rs takes milliseconds to read a log entry, however small. Whoever has just written it knows what it says.
+delta-rs takes milliseconds to read a log entry, however small. The process that has just written it knows what it says.
 """
 
 from __future__ import annotations
