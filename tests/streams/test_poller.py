@@ -13,7 +13,7 @@ import pytest
 
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobState
-from headrace.model.positions import Position
+from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
@@ -21,6 +21,7 @@ from headrace.streams.sources import commit_sizes
 from headrace.streams.sources.lag import measure_lag_ms
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.sources.subscriptions import Subscription
 from headrace.streams.windows.change_batch import Changes
 from tests.streams.environment import READINGS, StreamEnvironment
 from tests.streams.ticking import SQL, ticker_factory
@@ -328,3 +329,35 @@ def test_a_long_backlog_is_counted_in_bounded_steps(ticking_env: StreamEnvironme
     for place in range(5):
         ticking_env.insert([("d0", place, 1, None)])
     assert [reader.pending(before)[0] for _ in range(4)] == [2, 4, 5, 5]
+
+
+def test_an_idle_poll_takes_no_time_for_each_stream(
+    ticking_env: StreamEnvironment, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, _ = create_both(ticking_env)
+    ticking_env.insert([("d0", 0, 1, None)])
+    ticking_env.settle()
+    pollers(ticking_env).poll()
+    asked: list[str] = []
+    has_work = Subscription.has_work
+
+    def counted(subscription: Subscription, latest: Offsets) -> bool:
+        asked.append(subscription.record.definition.name)
+        return has_work(subscription, latest)
+
+    monkeypatch.setattr(Subscription, "has_work", counted)
+    for _ in range(3):
+        assert not pollers(ticking_env).poll()
+    assert asked == []
+
+    ticking_env.insert([("d0", 1, 1, None)])
+    assert pollers(ticking_env).poll()
+    assert asked == ["s"]
+    while pollers(ticking_env).poll():
+        pass
+    asked.clear()
+    clock.advance(10_000)
+    while pollers(ticking_env).poll():
+        pass
+    assert set(asked) == {"s"}
+    assert count(ticking_env, sound) == [2]

@@ -157,6 +157,11 @@ class Runner:
         """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
+    @property
+    def is_recorded(self) -> bool:
+        """True unless the catalog could not be reached when progress was to be recorded."""
+        return self._record_at is None
+
     def is_delivering(self) -> bool:
         """Return True while the sink delivers results to receivers that answer."""
         return self.sink.is_busy()

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -38,6 +39,14 @@ RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No stream of a source has anything to do until the source has another version, or the clock shows `wake_at` (epoch ms)."""
+
+    latest: Offsets
+    wake_at: int | None
+
+
 class SourcePoller:
     """Reads the changes of one source and hands them to its streams, each at its own position.
 
@@ -58,6 +67,7 @@ class SourcePoller:
         self._version_read: Future[Offsets] | None = None
         self._committed_at: dict[tuple[SourceId, int], int | None] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._idle: Idle | None = None
 
     @property
     def streams(self) -> frozenset[str]:
@@ -77,9 +87,11 @@ class SourcePoller:
     def add(self, record: JobRecord) -> None:
         """Add a stream at its recorded position. An error is recorded as its stop reason, not raised."""
         self._subscriptions.setdefault(record.definition.id, Subscription(record))
+        self._idle = None
 
     def refresh(self, runnable: Mapping[str, JobRecord]) -> None:
         """Pass on what users have asked its streams for."""
+        self._idle = None
         for job_id, subscription in self._subscriptions.items():
             if subscription.runner is not None and job_id in runnable:
                 subscription.runner.request_quarantine(runnable[job_id].quarantine_requested)
@@ -104,13 +116,32 @@ class SourcePoller:
         """Start the next micro-batch of every idle stream that has one. Does not wait."""
         round_ = PollRound()
         latest = self._take_version()
-        for subscription in self._subscriptions.values():
-            self._start(subscription, latest, round_)
+        if not self._is_idle(latest):
+            for subscription in self._subscriptions.values():
+                self._start(subscription, latest, round_)
+            self._idle = self._idle_after(latest, round_)
         if self._retry.is_waiting() and self._subscriptions:
             round_.wait_until(self._retry.retry_at)
         if self._version_read is not None:
             round_.version_reads.append(self._version_read)
         return round_
+
+    def _is_idle(self, latest: Offsets | None) -> bool:
+        """Return True if no stream has anything to do, as when that was last looked for. Takes no time for each stream."""
+        idle = self._idle
+        if idle is None or latest is None:
+            return idle is not None
+        return latest == idle.latest and (idle.wake_at is None or self.context.clock.now() < idle.wake_at)
+
+    def _idle_after(self, latest: Offsets | None, round_: PollRound) -> Idle | None:
+        """Return until when no stream has anything to do; None if one has, or may have for another reason than commits and time."""
+        runners = [subscription.runner for subscription in self._subscriptions.values()]
+        if latest is None or round_.in_flight or round_.next_attempt is not None:
+            return None
+        if not all(runner is not None and runner.is_recorded for runner in runners):
+            return None
+        wake_ups = [runner.wake_at for runner in runners if runner is not None and runner.wake_at is not None]
+        return Idle(latest, min(wake_ups, default=None))
 
     def collect(self) -> None:
         """Handle the micro-batches that have ended.
@@ -145,7 +176,10 @@ class SourcePoller:
 
     def _read_version(self) -> Offsets:
         """Return the latest version of the sources, and note when the first unhandled commits of each stream were made."""
-        latest = self.reader.latest()
+        latest, idle = self.reader.latest(), self._idle
+        if idle is not None and latest == idle.latest:
+            self._committed_at = {}
+            return latest
         unhandled = {
             (source, offset + 1)
             for subscription in list(self._subscriptions.values())
