@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import Plan, Sort, UnionPlan
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.windows.numbering import over
 from headrace.storage.spark.functions import F
 
@@ -34,6 +35,12 @@ def order_result(plan: Plan, rows: DataFrame, natural: Sequence[str], *, ordered
     needed = ordered or plan.sorts or plan.limit is not None
     rows = sort_rows(rows, plan.sorts, natural if needed else (), single_task=needs_single_task(plan))
     return apply_limit(rows, plan.limit, plan.offset).select(*outputs)
+
+
+def limits_before_select(plan: Plan) -> bool:
+    """Return whether LIMIT is applied to rows of series before the select list is evaluated."""
+    needs_all_rows = plan.aggregated or plan.distinct or plan.series or plan.series_arrow or plan.interp or plan.gap_fill
+    return isinstance(plan.source, SeriesRows) and plan.limit is not None and not needs_all_rows
 
 
 def needs_single_task(plan: Plan) -> bool:
