@@ -82,7 +82,8 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server counts rows without a value of the argument, and reads 0 there",
         r"^(rows|value)",
         r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )"
-        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(|(sample|m4)\([^,]*\bs\d+\b[^,]*\bs\d+\b",
+        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(|(sample|m4)\([^,]*\bs\d+\b[^,]*\bs\d+\b"
+        r"|(sample|m4)\(.* where .*\bs\d+\b",
     ),
     explain(
         "the server multiplies times and values of a FLOAT in single precision to find the distance from a line",
