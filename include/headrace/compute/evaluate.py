@@ -17,11 +17,10 @@ from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_
 from headrace.compute.evaluation.ordering import (
     RANGE_PARTITION,
     RANK,
-    apply_limit,
+    limit_first,
     limits_before_select,
     order_result,
     order_union,
-    sort_rows,
 )
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
@@ -345,14 +344,17 @@ def ordering_columns(plan: Plan) -> dict[str, str]:
 
 
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Evaluate the select list of the rows within LIMIT only. Expressions of other rows may be invalid."""
+    """Evaluate the select list of the rows within LIMIT and OFFSET only. Those of other rows may be invalid."""
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     natural = ordering_columns(plan)
     outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
     keys = natural | {sort.column: outputs[sort.column] for sort in plan.sorts}
     keyed = filtered.selectExpr("*", *(resolve_now(plan, f"{sql} AS {column}") for column, sql in keys.items()))
-    limited = apply_limit(sort_rows(keyed, plan.sorts, list(natural)), plan.limit, plan.offset)
+    limited = limit_first(plan, keyed, list(natural))
     selected = {output.column: output.column if output.column in keys else output.sql for output in plan.outputs}
+    for output, value in zip(plan.outputs, plan.gap_fill.values if plan.gap_fill is not None else (), strict=False):
+        if value is not None:
+            selected[output.column] = f"coalesce({selected[output.column]}, {value})"
     return limited.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in selected.items()))
 
 
