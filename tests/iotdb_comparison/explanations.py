@@ -384,6 +384,22 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select (?!.* group by).*cast\(.* limit \d+",
     ),
     explain(
+        "the server counts windows from the wrong end, or those it does not return, with ORDER BY time DESC",
+        r"^(rows|value)",
+        r"group by \(.* order by time desc.* offset \d+"
+        r"|group by \(.*, (10s, 5s|20s, 7s|20s, 5s|30s, 10s)\).* order by time desc.* limit \d+",
+    ),
+    explain(
+        "the server calls time-series functions with the rows of the windows within LIMIT and OFFSET only",
+        r"^(rows|value)",
+        rf"^select .*{SERIES}.* group by \(.* (limit|offset) \d+",
+    ),
+    explain(
+        "the server loses digits of the variance of large numbers",
+        r"^value: ",
+        r"(stddev|var)\w*\([^,]*[-+] 10000000000",
+    ),
+    explain(
         "the server has a window at instant 0 if the expression of GROUP BY VARIATION has no value",
         r"^rows: .*; row \d+: .*, IoTDB's \(0, ",
         r"group by variation\(",
