@@ -379,9 +379,10 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^select (?!.*(having|fill|order by time)).*\bs([2-9]|10)\b.* group by \(.* (limit|offset) \d+.* align by device$",
     ),
     explain(
-        "the server evaluates rows that LIMIT leaves out, unless the query reads one series or aligned device",
+        "the server evaluates rows and windows that LIMIT leaves out, unless the query reads one series or aligned device",
         r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
-        r"^select (?!.* group by).*cast\(.* limit \d+",
+        r"^select (?!.* group by).*cast\(.* limit \d+"
+        r"|^select .*cast\(.* group by \(.* order by time.* (limit|offset) \d+.*align by device",
     ),
     explain(
         "the server counts windows from the wrong end, or those it does not return, with ORDER BY time DESC",

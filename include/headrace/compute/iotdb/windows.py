@@ -9,9 +9,9 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
-from headrace.compute.plan import WEND, WSTART, Plan
+from headrace.compute.plan import WEND, WSTART, Plan, Sort
 from headrace.compute.plan_sources import SeriesRows
-from headrace.compute.terms import Term
+from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import is_text
 from headrace.compute.window_plans import Argument, Bound, RangeWindow, RunWindow, SessionWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
@@ -82,7 +82,7 @@ def limit_windows(plan: Plan) -> Plan:
     count = -(-(window.end.ticks - window.first.ticks) // window.step)
     skipped = plan.offset or 0
     kept = count if plan.limit is None else plan.limit
-    is_descending = plan.sorts[0].descending
+    is_descending = time_sorts(plan)[0].descending
     low, high = (max(0, count - skipped - kept), count - skipped) if is_descending else (skipped, min(count, skipped + kept))
     if low >= high:
         return plan
@@ -97,13 +97,22 @@ def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
     """Return whether every window is one row of the result, in the order of time, and windows do not depend on others."""
     if any(window.months) or window.first.relative != window.end.relative or (plan.limit is None and not plan.offset):
         return False
-    if plan.keys or plan.having is not None or plan.gap_fill is not None or not isinstance(plan.source, SeriesRows):
+    if not isinstance(plan.source, SeriesRows) or (plan.keys and len(plan.source.devices) > 1):
+        return False
+    if plan.having is not None or plan.gap_fill is not None:
         return False
     instants = {output.column for output in (*plan.outputs, *plan.hidden) if output.sql in (WSTART, SHOWN_END)}
-    directions = {sort.descending for sort in plan.sorts}
-    if len(directions) != 1 or any(sort.column not in instants for sort in plan.sorts):
+    sorts = time_sorts(plan)
+    directions = {sort.descending for sort in sorts}
+    if len(directions) != 1 or any(sort.column not in instants for sort in sorts):
         return False
     return window.length <= window.step or directions == {False}
+
+
+def time_sorts(plan: Plan) -> list[Sort]:
+    """Return what sorts the windows of one device."""
+    devices = {output.column for output in plan.outputs if output.role is ColumnRole.SERIES}
+    return [sort for sort in plan.sorts if sort.column not in devices]
 
 
 def control_argument(node: Expression, rows: Binder) -> Argument:
