@@ -82,7 +82,8 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server counts rows without a value of the argument, and reads 0 there",
         r"^(rows|value)",
         r"(sample|m4)\(.*\)( as [^,]+)?, |, [^']*(sample|m4)\(|group by .*(sample|m4)\(|(sample|m4)\(.* from \S*(\*|, )"
-        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(",
+        r"|(sample|m4)\([^()]*\)\)? [-+*/%<>=!]|[-+*/%<>=] [-(]*\w*(sample|m4)\(|(sample|m4)\([^,]*\bs\d+\b[^,]*\bs\d+\b"
+        r"|(sample|m4)\(.* where .*\bs\d+\b",
     ),
     explain(
         "the server multiplies times and values of a FLOAT in single precision to find the distance from a line",
@@ -185,7 +186,8 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain("the server lets STRING and numbers mix in CASE", r"^refused: 701: CASE expression: STRING"),
     explain(
         "the server evaluates no window if OFFSET leaves all of them out",
-        r"^refused: 301: (Unsupported data type|For input string|COUNT_IF with slidingWindow).*IoTDB answers 0 rows",
+        r"^refused: 301: (Unsupported data type|For input string|(COUNT_IF|MODE|TIME_DURATION) with slidingWindow)"
+        r".*IoTDB answers 0 rows",
         r"group by .* offset",
     ),
     explain(
@@ -360,6 +362,53 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         "without any row, the server lists the targets if its partitions of the queried time have rows",
         r"^rows: ours 0, .*, 0\)",
         r"^select [^;]* into [^;]*$",
+    ),
+    explain(
+        "the server leaves rows of the first step out of the first of overlapping windows of months that start every some days",
+        r"^value: row 0, ",
+        r"group by \([^)\]]*[)\]], \d+(mo|y)\w*, \d+[dw]\)",
+    ),
+    explain(
+        "the server ignores ORDER BY of other aggregates beside count_time",
+        r"^value: row \d+, Time: ",
+        r"^select count_time\(\*\)( as [^,]+)? from (?!.*align by device).* order by (?!count_time|time)",
+    ),
+    explain(
+        "the server counts windows of devices that lack the series of the query in OFFSET and LIMIT",
+        r"^(rows|value)",
+        r"^select (?!.*(having|fill|order by time)).*\bs([2-9]|10)\b.* group by \(.* (limit|offset) \d+.* align by device$",
+    ),
+    explain(
+        "the server evaluates rows and windows that LIMIT leaves out, unless the query reads one series or aligned device",
+        r"^answered.*IoTDB refuses 301: (For input string|Invalid text|(Text|Double|float|double|long) value)",
+        r"^select (?!.* group by).*cast\(.* limit \d+"
+        r"|^select .*cast\(.* group by \(.* order by time.* (limit|offset) \d+.*align by device",
+    ),
+    explain(
+        "the server counts windows from the wrong end, or those it does not return, with ORDER BY time DESC",
+        r"^(rows|value)",
+        r"group by \(.* order by time desc.* offset \d+"
+        r"|group by \(.*, (10s, 5s|20s, 7s|20s, 5s|30s, 10s)\).* order by time desc.* limit \d+",
+    ),
+    explain(
+        "the server calls time-series functions with the rows of the windows within LIMIT and OFFSET only",
+        r"^(rows|value)",
+        rf"^select .*{SERIES}.* group by \(.* (limit|offset) \d+",
+    ),
+    explain(
+        "the server loses digits of the variance of large numbers",
+        r"^value: ",
+        r"(stddev|var)\w*\([^,]*[-+] 10000000000",
+    ),
+    explain(
+        "the server has a window at instant 0 if the expression of GROUP BY VARIATION has no value",
+        r"^rows: .*; row \d+: .*, IoTDB's \(0, ",
+        r"group by variation\(",
+    ),
+    explain(
+        "the server compares a DATE with numbers in BETWEEN outside of WHERE",
+        r"^refused: 701: .*actual data type: (INT32|INT64|FLOAT|DOUBLE), expected data type\(s\): \[DATE\]",
+        r"\bs9\)* (not )?between",
     ),
 )
 

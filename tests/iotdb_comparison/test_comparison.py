@@ -100,6 +100,15 @@ def test_values_of_one_instant_are_chosen_by_level_only() -> None:
     assert explanation("select first_value(s1), count(s1) from root.c.* group by level = 1", counted) is None
 
 
+def test_limits_of_windows_are_explained_where_the_server_miscounts_only() -> None:
+    windows = "select avg(s1) from root.d.* group by ([0, 60), 7s)"
+    assert explanation(f"{windows} order by time desc offset 3", "rows: ours 6, IoTDB's 3") is not None
+    assert explanation(f"{windows} order by time desc limit 3", "rows: ours 6, IoTDB's 3") is None
+    assert explanation(f"{windows} limit 3 offset 1 align by device", "rows: ours 6, IoTDB's 3") is None
+    lacking = "select avg(s3) from root.d.* group by ([0, 60), 7s) limit 3 offset 1 align by device"
+    assert explanation(lacking, "rows: ours 6, IoTDB's 3") is not None
+
+
 def test_a_reason_may_be_in_an_earlier_statement_of_the_case() -> None:
     written = "select stddev(s1) into root.c.x(a) from root.d group by ([0, 60), 10s, 5s)"
     assert explanation(f"{written}; select * from root.c.**", "value: row 2, root.c.x.a: ours 4.1, IoTDB's 4.2") is not None

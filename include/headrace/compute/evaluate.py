@@ -14,7 +14,14 @@ from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.gap_fill import POSITION, fill_gaps
 from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
-from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK, order_result, order_union
+from headrace.compute.evaluation.ordering import (
+    RANGE_PARTITION,
+    RANK,
+    limit_first,
+    limits_before_select,
+    order_result,
+    order_union,
+)
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
@@ -127,6 +134,8 @@ class Evaluator:
         """Return the rows of a plan, sorted and limited."""
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
+        if limits_before_select(plan):
+            return project_limited(plan, self._read(plan.source))
         by_kernels = aggregate_by_kernels(plan, self.shares) if plan.aggregated else None
         if by_kernels is not None:
             result, natural = finish_kernel_windows(plan, by_kernels)
@@ -328,11 +337,31 @@ def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> 
     return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
+def ordering_columns(plan: Plan) -> dict[str, str]:
+    """Return the columns that give rows their natural order, with their expressions."""
+    columns = {key.column: key.sql for key in plan.keys}
+    return columns | {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
+
+
+def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Evaluate the select list of the rows within LIMIT and OFFSET only. Those of other rows may be invalid."""
+    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
+    natural = ordering_columns(plan)
+    outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
+    keys = natural | {sort.column: outputs[sort.column] for sort in plan.sorts}
+    keyed = filtered.selectExpr("*", *(resolve_now(plan, f"{sql} AS {column}") for column, sql in keys.items()))
+    limited = limit_first(plan, keyed, list(natural))
+    selected = {output.column: output.column if output.column in keys else output.sql for output in plan.outputs}
+    for output, value in zip(plan.outputs, plan.gap_fill.values if plan.gap_fill is not None else (), strict=False):
+        if value is not None:
+            selected[output.column] = f"coalesce({selected[output.column]}, {value})"
+    return limited.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in selected.items()))
+
+
 def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
-    columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
+    columns = ordering_columns(plan)
     outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
     if plan.series_arrow:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.plan import Plan, Sort, UnionPlan
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.windows.numbering import over
 from headrace.storage.spark.functions import F
 
@@ -34,6 +35,22 @@ def order_result(plan: Plan, rows: DataFrame, natural: Sequence[str], *, ordered
     needed = ordered or plan.sorts or plan.limit is not None
     rows = sort_rows(rows, plan.sorts, natural if needed else (), single_task=needs_single_task(plan))
     return apply_limit(rows, plan.limit, plan.offset).select(*outputs)
+
+
+def limits_before_select(plan: Plan) -> bool:
+    """Return whether LIMIT and OFFSET are applied to rows of series before the select list is evaluated."""
+    fills_from_rows = plan.gap_fill is not None and plan.gap_fill.mode != "CONSTANT"
+    needs_all_rows = plan.aggregated or plan.distinct or plan.series or plan.series_arrow or plan.interp or fills_from_rows
+    return isinstance(plan.source, SeriesRows) and (plan.limit is not None or bool(plan.offset)) and not needs_all_rows
+
+
+def limit_first(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
+    """Sort and limit rows whose select list is not evaluated yet."""
+    if plan.limit is not None:
+        return apply_limit(sort_rows(rows, plan.sorts, natural), plan.limit, plan.offset)
+    # Spark would evaluate the select list before an OFFSET without LIMIT.
+    order = [*([order_sql(plan.sorts)] if plan.sorts else []), *(f"{name} ASC NULLS FIRST" for name in natural)]
+    return rows.selectExpr("*", f"row_number() {over([], order)} AS _number").where(f"_number > {plan.offset}")
 
 
 def needs_single_task(plan: Plan) -> bool:

@@ -127,10 +127,13 @@ def _list_hash(key: tuple[str | None, ...]) -> int:
     return value
 
 
-def sized_hash_order(names: Sequence[str]) -> list[str]:
-    """Sort distinct keys into the iteration order of a ConcurrentHashMap that was created for this many."""
-    least = len(names) + len(names) // 2 + 1
-    return _bucket_order(names, 1 << (least - 1).bit_length())
+def template_order(names: Sequence[str]) -> list[str]:
+    """Sort the measurements of a device template, in creation order, into IoTDB's order.
+
+    A ConcurrentHashMap collects them, and each node of the cluster copies that one into another, created for their number.
+    """
+    least = int(1 + len(names) / _LOAD_FACTOR)
+    return _bucket_order(concurrent_order(names), 1 << (least - 1).bit_length())
 
 
 def read_map_order(names: Sequence[str]) -> list[str]:
@@ -276,7 +279,7 @@ class SeriesTree:
         key = (id(device.series), device.template is not None)
         if key not in self._schemas:
             series = {one.measurement: one for one in device.series}
-            order = sized_hash_order(list(series)) if key[1] else self.order(list(series))
+            order = template_order(list(series)) if key[1] else self.order(list(series))
             self._schemas[key] = _Schema(series, tuple(order), key[1])
         return self._schemas[key]
 

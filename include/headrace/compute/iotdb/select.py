@@ -22,6 +22,7 @@ from headrace.compute.iotdb.rows import RowsBuilder, device_column
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.types import type_error
+from headrace.compute.iotdb.windows import SHOWN_END, limit_windows
 from headrace.compute.language import Language
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
@@ -106,7 +107,7 @@ class TreeSelectBinder(SelectBinder):
             return {}
         start, end = Term(WSTART, TIMESTAMP), Term(WEND, TIMESTAMP)
         if isinstance(window, RangeWindow) and window.right:
-            shown = Term(f"({WEND} + 1L)", TIMESTAMP)
+            shown = Term(SHOWN_END, TIMESTAMP)
             return {TIME: shown, END_TIME: shown, START_TIME: start}
         return {TIME: start, END_TIME: end, START_TIME: start}
 
@@ -213,7 +214,7 @@ def bind_expanded(
     if query.fill is not None:
         has_time = items[0].expression == ColumnRef(TIME)
         plan = replace(plan, gap_fill=gap_fill(query.fill, plan, has_time=has_time, by_device=bool(devices)))
-    return TreePlan(query, plan, columns, tuple(devices))
+    return TreePlan(query, limit_windows(plan), columns, tuple(devices))
 
 
 def check_sorts(plan: Plan) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
-from headrace.compute.terms import Term
+from headrace.compute.plan import WEND, WSTART, Plan, Sort
+from headrace.compute.plan_sources import SeriesRows
+from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import is_text
 from headrace.compute.window_plans import Argument, Bound, RangeWindow, RunWindow, SessionWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
@@ -25,6 +28,8 @@ from headrace.model.tree_queries import (
 from headrace.model.types import BIGINT, TypeKind
 
 CONTROL: Final = "_state"
+SHOWN_END: Final = f"({WEND} + 1L)"
+"""The instant that a window shows if it is closed on the right."""
 
 
 def duration_ticks(duration: CompoundDuration, precision: Precision) -> int:
@@ -67,6 +72,47 @@ def constant_bound(node: Expression, rows: Binder) -> Bound:
     if bound is None:
         raise ProgrammingError("the range of GROUP BY needs constant instants", hint="write times or whole numbers", span=node.span)
     return bound
+
+
+def limit_windows(plan: Plan) -> Plan:
+    """Narrow the range of windows by time to those within LIMIT and OFFSET, so that others are not computed."""
+    window = plan.window
+    if not isinstance(window, RangeWindow) or not can_limit_windows(plan, window):
+        return plan
+    count = -(-(window.end.ticks - window.first.ticks) // window.step)
+    skipped = plan.offset or 0
+    kept = count if plan.limit is None else plan.limit
+    is_descending = time_sorts(plan)[0].descending
+    low, high = (max(0, count - skipped - kept), count - skipped) if is_descending else (skipped, min(count, skipped + kept))
+    if low >= high:
+        return plan
+    first = window.first.ticks + low * window.step
+    end = min(window.end.ticks, first + (high - low - 1) * window.step + window.length)
+    narrowed = replace(window, first=replace(window.first, ticks=first), end=replace(window.end, ticks=end))
+    # Further windows that overlap the last one begin in its range.
+    return replace(plan, window=narrowed, limit=plan.limit if window.length > window.step else None, offset=None)
+
+
+def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
+    """Return whether every window is one row of the result, in the order of time, and windows do not depend on others."""
+    if any(window.months) or window.first.relative != window.end.relative or (plan.limit is None and not plan.offset):
+        return False
+    if not isinstance(plan.source, SeriesRows) or (plan.keys and len(plan.source.devices) > 1):
+        return False
+    if plan.having is not None or plan.gap_fill is not None:
+        return False
+    instants = {output.column for output in (*plan.outputs, *plan.hidden) if output.sql in (WSTART, SHOWN_END)}
+    sorts = time_sorts(plan)
+    directions = {sort.descending for sort in sorts}
+    if len(directions) != 1 or any(sort.column not in instants for sort in sorts):
+        return False
+    return window.length <= window.step or directions == {False}
+
+
+def time_sorts(plan: Plan) -> list[Sort]:
+    """Return what sorts the windows of one device."""
+    devices = {output.column for output in plan.outputs if output.role is ColumnRole.SERIES}
+    return [sort for sort in plan.sorts if sort.column not in devices]
 
 
 def control_argument(node: Expression, rows: Binder) -> Argument:

@@ -333,10 +333,10 @@ def device_templates(_: TreeShow, context: Context) -> CatalogRows:
 
 def template_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the measurements of a device template, in IoTDB's order."""
-    from headrace.compute.iotdb.schema import sized_hash_order
+    from headrace.compute.iotdb.schema import template_order
 
     series = {one.measurement: one for one in context.catalog.templates.get(statement.name or "").series}
-    rows = [(name, *storage_of(series[name])) for name in sized_hash_order(list(series))]
+    rows = [(name, *storage_of(series[name])) for name in template_order(list(series))]
     return CatalogRows(dict.fromkeys(("ChildNodes", "DataType", "Encoding", "Compression"), STRING), rows)
 
 
