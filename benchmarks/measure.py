@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 import time
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MEBIBYTE: Final = 1 << 20
 SAMPLE_SECONDS: Final = 0.02
+SAMPLES_PER_LISTING: Final = 25
+"""Samples for which a list of the children is used. Listing them takes milliseconds, in which Python runs nothing else."""
 
 Side = Callable[[], Sequence[float]]
 """Runs one round of one side, and returns its samples in seconds."""
@@ -151,10 +154,14 @@ def sample_peak(peak: Peak) -> Iterator[None]:
 
 def sample_resident_memory(peak: Peak, done: threading.Event) -> None:
     """Sample the resident memory of this process and of its Python children until `done` is set."""
-    process = psutil.Process()
-    while not done.wait(SAMPLE_SECONDS):
+    process, children = psutil.Process(), list[psutil.Process]()
+    for number in itertools.count():
+        if done.wait(SAMPLE_SECONDS):
+            return
+        if number % SAMPLES_PER_LISTING == 0:
+            children = process.children(recursive=True)
         peak.python = max(peak.python, process.memory_info().rss)
-        peak.workers = max(peak.workers, sum(resident_memory(child) for child in process.children(recursive=True)))
+        peak.workers = max(peak.workers, sum(resident_memory(child) for child in children))
 
 
 def resident_memory(process: psutil.Process) -> int:

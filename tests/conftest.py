@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,15 @@ hypothesis.settings.load_profile("headrace")
 # unused code all the time.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", JAVA_OPTIONS)
+
+# Imported modules and collected tests are never garbage. Collecting among them takes much of a short test's time.
+GARBAGE_THRESHOLD = 20_000
+gc.set_threshold(GARBAGE_THRESHOLD)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there before the first test out of all later collections of garbage."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.catalog.locks import advisory_key, file_name
 from headrace.errors import ConfigurationError, TransientError
-from tests.support.racing import CONTEXT, race
+from tests.support.forking import CONTEXT
+from tests.support.racing import race
 
 ROUNDS = 100
 

@@ -13,7 +13,8 @@ from headrace.model.jobs import JobProgress
 from headrace.model.ledger import ChunkState
 from headrace.model.tables import Database, TableId
 from tests.catalog.samples import chunks, definition, plain_table, supertable, with_stream
-from tests.support.racing import CONTEXT, race
+from tests.support.forking import CONTEXT
+from tests.support.racing import race
 
 ROUNDS = 40
 HOUR = 3_600_000

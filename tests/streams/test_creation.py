@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +20,7 @@ from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define, plan_recorded_stream
 from tests.streams.environment import READINGS, SUBTABLES
+from tests.support.forking import die_at, execute
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -66,19 +63,11 @@ def create(context: Context, sql: str) -> bool:
 # Crashes
 
 POINTS = ["streams.create.target", "streams.state.rename", "streams.create.prepared", "streams.create.recorded"]
-CREATE = """
-import sys, headrace
-with headrace.connect(sys.argv[1]) as connection:
-    connection.execute("use db")
-    connection.execute(sys.argv[2])
-"""
 
 
 def killed(home: Path, sql: str, point: str) -> None:
     """Run a statement in a process that is killed at a failpoint."""
-    environment = os.environ | {"HEADRACE_FAILPOINTS": f"{point}:1:kill"}
-    ended = subprocess.run([sys.executable, "-c", CREATE, str(home), sql], env=environment, check=False, timeout=120)
-    assert ended.returncode == -signal.SIGKILL
+    die_at(point, execute, home, "use db", sql)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
-from typing import Any, Final
+from typing import Any
 
-# Fork from a server with the slow imports done, not from the multi-threaded test process.
-CONTEXT: Final = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["headrace.catalog", "headrace.service", "headrace.storage", "headrace.streams.lifecycle", "pytest"])
-MAX_WAIT_S: Final = 120
+from tests.support.forking import CONTEXT, MAX_WAIT_S
 
 
 def race(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
