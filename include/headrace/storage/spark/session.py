@@ -31,6 +31,8 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 DEFAULTS: Final = {
     # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # The default of 32 MiB is also the least memory of each broadcast table, such as the tags of a few subtables.
+    "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
