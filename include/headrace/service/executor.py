@@ -113,6 +113,14 @@ def _(stage: stages.RenameTag, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(stages.RenameColumn)
+def _(stage: stages.RenameColumn, session: SessionState) -> Result:
+    from headrace.service.alterations import rename_column
+
+    rename_column(stage, session.context)
+    return DONE
+
+
 @apply.register(stages.SetComment)
 def _(stage: stages.SetComment, session: SessionState) -> Result:
     table = stage.table

@@ -113,6 +113,12 @@ def _(stage: stages.RenameTag) -> list[str]:
 
 
 @describe.register
+def _(stage: stages.RenameColumn) -> list[str]:
+    head = f"rename column {stage.old} of {stage.table.database}.{stage.table.name} to {stage.new}"
+    return [f"{head}: copy its values; those of {stage.old} stay in the Delta table, hidden"]
+
+
+@describe.register
 def _(stage: stages.SetComment) -> list[str]:
     return [f"change the comment of {stage.table.database}.{stage.table.name}"]
 

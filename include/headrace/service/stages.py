@@ -132,6 +132,21 @@ class RenameTag:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Rename a column of a plain table."""
+
+    table: Table
+    database: Database
+    old: str
+    new: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """ALTER on the table."""
+        return (Right(Action.ALTER, table_securable(self.table)),)
+
+
+@dataclass(frozen=True, slots=True)
 class SetComment:
     """Change the comment of a table; None removes it."""
 
@@ -442,6 +457,7 @@ Stage = (
     | DropColumn
     | ModifyColumn
     | RenameTag
+    | RenameColumn
     | SetComment
     | MakeSubtables
     | RemoveSubtables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column
@@ -53,20 +54,22 @@ def modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Sta
 
 
 def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
-    """Plan RENAME TAG; columns cannot be renamed."""
+    """Plan RENAME TAG, and RENAME COLUMN of plain tables."""
     table, database = altered_table(statement, session)
+    old, new, tables = statement.name, statement.new_name, session.context.catalog.tables
     with with_span(statement.span):
-        check_kind(table, statement.name, statement.is_tag)
-        if not statement.is_tag:
-            raise NotSupportedError(
-                f"column {statement.name} cannot be renamed: a rename would end the change feed of its Delta table",
-                hint=f"ADD COLUMN {statement.new_name} and write to it, or give {statement.name} an alias where you read it",
-            )
-        changed = with_renamed_column(table, statement.name, statement.new_name)
+        column = check_kind(table, old, statement.is_tag)
+        changed = with_renamed_column(table, old, new)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
-        session.context.tables.check(changed, database)
-        session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
-    return [stages.RenameTag(table, statement.name, statement.new_name)]
+        if statement.is_tag:
+            session.context.tables.check(changed, database)
+            tables.check_unused(table.database, table.name, [old])
+            return [stages.RenameTag(table, old, new)]
+        check_renamable(table, old, new)
+        # The Delta table has both.
+        session.context.tables.check(with_column(table, replace(column, name=new), is_tag=False), database)
+        tables.check_renamable(table.database, table.name, old)
+    return [stages.RenameColumn(table, database, old, new)]
 
 
 def set_options(statement: SetTableOptions, session: PlanningContext) -> list[Stage]:
@@ -112,6 +115,17 @@ def check_kind(table: Table, name: str, is_tag: bool) -> Column:
         noun, keyword = ("tag", "COLUMN") if is_tag else ("column", "TAG")
         raise NotFoundError(f"{table.database}.{table.name} has no {noun} {name}", hint=f"write {keyword} {name}")
     return column
+
+
+def check_renamable(table: Table, old: str, new: str) -> None:
+    """Refuse to rename a column of a supertable, or part of the key."""
+    if table.kind is TableKind.SUPER:
+        raise NotSupportedError(
+            f"{table.name} is a supertable, whose columns cannot be renamed",
+            hint=f"ADD COLUMN {new} and write to it, or give {old} an alias where you read it",
+        )
+    if old in table.primary_key:
+        raise IntegrityError(f"{old} is part of the key of {table.name}", hint=f"give {old} an alias where you read it")
 
 
 def check_droppable(table: Table, name: str) -> None:
