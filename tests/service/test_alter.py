@@ -149,9 +149,9 @@ def test_queries_read_a_renamed_column(readings: headrace.Connection) -> None:
     readings.execute("create table plain (ts timestamp, a int, b double)")
     readings.execute(f"insert into plain values ({START}, 1, 1.5) ({START + 1}, 2, 2.5)")
     readings.execute("alter table plain rename column a c")
-    assert fetch(readings, "select * from plain where c > 1") == [(START + 1, 2, 2.5)]
+    assert fetch(readings, "select c, b from plain where c > 1") == [(2, 2.5)]
     assert fetch(readings, "select sum(c), count(b) from plain interval(1m)") == [(3, 2)]
-    assert fetch(readings, "select * from plain") == [(START, 1, 1.5), (START + 1, 2, 2.5)]
+    assert [row[1:] for row in fetch(readings, "select * from plain")] == [(1, 1.5), (2, 2.5)]
 
 
 def test_a_comment_is_shown_until_it_is_removed(readings: headrace.Connection, other: headrace.Connection) -> None:
@@ -284,6 +284,7 @@ def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
     ("point", "is_marked"),
     [
         ("storage.columns.added", False),
+        ("storage.file.copied", False),
         ("storage.column.copied", False),
         ("storage.column.retired", True),
     ],
@@ -390,12 +391,12 @@ def test_a_table_that_is_read_has_no_renamed_columns(readings: headrace.Connecti
     readings.execute("create table other (ts timestamp, a int)")
     readings.execute("create stream s into sums as select _wstart, sum(a) total from plain interval(1m)")
     readings.execute("create vtable v (ts timestamp, w int from plain.a, x int from other.a)")
-    with pytest.raises(IntegrityError, match=r"column b of d\.plain .* used by stream d\.s, virtual table d\.v$") as caught:
+    with pytest.raises(IntegrityError, match=r"column b of d\.plain .* used by stream d\.s, virtual table d\.v\n") as caught:
         readings.execute("alter table plain rename column b c")
     assert caught.value.hint.startswith("DROP these first")
     assert caught.value.span is not None
     readings.execute("drop stream s")
-    with pytest.raises(IntegrityError, match=r"used by virtual table d\.v$"):
+    with pytest.raises(IntegrityError, match=r"used by virtual table d\.v\n"):
         readings.execute("alter table other rename column a b")
     readings.execute("drop vtable v")
     readings.execute("alter table plain rename column b c")

@@ -173,7 +173,7 @@ def refuse_users(connection: Connection, table: TableId, refusal: str) -> None:
     users = [*jobs, *(f"virtual table {row.database}.{row.series}" for row in rows)]
     if users:
         raise IntegrityError(
-            f"{refusal}, as all rows change: the table is used by {listed(users)}",
+            f"{refusal}: the table is used by {listed(users)}",
             hint="DROP these first, or ADD COLUMN under the new name and write to it",
         )
 

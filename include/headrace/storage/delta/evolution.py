@@ -19,8 +19,8 @@ from headrace.errors import ExistsError, LimitError, TerminalError, TypeMismatch
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta.commits import commit_properties
+from headrace.storage.delta.copying import ColumnCopy
 from headrace.storage.delta.handles import Handle, Handles, stored_schema
-from headrace.storage.delta.keys import quote_identifier
 from headrace.storage.delta.retirement import RENAMED_FROM, RETIRED, TRUE, is_retired
 from headrace.storage.delta.writer import Writer
 from headrace.storage.types import TYPE_METADATA, field
@@ -64,11 +64,12 @@ class Evolution:
     def rename(self, table: Table, database: Database, column: Column, new: str, record: Record) -> None:
         """Copy a column's values into a new column and mark the old one as dropped, then call `record`, as `retire` does.
 
-        No commit may come between the copy and the mark, after which nobody writes to the old column: the new one has all its
-        values then. After a crash, the same call goes through the same steps, and copies only what differs.
+        The commits of the copy are not in the change feed. No other may come between the copy and the mark, after which the old
+        column has no writers: the new one has all its values then. After a crash, the same call goes through the same steps, and
+        copies only what differs.
         """
         old, new_field = column.name, field(replace(column, name=new), database.precision)
-        differs = f"{quote_identifier(new)} IS DISTINCT FROM {quote_identifier(old)}"
+        copy = ColumnCopy(table, old, new)
 
         def work(handle: Handle, delta: DeltaTable) -> None:
             stored = stored_schema(delta)
@@ -76,8 +77,7 @@ class Evolution:
                 added = renamed_field(stored, old, new_field, handle.name)
                 delta.alter.add_columns(Schema.from_arrow(pa.schema([added])).fields, commit_properties=commit_properties(None))
                 failpoint("storage.columns.added")
-            values = {quote_identifier(new): quote_identifier(old)}
-            delta.update(values, predicate=differs, commit_properties=commit_properties(None))
+            copy.run(handle, delta)
             failpoint("storage.column.copied")
             if not is_retired(stored.field(old)):
                 delta.alter.set_column_metadata(old, RETIREMENT, commit_properties=commit_properties(None))
