@@ -17,9 +17,10 @@ from headrace.errors import (
     NotFoundError,
     NotSupportedError,
     ProgrammingError,
+    TransientError,
     TypeMismatchError,
 )
-from headrace.model.failpoints import FailpointError, armed
+from headrace.model.failpoints import FailpointError, armed, calling
 from tests.service.conftest import START
 from tests.support.racing import race
 
@@ -116,6 +117,43 @@ def test_tags_are_added_renamed_widened_and_dropped(readings: headrace.Connectio
     )
 
 
+def test_a_column_of_a_plain_table_is_renamed(readings: headrace.Connection, other: headrace.Connection, tmp_path: Path) -> None:
+    readings.execute("create table plain (ts timestamp, a int, b double, c varchar(4))")
+    other.execute(f"insert into plain values ({START}, 1, 1.5, 'one') ({START + 1}, 2, null, 'two')")
+    readings.execute("alter table plain rename column a `Watts`")
+    assert describe_columns(other, "plain") == ["ts TIMESTAMP", "Watts INT", "b DOUBLE", "c VARCHAR 4"]
+    assert "(ts TIMESTAMP, `Watts` INT, b DOUBLE, c VARCHAR(4))" in fetch(other, "show create table plain")[0][1]
+    other.execute(f"insert into plain values ({START + 2}, 3, 3.5, 'tree')")
+    other.execute(f"insert into plain (ts, `Watts`) values ({START}, 10) ({START + 3}, 4)")
+    path = tmp_path / "rows.csv"
+    path.write_text(f"ts,Watts,b\n{START + 4},5,5.5\n{START + 1},20,\n")
+    other.session.load([path], "plain", progress=lambda *_: None)
+    other.execute(f"delete from plain where ts = {START + 3}")
+    listed = [(10, 1.5, "one"), (20, None, "two"), (3, 3.5, "tree"), (5, 5.5, None)]
+    rows = [dict(zip(("Watts", "b", "c"), values, strict=True)) for values in listed]
+    for connection in (readings, other):
+        assert stored(connection, "plain") == sorted(rows, key=str)
+    with pytest.raises(ProgrammingError, match="a"):
+        other.execute(f"insert into plain (ts, a) values ({START}, 7)")
+    with pytest.raises(ExistsError, match="dropped"):
+        readings.execute("alter table plain rename column `Watts` a")
+    readings.execute("alter table plain modify column c varchar(9)")
+    readings.execute("alter table plain rename column c d")
+    readings.execute("alter table plain drop column b")
+    assert describe_columns(other, "plain") == ["ts TIMESTAMP", "Watts INT", "d VARCHAR 9"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_queries_read_a_renamed_column(readings: headrace.Connection) -> None:
+    readings.execute("create table plain (ts timestamp, a int, b double)")
+    readings.execute(f"insert into plain values ({START}, 1, 1.5) ({START + 1}, 2, 2.5)")
+    readings.execute("alter table plain rename column a c")
+    assert fetch(readings, "select c, b from plain where c > 1") == [(2, 2.5)]
+    assert fetch(readings, "select sum(c), count(b) from plain interval(1m)") == [(3, 2)]
+    assert [row[1:] for row in fetch(readings, "select * from plain")] == [(1, 1.5), (2, 2.5)]
+
+
 def test_a_comment_is_shown_until_it_is_removed(readings: headrace.Connection, other: headrace.Connection) -> None:
     readings.execute("create table plain (ts timestamp, a int) comment 'one of its kind'")
     readings.execute("alter stable readings comment 'all of them'")
@@ -158,7 +196,14 @@ def test_options_of_a_database_are_changed_and_shown(readings: headrace.Connecti
         ("alter table readings drop tag «a»", NotFoundError, "no tag a"),
         ("alter table readings modify column «a bigint»", NotSupportedError, "cannot become BIGINT"),
         ("alter table readings modify tag «place varchar(5)»", TypeMismatchError, "only grow"),
-        ("alter table readings rename column «a c»", NotSupportedError, "change feed"),
+        ("alter table readings rename column «a c»", NotSupportedError, "supertable"),
+        ("alter stable «plain» rename column a c", ProgrammingError, "plain table"),
+        ("alter table plain rename column «ts time»", IntegrityError, "key"),
+        ("alter table plain rename column «a a»", ExistsError, "column a already"),
+        ("alter table plain rename column «a ts»", ExistsError, "column ts already"),
+        ("alter table plain rename column «a `A`»", LimitError, "ignores case"),
+        ("alter table plain rename column «a tbname»", ProgrammingError, "tbname"),
+        ("alter table plain rename column «c d»", NotFoundError, "no column or tag c"),
         ("alter table readings rename tag «floor place»", ExistsError, "tag place already"),
         ("alter table «dev1» add column c int", ProgrammingError, "subtable"),
         ("alter table «nothing» add column c int", NotFoundError, "nothing"),
@@ -193,6 +238,10 @@ def test_explain_describes_alterations(readings: headrace.Connection) -> None:
         "change tag place of d.readings to VARCHAR(30)",
         "rename tag floor of d.readings to level",
     ]
+    readings.execute("create table plain (ts timestamp, a int)")
+    assert fetch(readings, "explain alter table plain rename column a c")[0] == (
+        "rename column a of d.plain to c: copy its values; those of a stay in the Delta table, hidden",
+    )
     assert fetch(readings, "explain alter database d keep 3 buffer 8")[0] == ("set KEEP 3, BUFFER 8 of database d",)
 
 
@@ -204,7 +253,7 @@ def test_explain_describes_alterations(readings: headrace.Connection) -> None:
     [
         ("add column c int", "storage.columns.added"),
         ("add column c int", "service.alter.stored"),
-        ("drop column b", "service.alter.stored"),
+        ("drop column b", "storage.column.retired"),
         ("modify column s varchar(9)", "service.alter.stored"),
         ("add tag t int", "service.alter.stored"),
         ("drop tag floor", "service.alter.recorded"),
@@ -229,6 +278,48 @@ def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
     assert [row["a"] for row in stored(connection)] == [1, 2]
     tags = connection.session.context.tables.read_tags(connection.session.context.catalog.tables.get("d", "readings"))
     assert dict(zip(tags["tbname"].to_pylist(), tags["place"].to_pylist(), strict=True)) == {"dev1": "west", "dev2": "east"}
+
+
+@pytest.mark.parametrize(
+    ("point", "is_marked"),
+    [
+        ("storage.columns.added", False),
+        ("storage.file.copied", False),
+        ("storage.column.copied", False),
+        ("storage.column.retired", True),
+    ],
+)
+def test_a_rename_that_crashed_is_repeated_without_loss(connection: headrace.Connection, point: str, is_marked: bool) -> None:
+    connection.execute("create table plain (ts timestamp, a int, b double)")
+    connection.execute(f"insert into plain values ({START}, 1, 1.5) ({START + 1}, null, 2.5)")
+    with armed(f"{point}:1:raise"), pytest.raises((FailpointError, Error)):
+        connection.execute("alter table plain rename column a c")
+    assert stored(connection, "plain") == [{"a": 1, "b": 1.5}, {"a": None, "b": 2.5}]
+    connection.execute(f"insert into plain (ts, b) values ({START + 2}, 3.5)")
+    insert = f"insert into plain values ({START}, null, 1.5) ({START + 1}, 7, 2.5)"
+    if is_marked:
+        with pytest.raises(TransientError, match="column a was dropped or renamed"):
+            connection.execute(insert)
+    else:
+        connection.execute(insert)
+    with pytest.raises(ExistsError):
+        connection.execute("alter table plain add column c int")
+    with pytest.raises(ExistsError):
+        connection.execute("alter table plain rename column b c")
+    connection.execute("alter table plain rename column a c")
+    first, second = (1, None) if is_marked else (None, 7)
+    expected = [{"c": first, "b": 1.5}, {"c": second, "b": 2.5}, {"c": None, "b": 3.5}]
+    assert stored(connection, "plain") == sorted(expected, key=str)
+
+
+def test_an_insert_that_was_planned_before_a_rename_is_refused(readings: headrace.Connection, other: headrace.Connection) -> None:
+    readings.execute("create table plain (ts timestamp, a int, b double)")
+    planned = readings.session.stages(f"insert into plain values ({START}, 1, 1.5)")
+    other.execute("alter table plain rename column a c")
+    with pytest.raises(TransientError, match="column a was dropped or renamed"):
+        readings.session.run(planned)
+    readings.execute(f"insert into plain values ({START}, 1, 1.5)")
+    assert stored(other, "plain") == [{"c": 1, "b": 1.5}]
 
 
 # Races
@@ -295,6 +386,38 @@ def test_columns_that_a_stream_needs_are_protected(readings: headrace.Connection
     readings.execute("alter stable readings rename tag place site")
 
 
+def test_a_table_that_is_read_has_no_renamed_columns(readings: headrace.Connection) -> None:
+    readings.execute("create table plain (ts timestamp, a int, b double)")
+    readings.execute("create table other (ts timestamp, a int)")
+    readings.execute("create stream s into sums as select _wstart, sum(a) total from plain interval(1m)")
+    readings.execute("create vtable v (ts timestamp, w int from plain.a, x int from other.a)")
+    with pytest.raises(IntegrityError, match=r"column b of d\.plain .* used by stream d\.s, virtual table d\.v\n") as caught:
+        readings.execute("alter table plain rename column b c")
+    assert caught.value.hint.startswith("DROP these first")
+    assert caught.value.span is not None
+    readings.execute("drop stream s")
+    with pytest.raises(IntegrityError, match=r"used by virtual table d\.v\n"):
+        readings.execute("alter table other rename column a b")
+    readings.execute("drop vtable v")
+    readings.execute("alter table plain rename column b c")
+    readings.execute("create stream s into sums as select _wstart, sum(c) total from plain interval(1m)")
+
+
+def test_a_stream_that_is_created_during_a_rename_keeps_its_column(
+    readings: headrace.Connection, other: headrace.Connection
+) -> None:
+    readings.execute("create table plain (ts timestamp, a int)")
+    readings.execute(f"insert into plain values ({START}, 1)")
+    sql = "create stream s into sums as select _wstart, sum(a) total from plain interval(1m)"
+    create: Callable[[], None] = lambda: (other.execute(sql), None)[1]  # noqa: E731
+    with calling("storage.column.retired", create), pytest.raises(IntegrityError, match=r"stream d\.s"):
+        readings.execute("alter table plain rename column a b")
+    readings.execute(f"insert into plain values ({START}, 2)")
+    other.execute("drop stream s")
+    readings.execute("alter table plain rename column a b")
+    assert stored(other, "plain") == [{"b": 2}]
+
+
 def test_a_stream_of_all_columns_needs_all(readings: headrace.Connection) -> None:
     readings.execute("create stream s trigger at_once into copies as select * from readings partition by tbname")
     with pytest.raises(IntegrityError, match=r"stream d\.s"):
@@ -304,8 +427,6 @@ def test_a_stream_of_all_columns_needs_all(readings: headrace.Connection) -> Non
 
 
 def test_a_column_dropped_while_a_stream_is_created_is_seen(readings: headrace.Connection, other: headrace.Connection) -> None:
-    from headrace.model.failpoints import calling
-
     drop: Callable[[], None] = lambda: (other.execute("alter stable readings drop column a"), None)[1]  # noqa: E731
     with calling("streams.create.prepared", drop), pytest.raises(NotFoundError, match="no column a any more"):
         readings.execute("create stream s into sums as select _wstart, sum(a) total from readings interval(1m)")

@@ -35,6 +35,7 @@ STATEMENTS = {
     "alter stable readings drop column b": "alter table d.readings",
     "alter stable readings modify tag place varchar(64)": "alter table d.readings",
     "alter stable readings rename tag place spot": "alter table d.readings",
+    "alter table unread rename column a b": "alter table d.unread",
     "alter stable readings comment 'x'": "alter table d.readings",
     "insert into dev1 values (now, 1, 1.5)": "write table d.readings",
     "insert into plain select ts, a from dev1": "write table d.plain, read table d.readings",
@@ -136,6 +137,7 @@ class DenyAll:
 @pytest.fixture
 def prepared(readings: headrace.Connection) -> headrace.Connection:
     readings.execute("create table plain (ts timestamp, a int)")
+    readings.execute("create table unread (ts timestamp, a int)")
     readings.execute("create vtable v (ts timestamp, a int from plain.a)")
     readings.execute("create stable virtual (ts timestamp, a int) tags (x int) virtual 1")
     readings.execute("create vtable v1 (a from plain.a) using virtual tags (1)")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +13,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.errors import ExistsError, LimitError, TransientError, TypeMismatchError
-from headrace.model.failpoints import FailpointError, armed
+from headrace.catalog.alterations import with_renamed_column
+from headrace.errors import ExistsError, IntegrityError, LimitError, TransientError, TypeMismatchError
+from headrace.model.failpoints import FailpointError, armed, calling
+from headrace.model.instants import EPOCH
 from headrace.model.tables import TBNAME, Column, Table
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
 from headrace.storage.delta.handles import rows_uri
 from headrace.storage.delta.log import CHANGE_TYPE
-from tests.storage.samples import METERS, POWER, START, open_tables, read, rows
+from tests.storage.samples import METERS, POWER, START, file_locks, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -112,10 +117,132 @@ def test_a_column_of_another_type_is_refused(meters: Tables, column: Column, err
 
 def test_the_name_of_a_dropped_column_is_not_used_again(meters: Tables) -> None:
     wide = widened(meters)
-    meters.drop_column(wide, "c")
+    meters.drop_column(wide, "c", lambda: None)
     with pytest.raises(ExistsError, match="dropped"):
         meters.add_columns(METERS, POWER, [EXTRA])
     assert meters.scan(METERS, POWER).num_rows == 2
+
+
+def rename(tables: Tables, table: Table, old: str, new: str) -> Table:
+    """Rename a column, and return the table with it."""
+    column = next(column for column in table.columns if column.name == old)
+    tables.rename_column(table, POWER, column, new, lambda: None)
+    return with_renamed_column(table, old, new)
+
+
+def refuse() -> None:
+    raise IntegrityError("a stream was created meanwhile")
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("Spark is not needed")
+
+
+VALUES: dict[TypeKind, object] = {
+    TypeKind.BOOL: True,
+    TypeKind.DOUBLE: math.nan,
+    TypeKind.FLOAT: -0.0,
+    TypeKind.UBIGINT: Decimal(2**64 - 1),
+    TypeKind.NCHAR: "ä",
+    TypeKind.VARBINARY: b"\0",
+    TypeKind.TIMESTAMP: EPOCH,
+    TypeKind.DATE: EPOCH.date(),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_column_of_any_type_is_renamed_with_its_values(tables: Tables, kind: TypeKind) -> None:
+    table = replace(METERS, columns=(*METERS.columns[:2], Column('quo"te', DataType(kind))))
+    tables.create(table, POWER)
+    tables.write(table, POWER, rows([{"ts": START, "a": 1, 'quo"te': VALUES[kind]}, {"ts": START + 1, "a": 2}], table))
+    values = tables.scan(table, POWER)['quo"te'].to_pylist()
+    assert values[0] is not None
+    renamed = rename(tables, table, 'quo"te', "it's")
+    assert str(tables.scan(renamed, POWER)["it's"].to_pylist()) == str(values)
+    assert tables.scan(renamed, POWER).column_names == ["ts", "a", "it's", TBNAME]
+    version = tables.version(renamed)
+    rename(tables, table, 'quo"te', "it's")
+    assert tables.version(renamed) == version
+
+
+def test_a_renamed_column_is_written_merged_and_compacted(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}, {"ts": START + 1, "a": 2, "b": 2.0}]))
+    renamed = rename(meters, METERS, "a", "c")
+    for number in range(2, 60):
+        meters.write(renamed, POWER, rows([{"ts": START + number, "c": number, "b": 0.5}], renamed))
+    meters.write(renamed, POWER, rows([{"ts": START, "c": 10}], renamed), update_columns=["c"])
+    meters.replace(renamed, POWER, rows([{"ts": START + 1, "c": 20}], renamed), rows([{"ts": START + 2}], renamed), None)
+    assert meters.compact(renamed) > 0
+    values = read(meters.scan(renamed, POWER), renamed)
+    assert [(row["c"], row["b"]) for row in values][:3] == [(10, 1.0), (20, None), (3, 0.5)]
+    changed = meters.changes(renamed, 0, meters.version(renamed))
+    assert [row["c"] for row in changed.to_pylist() if row["b"] == 1.0] == [None, 1, 10]
+
+
+def test_a_stale_writer_of_a_renamed_or_dropped_column_is_refused(meters: Tables, tmp_path: Path) -> None:
+    stale = open_tables(tmp_path)
+    stale.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
+    renamed = rename(meters, METERS, "a", "c")
+    for update_columns in (None, ["ts", "a"]):
+        for start in (START, START + 1):
+            with pytest.raises(TransientError, match="its column a was dropped or renamed"):
+                stale.write(METERS, POWER, rows([{"ts": start, "a": 2}]), update_columns=update_columns)
+    stale.write(METERS, POWER, rows([{"ts": START, "b": 5.0}, {"ts": START + 1, "b": 6.0}]), update_columns=["ts", "b"])
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(1, 5.0), (None, 6.0)]
+    meters.drop_column(renamed, "b", lambda: None)
+    with pytest.raises(TransientError, match="its column b was dropped or renamed"):
+        stale.write(METERS, POWER, rows([{"ts": START, "b": 7.0}]), update_columns=["ts", "b"])
+
+
+@pytest.mark.parametrize("small_write_rows", [1, 100])
+def test_a_stale_load_of_a_renamed_column_is_refused(meters: Tables, tmp_path: Path, small_write_rows: int) -> None:
+    stale, path = open_tables(tmp_path, small_write_rows), tmp_path / "rows.csv"
+    renamed = rename(meters, METERS, "a", "c")
+    path.write_text(f"tbname,ts,a\nd1,{START},1\nd1,{START + 1},2\n")
+    with pytest.raises(TransientError, match="its column a was dropped or renamed"):
+        stale.load(no_spark, [path], METERS, POWER)
+    path.write_text(f"tbname,ts,b\nd1,{START},1\nd1,{START + 1},2\n")
+    stale.load(no_spark, [path], METERS, POWER)
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(None, 1.0), (None, 2.0)]
+
+
+def test_rows_that_are_written_without_the_lock_during_a_rename_are_copied(meters: Tables, tmp_path: Path) -> None:
+    stale = Tables(meters.uri, file_locks(tmp_path / "others"), 100)
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    write: Callable[[], None] = lambda: (stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])), None)[1]  # noqa: E731
+    with calling("storage.column.copied", write):
+        renamed = rename(meters, METERS, "a", "c")
+    assert [row["c"] for row in read(meters.scan(renamed, POWER), renamed)] == [1, 2]
+
+
+def test_a_refused_rename_or_drop_leaves_the_column(meters: Tables) -> None:
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    with pytest.raises(IntegrityError):
+        meters.rename_column(METERS, POWER, METERS.columns[1], "c", refuse)
+    with pytest.raises(IntegrityError):
+        meters.drop_column(METERS, "b", refuse)
+    meters.write(METERS, POWER, rows([{"ts": START, "a": 2, "b": 3.0}]))
+    with pytest.raises(ExistsError, match="rename that was interrupted"):
+        meters.add_columns(METERS, POWER, [Column("c", DataType(TypeKind.INT))])
+    renamed = rename(meters, METERS, "a", "c")
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(2, 3.0)]
+
+
+def test_a_rename_refuses_names_that_the_delta_table_has(meters: Tables) -> None:
+    wide = widened(meters)
+    meters.drop_column(wide, "c", lambda: None)
+    foreign = rows([{"ts": START + 2}]).append_column("site", pa.array([1], pa.int32()))
+    write_deltalake(rows_uri(meters.uri, METERS), foreign, mode="append", schema_mode="merge")
+    version = meters.version(METERS)
+    for name, error, message in (
+        ("c", ExistsError, "dropped"),
+        ("A", LimitError, "case"),
+        ("site", ExistsError, "another writer"),
+        ("b", ExistsError, "another writer"),
+    ):
+        with pytest.raises((error, TypeMismatchError), match=message if name != "b" else "type"):
+            rename(meters, METERS, "a", name)
+    assert meters.version(METERS) == version
 
 
 def add_many(home: str, racer: int) -> None:

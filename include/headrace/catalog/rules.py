@@ -156,12 +156,32 @@ def refuse_references(
     rows = connection.execute(query.order_by(*order).limit(MAX_DEPENDENTS + 1)).mappings().all()
     if not rows:
         return
-    names = list(dict.fromkeys(f"{row['database']}.{row['series']}.{row['column']}" for row in rows))
-    listed = ", ".join(names[:MAX_DEPENDENTS]) + (", …" if len(rows) > MAX_DEPENDENTS else "")
+    names = dict.fromkeys(f"{row['database']}.{row['series']}.{row['column']}" for row in rows)
     raise IntegrityError(
-        f"{reference_from_row(rows[0])} cannot be dropped: columns of virtual tables refer to it: {listed}",
+        f"{reference_from_row(rows[0])} cannot be dropped: columns of virtual tables refer to it: {listed(names)}",
         hint="ALTER VTABLE … ALTER COLUMN … SET NULL, or DROP VTABLE first",
     )
+
+
+def refuse_users(connection: Connection, table: TableId, refusal: str) -> None:
+    """Raise `IntegrityError`, which begins with `refusal`, if a job reads or fills a table, or a virtual table refers to it."""
+    jobs = [f"{job.kind.value} {job}" for job in _definitions(connection) if table in job.tables]
+    origin = and_(COLUMN_REFERENCES.c.origin_database == table.database, COLUMN_REFERENCES.c.origin_table == table.name)
+    series = select(COLUMN_REFERENCES.c.database, COLUMN_REFERENCES.c.series).where(origin).distinct()
+    order = (COLUMN_REFERENCES.c.database, COLUMN_REFERENCES.c.series)
+    rows = connection.execute(series.order_by(*order).limit(MAX_DEPENDENTS + 1))
+    users = [*jobs, *(f"virtual table {row.database}.{row.series}" for row in rows)]
+    if users:
+        raise IntegrityError(
+            f"{refusal}: the table is used by {listed(users)}",
+            hint="DROP these first, or ADD COLUMN under the new name and write to it",
+        )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return a few names for a message."""
+    shown = list(names)
+    return ", ".join(shown[:MAX_DEPENDENTS]) + (", …" if len(shown) > MAX_DEPENDENTS else "")
 
 
 def refuse_rival(connection: Connection, definition: JobDefinition) -> None:

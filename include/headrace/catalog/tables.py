@@ -17,6 +17,7 @@ from headrace.catalog.rules import (
     refuse_jobs_on,
     refuse_jobs_using,
     refuse_references,
+    refuse_users,
     require_database,
 )
 from headrace.catalog.store import Store
@@ -77,6 +78,11 @@ class Tables:
         with self._store.read() as connection:
             refuse_jobs_using(connection, TableId(database, name), columns)
             refuse_references(connection, database, table=name, columns=columns)
+
+    def check_renamable(self, database: str, name: str, column: str) -> None:
+        """Raise `IntegrityError` if a job reads or fills a table, or a virtual table refers to it."""
+        with self._store.read() as connection:
+            refuse_users(connection, TableId(database, name), f"column {column} of {database}.{name} cannot be renamed")
 
     def add_columns(self, database: str, name: str, columns: Sequence[Column]) -> Table:
         """Append the columns that a table lacks, and return the changed table. Idempotent and safe to race.

@@ -7,6 +7,7 @@ The order is such that a crash in between leaves a usable table, and the same st
   used again.
 - A dropped tag is removed from the catalog first, because its values are deleted.
 - A renamed tag has both names in between.
+- A renamed column is copied in the Delta table, where the old one is marked as dropped, and renamed in the catalog second.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from headrace.catalog.alterations import check_free, with_column, with_column_type, with_renamed_column, without_column
+from headrace.catalog.alterations import (
+    check_free,
+    require_column,
+    with_column,
+    with_column_type,
+    with_renamed_column,
+    without_column,
+)
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Table
 from headrace.runtime.context import Context
-from headrace.service.stages import AddColumn, DropColumn, ModifyColumn, RenameTag
+from headrace.service.alteration_stages import AddColumn, DropColumn, ModifyColumn, RenameColumn, RenameTag
 
 
 def add_column(stage: AddColumn, context: Context) -> None:
@@ -38,15 +46,18 @@ def add_column(stage: AddColumn, context: Context) -> None:
 def drop_column(stage: DropColumn, context: Context) -> None:
     """Drop a column, whose stored values stay hidden, or a tag with its values."""
     table, name = stage.table, stage.name
-    with ddl_lock(table, context):
-        context.catalog.tables.check_unused(table.database, table.name, [name])
-        if not stage.is_tag:
-            context.tables.drop_column(table, name)
-            failpoint("service.alter.stored")
+
+    def record() -> None:
         context.catalog.tables.alter(table.database, table.name, partial(without_column, name=name), removed=[name])
         failpoint("service.alter.recorded")
+
+    with ddl_lock(table, context):
+        context.catalog.tables.check_unused(table.database, table.name, [name])
         if stage.is_tag:
+            record()
             context.tables.drop_tag(table, name)
+        else:
+            context.tables.drop_column(table, name, record)
 
 
 def modify_column(stage: ModifyColumn, context: Context) -> None:
@@ -62,13 +73,25 @@ def modify_column(stage: ModifyColumn, context: Context) -> None:
 def rename_tag(stage: RenameTag, context: Context) -> None:
     """Rename a tag and move its values."""
     table, old, new = stage.table, stage.old, stage.new
-
-    def record() -> None:
-        context.catalog.tables.alter(table.database, table.name, partial(with_renamed_column, old=old, new=new), removed=[old])
-
     with ddl_lock(table, context) as current:
         with_renamed_column(current, old, new)
-        context.tables.rename_tag(table, old, new, record)
+        context.tables.rename_tag(table, old, new, partial(record_name, stage, context))
+
+
+def rename_column(stage: RenameColumn, context: Context) -> None:
+    """Rename a column of a plain table: its values are copied, and those under the old name stay hidden."""
+    table, old, new = stage.table, stage.old, stage.new
+    with ddl_lock(table, context) as current:
+        with_renamed_column(current, old, new)
+        context.catalog.tables.check_renamable(table.database, table.name, old)
+        column = require_column(current, old)
+        context.tables.rename_column(table, stage.database, column, new, partial(record_name, stage, context))
+
+
+def record_name(stage: RenameTag | RenameColumn, context: Context) -> None:
+    """Rename a column or tag in the catalog."""
+    change = partial(with_renamed_column, old=stage.old, new=stage.new)
+    context.catalog.tables.alter(stage.table.database, stage.table.name, change, removed=[stage.old])
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
 from headrace.runtime.table_removal import drop_subtables, drop_table
-from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service import alteration_stages, database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.apply import DONE, apply
 from headrace.service.results import BIGINT, STRING, Result, rows_result
 
@@ -80,47 +80,55 @@ def _(stage: stages.RemoveTable, session: SessionState) -> Result:
     return DONE
 
 
-@apply.register(stages.AddColumn)
-def _(stage: stages.AddColumn, session: SessionState) -> Result:
+@apply.register(alteration_stages.AddColumn)
+def _(stage: alteration_stages.AddColumn, session: SessionState) -> Result:
     from headrace.service.alterations import add_column
 
     add_column(stage, session.context)
     return DONE
 
 
-@apply.register(stages.DropColumn)
-def _(stage: stages.DropColumn, session: SessionState) -> Result:
+@apply.register(alteration_stages.DropColumn)
+def _(stage: alteration_stages.DropColumn, session: SessionState) -> Result:
     from headrace.service.alterations import drop_column
 
     drop_column(stage, session.context)
     return DONE
 
 
-@apply.register(stages.ModifyColumn)
-def _(stage: stages.ModifyColumn, session: SessionState) -> Result:
+@apply.register(alteration_stages.ModifyColumn)
+def _(stage: alteration_stages.ModifyColumn, session: SessionState) -> Result:
     from headrace.service.alterations import modify_column
 
     modify_column(stage, session.context)
     return DONE
 
 
-@apply.register(stages.RenameTag)
-def _(stage: stages.RenameTag, session: SessionState) -> Result:
+@apply.register(alteration_stages.RenameTag)
+def _(stage: alteration_stages.RenameTag, session: SessionState) -> Result:
     from headrace.service.alterations import rename_tag
 
     rename_tag(stage, session.context)
     return DONE
 
 
-@apply.register(stages.SetComment)
-def _(stage: stages.SetComment, session: SessionState) -> Result:
+@apply.register(alteration_stages.RenameColumn)
+def _(stage: alteration_stages.RenameColumn, session: SessionState) -> Result:
+    from headrace.service.alterations import rename_column
+
+    rename_column(stage, session.context)
+    return DONE
+
+
+@apply.register(alteration_stages.SetComment)
+def _(stage: alteration_stages.SetComment, session: SessionState) -> Result:
     table = stage.table
     session.context.catalog.tables.alter(table.database, table.name, lambda current: replace(current, comment=stage.comment))
     return DONE
 
 
-@apply.register(stages.SetTtl)
-def _(stage: stages.SetTtl, session: SessionState) -> Result:
+@apply.register(alteration_stages.SetTtl)
+def _(stage: alteration_stages.SetTtl, session: SessionState) -> Result:
     session.context.catalog.expirations.set(stage.table.database, stage.names, stage.days)
     return DONE
 

@@ -14,7 +14,7 @@ from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import database_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service import alteration_stages, database_stages, snode_stages, stages, virtual_stages, work_stages
 from headrace.service.estimates import describe_execution
 from headrace.service.rights import required_rights
 from headrace.service.tree_explain import DESCRIPTIONS, describe_query
@@ -88,13 +88,13 @@ def _(stage: stages.RemoveTable) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.AddColumn) -> list[str]:
+def _(stage: alteration_stages.AddColumn) -> list[str]:
     noun = "tag" if stage.is_tag else "column"
     return [f"add {noun} {stage.column.name} {stage.column.type} to {stage.table.database}.{stage.table.name}, NULL so far"]
 
 
 @describe.register
-def _(stage: stages.DropColumn) -> list[str]:
+def _(stage: alteration_stages.DropColumn) -> list[str]:
     table = f"{stage.table.database}.{stage.table.name}"
     if stage.is_tag:
         return [f"drop tag {stage.name} of {table} with its values"]
@@ -102,24 +102,30 @@ def _(stage: stages.DropColumn) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.ModifyColumn) -> list[str]:
+def _(stage: alteration_stages.ModifyColumn) -> list[str]:
     noun = "tag" if stage.is_tag else "column"
     return [f"change {noun} {stage.column.name} of {stage.table.database}.{stage.table.name} to {stage.column.type}"]
 
 
 @describe.register
-def _(stage: stages.RenameTag) -> list[str]:
+def _(stage: alteration_stages.RenameTag) -> list[str]:
     return [f"rename tag {stage.old} of {stage.table.database}.{stage.table.name} to {stage.new}"]
 
 
 @describe.register
-def _(stage: stages.SetTtl) -> list[str]:
+def _(stage: alteration_stages.SetTtl) -> list[str]:
     tables = ", ".join(f"{stage.table.database}.{name}" for name in stage.names)
     return [f"drop {tables} {stage.days} days from now" if stage.days else f"never drop {tables}"]
 
 
 @describe.register
-def _(stage: stages.SetComment) -> list[str]:
+def _(stage: alteration_stages.RenameColumn) -> list[str]:
+    head = f"rename column {stage.old} of {stage.table.database}.{stage.table.name} to {stage.new}"
+    return [f"{head}: copy its values; those of {stage.old} stay in the Delta table, hidden"]
+
+
+@describe.register
+def _(stage: alteration_stages.SetComment) -> list[str]:
     return [f"change the comment of {stage.table.database}.{stage.table.name}"]
 
 

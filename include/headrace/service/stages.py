@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.service.alteration_stages import Alteration
 from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.rights import (
     CATALOG,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobKind, JobRecord
     from headrace.model.quarantine import QuarantineRequest
-    from headrace.model.tables import Column, Database, Subtable, Table
+    from headrace.model.tables import Database, Subtable, Table
     from headrace.service.estimates import ExecutionSettings, HistoryEstimate
     from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
@@ -72,90 +73,6 @@ class RemoveTable:
     def required(self) -> tuple[Right, ...]:
         """DROP on the table."""
         return (Right(Action.DROP, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumn:
-    """Add a column or tag, NULL in existing rows and subtables."""
-
-    table: Table
-    database: Database
-    column: Column
-    is_tag: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class DropColumn:
-    """Drop a column or tag."""
-
-    table: Table
-    name: str
-    is_tag: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class ModifyColumn:
-    """Lengthen the declared type of a column or tag; stored values do not change."""
-
-    table: Table
-    column: Column
-    is_tag: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class RenameTag:
-    """Rename a tag."""
-
-    table: Table
-    old: str
-    new: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class SetComment:
-    """Change the comment of a table; None removes it."""
-
-    table: Table
-    comment: str | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class SetTtl:
-    """Let a plain table, or subtables of a table, expire a number of days from now; 0 for never."""
-
-    table: Table
-    names: tuple[str, ...]
-    days: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on each table."""
-        return tuple(Right(Action.ALTER, table_securable(self.table, name)) for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,12 +369,7 @@ Stage = (
     | SwitchDatabase
     | MakeTable
     | RemoveTable
-    | AddColumn
-    | DropColumn
-    | ModifyColumn
-    | RenameTag
-    | SetComment
-    | SetTtl
+    | Alteration
     | MakeSubtables
     | RemoveSubtables
     | WriteTags

@@ -75,9 +75,7 @@ class Tables:
         creation.drop_table(self.uri, table)
 
     def add_columns(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
-        """Add the columns that a table lacks; idempotent, so racing callers all succeed.
-
-        Readers and writers that do not know the columns ignore them, or write NULL.
+        """Add the columns that a table lacks; idempotent. Readers and writers that do not know them ignore them, or write NULL.
 
         Raises:
             TypeMismatchError: A column of that name has another type.
@@ -86,9 +84,13 @@ class Tables:
         """
         self._evolution.add(table, database, columns)
 
-    def drop_column(self, table: Table, name: str) -> None:
-        """Mark a column as dropped; the Delta table keeps it, and the name cannot be used again."""
-        self._evolution.retire(table, name)
+    def drop_column(self, table: Table, name: str, record: Callable[[], None]) -> None:
+        """Mark a column as dropped, and `record` that: the Delta table keeps it, and the name cannot be used again."""
+        self._evolution.retire(table, name, record)
+
+    def rename_column(self, table: Table, database: Database, column: Column, new: str, record: Callable[[], None]) -> None:
+        """Rename a column, which copies its values, and `record` that: the old one is then a dropped column."""
+        self._evolution.rename(table, database, column, new, record)
 
     def modify_column(self, table: Table, column: Column) -> None:
         """Record the declared type of a column or tag whose stored type stays the same."""
@@ -473,10 +475,7 @@ class Tables:
         return loader.load(files, progress, options or TreeLoadOptions(), series)
 
     def compact(self, table: Table, bounds: Bounds | None = None) -> int:
-        """Compact small files (only those that may have rows within bounds) and return how many were replaced.
-
-        Readers, the change feed and other writers are unaffected.
-        """
+        """Compact small files that may have rows within bounds, without effect on others; return how many were replaced."""
         return self._maintenance.compact(table, bounds=bounds)
 
     def vacuum(self, table: Table, retention_hours: int, oldest: int | None = None) -> int:

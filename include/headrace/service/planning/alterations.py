@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column
@@ -12,7 +13,7 @@ from headrace.model.spans import Span
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
-from headrace.service import stages
+from headrace.service import alteration_stages
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
 from headrace.service.planning.tables import check_columns
 from headrace.service.stages import Stage
@@ -29,7 +30,7 @@ def add_column(statement: AddColumn, session: PlanningContext) -> list[Stage]:
         changed = with_column(table, column, statement.is_tag)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
         session.context.tables.check(changed, database)
-    return [stages.AddColumn(table, database, column, statement.is_tag)]
+    return [alteration_stages.AddColumn(table, database, column, statement.is_tag)]
 
 
 def drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
@@ -39,7 +40,7 @@ def drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
         check_kind(table, statement.name, statement.is_tag)
         check_droppable(table, statement.name)
         session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
-    return [stages.DropColumn(table, statement.name, statement.is_tag)]
+    return [alteration_stages.DropColumn(table, statement.name, statement.is_tag)]
 
 
 def modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Stage]:
@@ -49,31 +50,33 @@ def modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Sta
     with with_span(column.span):
         check_widening(check_kind(table, column.name, statement.is_tag), column.type)
         session.context.tables.check(with_column_type(table, column), database)
-    return [stages.ModifyColumn(table, column, statement.is_tag)]
+    return [alteration_stages.ModifyColumn(table, column, statement.is_tag)]
 
 
 def rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
-    """Plan RENAME TAG; columns cannot be renamed."""
+    """Plan RENAME TAG, and RENAME COLUMN of plain tables."""
     table, database = altered_table(statement, session)
+    old, new, tables = statement.name, statement.new_name, session.context.catalog.tables
     with with_span(statement.span):
-        check_kind(table, statement.name, statement.is_tag)
-        if not statement.is_tag:
-            raise NotSupportedError(
-                f"column {statement.name} cannot be renamed: a rename would end the change feed of its Delta table",
-                hint=f"ADD COLUMN {statement.new_name} and write to it, or give {statement.name} an alias where you read it",
-            )
-        changed = with_renamed_column(table, statement.name, statement.new_name)
+        column = check_kind(table, old, statement.is_tag)
+        changed = with_renamed_column(table, old, new)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
-        session.context.tables.check(changed, database)
-        session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
-    return [stages.RenameTag(table, statement.name, statement.new_name)]
+        if statement.is_tag:
+            session.context.tables.check(changed, database)
+            tables.check_unused(table.database, table.name, [old])
+            return [alteration_stages.RenameTag(table, old, new)]
+        check_renamable(table, old, new)
+        # The Delta table has both.
+        session.context.tables.check(with_column(table, replace(column, name=new), is_tag=False), database)
+        tables.check_renamable(table.database, table.name, old)
+    return [alteration_stages.RenameColumn(table, database, old, new)]
 
 
 def set_options(statement: SetTableOptions, session: PlanningContext) -> list[Stage]:
     """Plan ALTER TABLE with COMMENT or TTL; an empty comment removes it."""
     planned: list[Stage] = []
     if statement.comment is not None:
-        planned.append(stages.SetComment(altered_table(statement, session)[0], statement.comment or None))
+        planned.append(alteration_stages.SetComment(altered_table(statement, session)[0], statement.comment or None))
     if statement.ttl_days is not None and not statement.supertable:
         planned.append(set_ttl(statement.table, statement.ttl_days, session))
     return planned
@@ -87,7 +90,7 @@ def set_ttl(name: Name, days: int, session: PlanningContext) -> Stage:
         table = catalog.tables.get(subtable.database, subtable.table)
     if table.is_virtual:
         raise ProgrammingError(f"{name.name} is a virtual table, which has no TTL", hint="drop it by DROP VTABLE", span=name.span)
-    return stages.SetTtl(table, (name.name,), days)
+    return alteration_stages.SetTtl(table, (name.name,), days)
 
 
 def altered_table(statement: AlterTable | SetTableOptions, session: PlanningContext) -> tuple[Table, Database]:
@@ -127,6 +130,17 @@ def check_kind(table: Table, name: str, is_tag: bool) -> Column:
         noun, keyword = ("tag", "COLUMN") if is_tag else ("column", "TAG")
         raise NotFoundError(f"{table.database}.{table.name} has no {noun} {name}", hint=f"write {keyword} {name}")
     return column
+
+
+def check_renamable(table: Table, old: str, new: str) -> None:
+    """Refuse to rename a column of a supertable, or part of the key."""
+    if table.kind is TableKind.SUPER:
+        raise NotSupportedError(
+            f"{table.name} is a supertable, whose columns cannot be renamed",
+            hint=f"ADD COLUMN {new} and write to it, or give {old} an alias where you read it",
+        )
+    if old in table.primary_key:
+        raise IntegrityError(f"{old} is part of the key of {table.name}", hint=f"give {old} an alias where you read it")
 
 
 def check_droppable(table: Table, name: str) -> None:

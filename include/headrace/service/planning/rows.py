@@ -13,11 +13,12 @@ from headrace.errors import ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
+from headrace.service.alteration_stages import SetTtl
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.planning.inserted_tags import TaggedBlock, separate_tags
 from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
-from headrace.service.stages import DeleteRows, MakeSubtables, SetTtl, Stage, WriteRows, WriteTags
+from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
 from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 
 

@@ -18,9 +18,10 @@ from headrace.model.statements import (
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.time import MONTHS
 from headrace.model.types import TypeKind
+from headrace.service.alteration_stages import SetTtl
 from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, SetTtl, Stage
+from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096

@@ -1,28 +1,33 @@
-"""Schema changes of a table's rows: columns are added and retired while others read and write.
+"""Schema changes of a table's rows: columns are added, renamed and retired while others read and write.
 
 Delta Lake drops, renames and widens columns only with features (column mapping, type widening) under which the change feed
 cannot be read across the change, or not at all by delta-rs. So columns are added and never removed: one that is dropped stays in
-the Delta table, hidden, and is marked there. Every reader and writer allows for columns of which it knows nothing.
+the Delta table, hidden, and is marked there. One that is renamed is dropped too, after its values were copied into a new column.
+Every reader and writer allows for columns of which it knows nothing, and a writer may not write to a column that is marked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from headrace.errors import ExistsError, LimitError, TypeMismatchError
+from headrace.errors import ExistsError, LimitError, TerminalError, TypeMismatchError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta.commits import commit_properties
+from headrace.storage.delta.copying import ColumnCopy
 from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.retirement import RENAMED_FROM, RETIRED, TRUE, is_retired
 from headrace.storage.delta.writer import Writer
 from headrace.storage.types import TYPE_METADATA, field
 
-RETIRED_METADATA: Final = b"headrace.dropped"
 Work = Callable[[Handle, DeltaTable], None]
+Record = Callable[[], None]
+RETIREMENT: Final = {RETIRED.decode(): TRUE.decode()}
 
 
 class Evolution:
@@ -48,9 +53,46 @@ class Evolution:
         if missing_fields(self._current_schema(table), new_fields, table.name):
             self._commit(table, work)
 
-    def retire(self, table: Table, name: str) -> None:
-        """Mark a column as dropped. Its values stay in the files, so the name cannot be used again."""
-        self._annotate(table, name, {RETIRED_METADATA.decode(): "true"})
+    def retire(self, table: Table, name: str, record: Record) -> None:
+        """Mark a column as dropped, then call `record`; if that refuses, remove the mark.
+
+        The values stay in the files, so the name cannot be used again.
+        """
+        self._annotate(table, name, RETIREMENT)
+        self._record(table, name, record)
+
+    def rename(self, table: Table, database: Database, column: Column, new: str, record: Record) -> None:
+        """Copy a column's values into a new column and mark the old one as dropped, then call `record`, as `retire` does.
+
+        The commits of the copy are not in the change feed. No other may come between the copy and the mark, after which the old
+        column has no writers: the new one has all its values then. After a crash, the same call goes through the same steps, and
+        copies only what differs.
+        """
+        old, new_field = column.name, field(replace(column, name=new), database.precision)
+        copy = ColumnCopy(table, old, new)
+
+        def work(handle: Handle, delta: DeltaTable) -> None:
+            stored = stored_schema(delta)
+            if not is_unfinished(stored, old, new_field):
+                added = renamed_field(stored, old, new_field, handle.name)
+                delta.alter.add_columns(Schema.from_arrow(pa.schema([added])).fields, commit_properties=commit_properties(None))
+                failpoint("storage.columns.added")
+            copy.run(handle, delta)
+            failpoint("storage.column.copied")
+            if not is_retired(stored.field(old)):
+                delta.alter.set_column_metadata(old, RETIREMENT, commit_properties=commit_properties(None))
+
+        self._commit(table, work)
+        self._annotate(table, new, {TYPE_METADATA.decode(): str(column.type)})
+        self._record(table, old, record)
+
+    def _record(self, table: Table, name: str, record: Record) -> None:
+        failpoint("storage.column.retired")
+        try:
+            record()
+        except TerminalError:
+            self._annotate(table, name, {RETIRED.decode(): "false"})
+            raise
 
     def retype(self, table: Table, column: Column) -> None:
         """Record a column's declared type, whose stored type is the same as before."""
@@ -75,12 +117,28 @@ class Evolution:
             return stored_schema(delta)
 
 
+def is_unfinished(stored: pa.Schema, old: str, new_field: pa.Field) -> bool:
+    """Return whether a rename has added its new column before, and was interrupted."""
+    if new_field.name not in stored.names:
+        return False
+    added = stored.field(new_field.name)
+    marked = (added.metadata or {}).get(RENAMED_FROM) == old.encode()
+    return marked and added.type == new_field.type and not is_retired(added)
+
+
+def renamed_field(stored: pa.Schema, old: str, new_field: pa.Field, owner: str) -> pa.Field:
+    """Return the column that a rename adds; refuse a name that the Delta table has."""
+    if not missing_fields(stored, [new_field], owner):
+        raise ExistsError(f"the Delta table of {owner} has a column {new_field.name} of another writer", hint="use another name")
+    return new_field.with_metadata({**(new_field.metadata or {}), RENAMED_FROM: old.encode()})
+
+
 def missing_fields(stored: pa.Schema, new_fields: Sequence[pa.Field], owner: str) -> list[pa.Field]:
     """Return the wanted fields that a table lacks.
 
     Raises:
         TypeMismatchError: A column of the name has another stored type.
-        ExistsError: The name is that of a dropped column.
+        ExistsError: The name is that of a dropped column, or of one that a rename has added.
         LimitError: A column's name differs from it in case only.
     """
     by_name = {name.lower(): stored.field(name) for name in stored.names}
@@ -101,10 +159,15 @@ def check_same(old: pa.Field, new: pa.Field, owner: str) -> None:
             f"{owner} cannot have columns {old.name} and {new.name}: Delta Lake ignores the case of column names",
             hint=f"use another name than {new.name}",
         )
-    if RETIRED_METADATA in (old.metadata or {}):
+    if is_retired(old):
         raise ExistsError(
             f"{owner} had a column {new.name} that was dropped, and its Delta table keeps the old values",
             hint="use another name",
+        )
+    if RENAMED_FROM in (old.metadata or {}):
+        raise ExistsError(
+            f"the Delta table of {owner} has a column {new.name} with values of a rename that was interrupted",
+            hint="repeat RENAME COLUMN, or use another name",
         )
     if old.type != new.type:
         raise TypeMismatchError(

@@ -111,11 +111,11 @@ def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> l
     system, root = file_system(uri)
     entries = system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
     files = sorted((info for info in entries if info.base_name.endswith(".parquet")), key=lambda info: str(info.base_name))
-    staged = [_describe_file(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
+    staged = [describe_file(uri, f"{folder}/{info.base_name}", int(info.size), table, schema) for info in files]
     return [file for file in staged if file.rows]
 
 
-def _describe_file(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
+def describe_file(uri: str, path: str, size: int, table: Table, schema: pa.Schema) -> StagedFile:
     """Describe a file to add. Its keys are read, as footers lack some of the statistics."""
     keys = read_data_files(uri, [path], schema, list(table.primary_key), None)
     if not keys.num_rows:

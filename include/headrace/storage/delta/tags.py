@@ -76,7 +76,8 @@ class Tags:
             if semi_join(new_rows.select(TAG_KEY), stored, TAG_KEY).num_rows:
                 _merge(delta, new_rows)
             else:
-                write_deltalake(delta, with_all_columns(new_rows, delta), mode="append", commit_properties=commit_properties(None))
+                complete = with_all_columns(new_rows, stored_schema(delta))
+                write_deltalake(delta, complete, mode="append", commit_properties=commit_properties(None))
             if len(delta.file_uris()) > MAX_FILES:
                 delta.optimize.compact()
 

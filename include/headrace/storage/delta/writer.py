@@ -46,6 +46,7 @@ from headrace.storage.delta.keys import (
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.rewriting import rewrite
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
@@ -93,13 +94,16 @@ class Writer:
         schema = rows_schema(table, database)
         deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
         rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
+        written = schema.names if update_columns is None else update_columns
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             if commit_status(handle, delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
                 return WriteMetrics(delta.version())
+            all_columns = stored_schema(delta)
+            refuse_retired(all_columns, written, handle.name)
             stored = find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
             if stored.num_rows == 0:
-                return append_rows(delta, rows, commit)
+                return append_rows(delta, rows, commit, all_columns)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
 
         return self.commit(table, work)
@@ -275,20 +279,20 @@ class Writer:
             yield
 
 
-def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None) -> WriteMetrics:
-    """Add rows whose keys do not exist; without rows, only record the commit's transactions."""
+def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None, schema: pa.Schema | None = None) -> WriteMetrics:
+    """Add rows whose keys do not exist; without rows, only record the commit's transactions. `schema` is the stored one."""
     if rows.num_rows == 0:
         return commit_transactions(delta, commit)
-    write_deltalake(delta, with_all_columns(rows, delta), mode="append", commit_properties=commit_properties(commit))
+    complete = with_all_columns(rows, stored_schema(delta) if schema is None else schema)
+    write_deltalake(delta, complete, mode="append", commit_properties=commit_properties(commit))
     return WriteMetrics(delta.version(), inserted=rows.num_rows)
 
 
-def with_all_columns(rows: pa.Table, delta: DeltaTable) -> pa.Table:
-    """Return rows with the Delta table's columns in its order, NULL in columns that the writer does not know.
+def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with all stored columns in their order, NULL in columns that the writer does not know.
 
     They carry no declared types, which may have changed since the writer read the catalog: delta-rs would refuse them.
     """
-    schema = stored_schema(delta)
     stored = set(rows.column_names)
     columns = (rows[field.name] if field.name in stored else pa.nulls(rows.num_rows, field.type) for field in schema)
     return pa.table(dict(zip(schema.names, columns, strict=True)))

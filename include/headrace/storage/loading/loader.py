@@ -16,8 +16,9 @@ from headrace.errors import DataError, ProgrammingError
 from headrace.model.tables import Database, Table
 from headrace.storage.delta import merging, spark_writes, staging
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
 from headrace.storage.delta.keys import keep_last_per_key
+from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.staged_files import StagedFile
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.conversion import (
@@ -181,6 +182,7 @@ class Loader:
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             if not files:
                 return WriteMetrics(delta.version())
+            refuse_retired(stored_schema(delta), present_columns, handle.name)
             if not staging.has_stored_keys(handle, delta, self._table, self._schema, files):
                 return staging.add_files(delta, sweep.hand_over(files), None)
             sweep.keep_none()

@@ -1,0 +1,36 @@
+"""Marks of columns that only the Delta table keeps: they were dropped, or renamed by a copy under the new name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.errors import TransientError
+
+RETIRED: Final = b"headrace.dropped"
+RENAMED_FROM: Final = b"headrace.renamed_from"
+"""Of a column that a rename adds: the name that its values had."""
+TRUE: Final = b"true"
+
+
+def is_retired(field: pa.Field) -> bool:
+    """Return whether a stored column was dropped or renamed."""
+    return (field.metadata or {}).get(RETIRED) == TRUE
+
+
+def refuse_retired(stored: pa.Schema, written: Collection[str], owner: str) -> None:
+    """Raise `TransientError` if a commit would write a retired column, where its values would be lost.
+
+    Args:
+        stored: All stored columns at the version that the commit builds on.
+        written: The columns that get values.
+        owner: The table, as messages name it.
+    """
+    retired = next((field.name for field in stored if is_retired(field) and field.name in written), None)
+    if retired is not None:
+        raise TransientError(
+            f"{owner} changed: its column {retired} was dropped or renamed meanwhile; nothing was written",
+            hint="try again; if ALTER TABLE was interrupted, repeat it first",
+        )
