@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from headrace.compute.plan import STATE, WEND, WSTART
 from headrace.model.tables import TableKind
 from headrace.storage.delta import changes
-from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.handles import open_table, rows_uri
 from headrace.storage.delta.staged_files import stage_rows
 from headrace.storage.delta.staging import add_files
 from headrace.streams.windows.evaluation import KernelEvaluation
@@ -66,7 +65,7 @@ def test_the_files_of_a_large_commit_are_merged_in_the_order_of_time(tmp_path: P
         )
         uri = rows_uri(env.tables.uri, env.table)
         files = [env.stored([("d0", first + 500 * number, 1, "x") for number in range(15)]) for first in (90_000, 0, 30_000)]
-        add_files(DeltaTable(uri), [stage_rows(rows, env.table, uri) for rows in files], None)
+        add_files(open_table(uri), [stage_rows(rows, env.table, uri) for rows in files], None)
         env.settle()
         assert counted.merged == 1
         assert [row[:2] for row in env.results(plan)] == sorted(

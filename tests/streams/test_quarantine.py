@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from headrace.streams.quarantine.quarantine import QuarantineFullError
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
 from tests.streams.set_aside import BAD, FAR, HOUR, LENGTHS, POSITIONS, SUMS, counters, crash, drop, held, replay, windows
+from tests.streams.state_files import remove_state
 
 if TYPE_CHECKING:
     from headrace.streams.definition.define import StreamPlan
@@ -226,7 +226,7 @@ def test_a_state_that_is_recomputed_from_an_older_one_sets_the_same_rows_aside(o
     env.settle()
     store = state_store(env.context, plan.id)
     last = max(store.batches())
-    next(Path(store.folder).glob(f"{last:020d}-*")).unlink()
+    remove_state(store, f"{last:020d}-*")
     env.clock.advance(6 * HOUR)
     env.restart()
     env.insert([("d0", 20_000, 4, None)])
@@ -300,7 +300,7 @@ def test_a_state_that_is_computed_again_counts_what_was_dropped(offline_env: Str
     drop(env, plan)
     store = state_store(env.context, plan.id)
     for batch in store.batches()[1:]:
-        next(Path(store.folder).glob(f"{batch:020d}-*")).unlink()
+        remove_state(store, f"{batch:020d}-*")
     env.restart()
     env.insert([("d0", 20_000, 4, None)])
     env.settle()

@@ -12,6 +12,7 @@ import pytest
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment, open_profile
 from tests.streams.set_aside import BAD, HOUR, LENGTHS, SUMS, counters, crash, held, windows
+from tests.streams.state_files import remove_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def test_rows_of_a_large_commit_are_set_aside_exactly_once(large: StreamEnvironm
     env.settle()
     assert sorted(total for _, _, total in windows(env, plan)) == [2, 4]
     assert (len(held(env, plan)), counters(env, plan).rows_quarantined) == (1, 1)
-    next(Path(state_store(env.context, plan.id).folder).glob("*1-*.state")).unlink()
+    remove_state(state_store(env.context, plan.id), "*1-*.state")
     env.restart()
     env.insert([("d0", 2000, 1, None)])
     env.settle()

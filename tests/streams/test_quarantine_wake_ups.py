@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from headrace.streams.runner import state_store
 from tests.streams.environment import START, StreamEnvironment
 from tests.streams.set_aside import FAR, HOUR, POSITIONS, counters, crash, held, windows
+from tests.streams.state_files import remove_state
 
 if TYPE_CHECKING:
     from headrace.streams.definition.define import StreamPlan
@@ -80,7 +80,7 @@ def test_a_wake_up_that_sets_rows_aside_is_done_once(env: StreamEnvironment, mar
 def test_a_state_is_recovered_without_the_rows_that_a_wake_up_has_set_aside(env: StreamEnvironment, marked: StreamPlan) -> None:
     env.settle()
     store = state_store(env.context, marked.id)
-    next(Path(store.folder).glob(f"{max(store.batches()):020d}-*")).unlink()
+    remove_state(store, f"{max(store.batches()):020d}-*")
     env.restart()
     env.insert([("d0", 4000, 1, None)])
     env.settle()
