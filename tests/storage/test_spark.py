@@ -232,6 +232,15 @@ def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
     assert tables_agree(spark, large)
 
 
+def test_a_condition_on_many_columns_with_aliases_is_planned(spark: SparkSession) -> None:
+    """Spark would infer 2^60 constraints from it."""
+    names = [f"c{number}" for number in range(30)]
+    frame = spark.createDataFrame([tuple(range(30))], names).where(" OR ".join(f"{name} > 0" for name in names))
+    doubled = frame.selectExpr(*(f"{name} AS {name}_{copy}" for name in names for copy in "ab"))
+
+    assert doubled.where("c1_a = 1 OR c2_b = 2").count() == 1
+
+
 def replace_rows(home: str, count: int) -> None:
     """Replace two rows, and add one, again and again."""
     tables = open_tables(Path(home))

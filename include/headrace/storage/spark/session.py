@@ -33,6 +33,8 @@ DEFAULTS: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # The default of 32 MiB is also the least memory of each broadcast table, such as the tags of a few subtables.
     "spark.buffer.pageSize": "4m",
+    # Each alias of a column doubles the constraints that Spark infers from a condition on it.
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
