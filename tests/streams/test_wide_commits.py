@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.fs as pafs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.failpoints import FailpointError, armed
-from headrace.streams.runner import Runner
+from headrace.storage.object_store import file_system
+from headrace.streams.runner import Runner, state_store
 from headrace.streams.sources import spill
 from headrace.streams.wide.commits import WideCommits
 from headrace.streams.wide.divided import DividedCommits
@@ -21,6 +23,7 @@ from headrace.streams.windows.change_batch import Changes
 from tests.streams import test_windows
 from tests.streams.environment import START, Row, StreamEnvironment, open_environment, open_profile
 from tests.streams.scenarios import SCENARIOS, Scenario, limit_shrinking, property_settings
+from tests.streams.state_files import remove_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +83,10 @@ class NoReader:
         raise AssertionError(name)
 
 
-def staged_files(env: StreamEnvironment) -> list[Path]:
-    return list(Path(env.tables.uri).glob(".streams/*/staged/**/*"))
+def staged_files(env: StreamEnvironment) -> list[str]:
+    system, root = file_system(env.context.state_uri)
+    infos = system.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True))
+    return [info.path for info in infos if info.is_file and "/staged/" in info.path]
 
 
 @pytest.mark.parametrize("trigger", ["at_once", "window_close"])
@@ -265,8 +270,7 @@ def test_a_replayed_commit_leaves_no_staged_files(wide: StreamEnvironment, outco
     for first in (0, 30_000):
         wide.insert(readings(first, 25))
         wide.settle()
-    newest = max(Path(wide.tables.uri).glob(f".streams/{plan.id}/*2-*.state"))
-    newest.unlink()
+    remove_state(state_store(wide.context, plan.id), "*2-*.state")
     wide.restart()
     wide.insert(readings(60_000, 10))
     wide.settle()
