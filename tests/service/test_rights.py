@@ -39,6 +39,7 @@ STATEMENTS = {
     "alter stable readings comment 'x'": "alter table d.readings",
     "insert into dev1 values (now, 1, 1.5)": "write table d.readings",
     "insert into plain select ts, a from dev1": "write table d.plain, read table d.readings",
+    "alter table dev1 ttl 5": "alter table d.dev1",
     "delete from dev1 where ts < now": "write table d.readings",
     "select a from dev1 union all select a from plain": "read table d.readings, read table d.plain",
     "select 1": "describe catalog",

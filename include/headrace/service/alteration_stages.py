@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
-    """Add a column or tag, NULL in existing rows and subtables."""
+class TableAlteration:
+    """Something that changes a table for all of its subtables."""
 
     table: Table
-    database: Database
-    column: Column
-    is_tag: bool
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -27,73 +24,52 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn:
+class AddColumn(TableAlteration):
+    """Add a column or tag, NULL in existing rows and subtables."""
+
+    database: Database
+    column: Column
+    is_tag: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn(TableAlteration):
     """Drop a column or tag."""
 
-    table: Table
     name: str
     is_tag: bool
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
 
 @dataclass(frozen=True, slots=True)
-class ModifyColumn:
+class ModifyColumn(TableAlteration):
     """Lengthen the declared type of a column or tag; stored values do not change."""
 
-    table: Table
     column: Column
     is_tag: bool
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
 
 @dataclass(frozen=True, slots=True)
-class RenameTag:
+class RenameTag(TableAlteration):
     """Rename a tag."""
 
-    table: Table
     old: str
     new: str
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(TableAlteration):
     """Rename a column of a plain table."""
 
-    table: Table
     database: Database
     old: str
     new: str
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
-
 
 @dataclass(frozen=True, slots=True)
-class SetComment:
+class SetComment(TableAlteration):
     """Change the comment of a table; None removes it."""
 
-    table: Table
     comment: str | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """ALTER on the table."""
-        return (Right(Action.ALTER, table_securable(self.table)),)
 
 
 @dataclass(frozen=True, slots=True)
