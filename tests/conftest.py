@@ -41,6 +41,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let libraries free at the end what they would otherwise report as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Return the settings of an empty home for one test."""
