@@ -150,7 +150,7 @@ def test_a_replacement_is_computed_again_after_a_concurrent_commit(meters: Table
             other.replace(METERS, POWER, rows([{"ts": 1, "a": 3}]), None, None)
         return rewrite(handle, snapshot, METERS, upserts, NO_KEYS, None)
 
-    assert meters._writer.rewrite(meters._handles.writer(METERS), work) == WriteMetrics(3, updated=1)
+    assert meters._writer.attempts_at_snapshot(meters._handles.writer(METERS), work) == WriteMetrics(3, updated=1)
     assert seen == [1, 2]
     assert unreferenced_files(meters) == set()
     feed = read(meters.changes(METERS, 3, 3))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 
-from headrace.errors import Error
+from headrace.errors import Error, IntegrityError
 from headrace.model.tables import Database, Subtable, Table, TableId
 from headrace.runtime.context import Context
 
@@ -30,7 +30,7 @@ def drop_subtables(context: Context, table: Table, database: Database, names: Se
 def drop_expired(context: Context, database: str | None = None) -> list[str]:
     """Drop the tables and subtables whose TTL has passed, of all databases or of one; return their names.
 
-    Those that a stream or a virtual table uses are kept, and logged.
+    Those that a stream or a virtual table uses, and those that fail, are kept, and logged.
     """
     dropped: list[str] = []
     due = [subtable for subtable in context.catalog.expirations.due() if database in (None, subtable.database)]
@@ -40,7 +40,7 @@ def drop_expired(context: Context, database: str | None = None) -> list[str]:
 
 
 def drop_all_or_each(context: Context, id_: TableId, subtables: Sequence[Subtable]) -> list[str]:
-    """Drop expired subtables of one table in one step; if one of them is used, those that can be dropped."""
+    """Drop expired subtables of one table in one step; if one of them is used, each of the others."""
     names = [f"{subtable.database}.{subtable.name}" for subtable in subtables]
     try:
         table = context.catalog.tables.get(id_.database, id_.name)
@@ -49,8 +49,9 @@ def drop_all_or_each(context: Context, id_: TableId, subtables: Sequence[Subtabl
         else:
             drop_table(context, table)
     except Error as error:
-        if len(subtables) > 1:
+        if isinstance(error, IntegrityError) and len(subtables) > 1:
             return [name for subtable in subtables for name in drop_all_or_each(context, id_, [subtable])]
-        logger.warning("keeping %s, whose TTL has passed: %s", names[0], error.message)
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        logger.warning("keeping %s%s, whose TTL has passed: %s", names[0], others, error.message)
         return []
     return names

@@ -144,7 +144,7 @@ class Writer:
 
         with self.exclusive(self.lock_name(table)):
             handle = self._handles.writer(table)
-            rewritten = self.rewrite(handle, rewrite_files) if is_local(handle.uri) else Outcome.LEFT
+            rewritten = self.attempts_at_snapshot(handle, rewrite_files) if is_local(handle.uri) else Outcome.LEFT
             if rewritten is Outcome.LEFT:
                 return self.attempts(handle, work)
             return None if rewritten is Outcome.RECORDED else rewritten
@@ -244,7 +244,7 @@ class Writer:
         """Do `work` at the newest version, and retry if another writer committed first."""
         return self._retried(handle.latest, lambda delta: work(handle, delta))
 
-    def rewrite(self, handle: Handle, work: Callable[[Handle, Snapshot], Result]) -> Result:
+    def attempts_at_snapshot(self, handle: Handle, work: Callable[[Handle, Snapshot], Result]) -> Result:
         """Do `work`, which commits without delta-rs, at the newest version of a local table, and retry likewise."""
         return self._retried(handle.latest_snapshot, lambda snapshot: work(handle, snapshot))
 
