@@ -14,6 +14,7 @@ from benchmarks import report
 from benchmarks.bench import Bench, Sizes
 from benchmarks.cases import CASES, load_case
 from benchmarks.results import Measurement
+from headrace.runtime.garbage import collect_rarely
 
 DEFAULT_HOME: Final = Path(tempfile.gettempdir()) / "headrace-benchmarks"
 WIDTH: Final = 160
@@ -60,6 +61,7 @@ def main(
     if not console.is_terminal:
         console.width = WIDTH
     progress = Console(stderr=True, style="dim", highlight=False)
+    collect_rarely()  # as an snode does
     try:
         lines = measure(
             Bench(home.resolve(), sizes, lambda text: progress.print(text, markup=False)), names or list(CASES), progress

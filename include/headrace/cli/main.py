@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -13,8 +12,7 @@ from headrace.cli import backfill, docs, system, verify
 from headrace.cli.console import Format, out, progress_bar, show_error, show_lines
 from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.errors import Error
-
-GARBAGE_THRESHOLD: Final = 100_000
+from headrace.runtime.garbage import collect_rarely
 
 app = typer.Typer(
     name="headrace",
@@ -155,8 +153,7 @@ verify.register(app)
 
 def main() -> None:
     """Run the command line: print errors of Headrace without a traceback and exit with code 1."""
-    # Imported modules are never garbage: collecting among them took a tenth of a short command's time.
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    collect_rarely()
     try:
         app()
     except Error as error:

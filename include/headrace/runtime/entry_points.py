@@ -18,6 +18,7 @@ from headrace.errors import Error
 from headrace.model.ledger import ChunkState
 from headrace.model.spark_options import Role
 from headrace.runtime.context import Context, is_under_spark_submit, open_context
+from headrace.runtime.garbage import collect_rarely
 from headrace.runtime.query_runs import QueryWork
 from headrace.settings import current
 
@@ -122,6 +123,7 @@ def open_process(role: Role = Role.TASK) -> Iterator[Context]:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     end_with_parent()
+    collect_rarely()
     context = open_context(current(), role=role)
     try:
         yield context
