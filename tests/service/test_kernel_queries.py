@@ -116,14 +116,25 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 
 # An example takes seconds, so it is not made smaller.
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
-@given(commits=COMMITS, compacted=st.integers(0, 5), group_rows=st.sampled_from([4, 1000]))
+@given(
+    commits=COMMITS,
+    compacted=st.integers(0, 5),
+    group_rows=st.sampled_from([4, 1000]),
+    by_windows=st.booleans(),
+    order_value=st.sampled_from([0, math.inf]),
+)
 def test_kernels_and_spark_sql_give_equal_results(
     sides: Sides,
     monkeypatch: pytest.MonkeyPatch,
     commits: list[list[dict[str, Any]]],
     compacted: int,
     group_rows: int,
+    by_windows: bool,
+    order_value: float,
 ) -> None:
+    monkeypatch.setattr(share_planning, "MIN_WINDOW_ROWS", 0 if by_windows else math.inf)
+    monkeypatch.setattr(share_planning, "MAX_SLOWDOWN", math.inf)
+    monkeypatch.setattr(share_planning, "ORDER_VALUE", order_value)
     monkeypatch.setattr(staged_files, "ROW_GROUP_ROWS", group_rows)
     monkeypatch.setattr(share_planning, "TARGET_ROWS", 15)
     table = sides.create()
@@ -157,6 +168,8 @@ def test_unordered_files_are_merged_by_time_if_windows_can_be(sides: Sides, monk
 
 class FailingShare:
     """A share with a value that kernels do not handle."""
+
+    by_series = True
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         raise UnsupportedError(f"a value of {columns[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from headrace.storage import Tables
 from headrace.storage.delta import share_planning, shares, staged_files
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import SeriesRange, Share
+from headrace.storage.delta.time_division import WindowGrid
 from tests.storage.samples import METERS, POWER, START, open_tables, rows
 
 LONG = "m" * 70
@@ -49,6 +51,17 @@ def expected(tables: Tables, bounds: Bounds | None = None, series: SeriesRange =
     return in_order(chosen)
 
 
+def divide_by_windows_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide tables by windows even if that takes longer than by series."""
+    monkeypatch.setattr(share_planning, "MIN_WINDOW_ROWS", 0)
+    monkeypatch.setattr(share_planning, "MAX_SLOWDOWN", math.inf)
+
+
+def stored(row: dict[str, Any]) -> int:
+    """Return the stored timestamp of a row."""
+    return int(pa.scalar(row["ts"], pa.timestamp("us", "UTC")).cast(pa.int64()).as_py())
+
+
 def in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(records, key=lambda row: (row[TBNAME].encode(), row["ts"]))
 
@@ -61,6 +74,7 @@ def in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     limits=st.none() | st.tuples(st.integers(-5, 60), st.integers(0, 40)),
     first=st.none() | st.sampled_from(NAMES),
     group_rows=st.sampled_from([3, 1000]),
+    windows=st.builds(lambda step, offset: WindowGrid(step * 1000, offset * 1000), st.integers(1, 30), st.integers(0, 29)),
 )
 def test_shares_have_each_row_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,
@@ -71,10 +85,12 @@ def test_shares_have_each_row_once_and_in_order(
     limits: tuple[int, int] | None,
     first: str | None,
     group_rows: int,
+    windows: WindowGrid,
 ) -> None:
     monkeypatch.setattr(staged_files, "ROW_GROUP_ROWS", group_rows)
     monkeypatch.setattr(share_planning, "TARGET_ROWS", 7)
     monkeypatch.setattr(share_planning, "MAX_READS", 1e9)
+    divide_by_windows_always(monkeypatch)
     monkeypatch.setattr(shares, "SLICE_ROWS", 5)
     tables = open_tables(tmp_path_factory.mktemp("shares"))
     tables.create(METERS, POWER)
@@ -91,6 +107,57 @@ def test_shares_have_each_row_once_and_in_order(
     assert [row for share in read for row in share] == expected(tables, bounds, series)
     by_files = read_all(tables.shares(METERS, COLUMNS, tasks, bounds=bounds, series=series, by_series=False))
     assert in_order([row for share in by_files for row in share]) == expected(tables, bounds, series)
+    for of_series in (False, True):
+        parts = tables.shares(METERS, COLUMNS, tasks, bounds=bounds, series=series, by_series=of_series, windows=windows)
+        read = read_all(parts)
+        assert in_order([row for share in read for row in share]) == expected(tables, bounds, series)
+        owned = [{(row[TBNAME] if of_series else None, windows.floor(stored(row))) for row in share} for share in read]
+        assert sum(map(len, owned)) == len(set().union(*owned))
+        names = [row[TBNAME].encode() for share in read for row in in_order(share)]
+        assert names == sorted(names) or not any(part.by_series for part in parts)
+
+
+def test_windows_of_series_are_divided_by_series_if_files_are(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_planning, "TARGET_ROWS", 50)
+    monkeypatch.setattr(staged_files, "ROW_GROUP_ROWS", 25)
+    windows = WindowGrid(10_000, START * 1000)
+    for start in (0, 50):
+        write(meters, [(name, start + at, at) for at in range(50) for name in ("d1", "d2")])
+    meters.compact(METERS)
+    parts = meters.shares(METERS, COLUMNS, 2, windows=windows)
+    assert [part.by_series for part in parts] == [True, True]
+    assert [{row[TBNAME] for row in share} for share in read_all(parts)] == [{"d1"}, {"d2"}]
+    assert not any(part.by_series for part in meters.shares(METERS, COLUMNS, 2, by_series=False, windows=windows))
+
+
+def test_windows_are_divided_evenly_and_files_are_read_once(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_planning, "TARGET_ROWS", 50)
+    for start in range(0, 200, 25):
+        write(meters, [(name, start + at, at) for at in range(25) for name in ("d1", "d2")])
+    parts = meters.shares(METERS, COLUMNS, 2, by_series=False, windows=WindowGrid(5_000, START * 1000))
+    assert [len(share) for share in read_all(parts)] == [50] * 8
+    assert [len(share.parts) for share in parts] == [1] * 8
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [(1000, "windows have few rows"), (1_000_000, "windows are long")],
+)
+def test_windows_that_are_no_use_for_division_are_refused(
+    meters: Tables, monkeypatch: pytest.MonkeyPatch, step: int, message: str
+) -> None:
+    monkeypatch.setattr(share_planning, "TARGET_ROWS", 50)
+    write(meters, [("d1", at, at) for at in range(100)])
+    with pytest.raises(NotSupportedError, match=message):
+        meters.shares(METERS, COLUMNS, 2, by_series=False, windows=WindowGrid(step, 0))
+
+
+def test_files_that_each_have_all_times_are_not_divided_by_windows(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_planning, "TARGET_ROWS", 50)
+    for first in range(4):
+        write(meters, [("d1", at * 4 + first, at) for at in range(100)])
+    with pytest.raises(NotSupportedError, match="not ordered by time"):
+        meters.shares(METERS, COLUMNS, 4, by_series=False, windows=WindowGrid(20_000, 0))
 
 
 def test_a_batch_has_whole_series_and_its_keys_as_a_dictionary(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from headrace.streams.sources.virtual_frames import virtual_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headrace.compute.kernels.windows import Grid
     from headrace.storage.delta.shares import Share
 
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
@@ -76,10 +77,17 @@ class RecordedShares:
         return self.provider.is_large(scan)
 
     def shares(
-        self, scan: Scan, columns: Sequence[str], first: int | None, last: int | None, *, by_series: bool
+        self,
+        scan: Scan,
+        columns: Sequence[str],
+        first: int | None,
+        last: int | None,
+        *,
+        by_series: bool = False,
+        windows: Grid | None = None,
     ) -> Sequence[Share]:
         """See `ShareProvider`."""
-        shares = self.provider.shares(scan, columns, first, last, by_series=by_series)
+        shares = self.provider.shares(scan, columns, first, last, by_series=by_series, windows=windows)
         self.recorded.extend(shares)
         return shares
 

@@ -23,10 +23,11 @@ from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.points import ReplacedPoints
 from headrace.storage.delta.points_frame import PointsFrameWriter
 from headrace.storage.delta.pruning import Bounds
-from headrace.storage.delta.share_planning import Footers
+from headrace.storage.delta.share_planning import Division, Footers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
+from headrace.storage.delta.time_division import WindowGrid
 from headrace.storage.delta.writer import Lock, Ranges, Writer
 from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
 from headrace.storage.loading.tree_loader import SeriesStore, TreeLoader, TreeLoadOptions
@@ -366,9 +367,10 @@ class Tables:
         bounds: Bounds | None = None,
         series: SeriesRange = ALL_SERIES,
         by_series: bool = True,
+        windows: WindowGrid | None = None,
         paths: Sequence[str] | None = None,
     ) -> list[Share]:
-        """Divide the rows of a table, now or as of a version, among tasks that read them from the data files with Arrow.
+        """Divide the rows of a table among tasks that read them from the data files with Arrow; raises what `Footers.plan` does.
 
         Args:
             table: The table.
@@ -377,15 +379,13 @@ class Tables:
             version: The version; None for the newest.
             bounds: Range of stored timestamps, inclusive; None for all times.
             series: Range of series.
-            by_series: Whether each share has all rows of its series. Otherwise a share has some row groups.
+            by_series: Whether each share has all rows of its series; if not, it has some row groups, or all rows of some `windows`.
+            windows: Windows that do not overlap; None to divide the table without regard to them.
             paths: The data files to read; None for those of the version.
-
-        Raises:
-            NotSupportedError: The files do not define the rows alone, or reading them in shares takes too long or too much memory.
         """
         tags = self.read_tags(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []
-        shares = self._footers.plan(table, version, bounds, series, names, tasks, by_series=by_series, paths=paths)
+        shares = self._footers.plan(table, version, bounds, Division(tasks, series, names, by_series, windows), paths)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:

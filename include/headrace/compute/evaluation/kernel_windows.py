@@ -6,6 +6,7 @@ The choice between kernels and Spark SQL is made in `compile_kernel` and `aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -97,12 +98,18 @@ def is_mergeable(plan: Plan) -> bool:
 
 
 def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: ShareProvider) -> KernelWindows:
-    """Return the windows of a plan. They have to be merged only if shares are not made by series.
+    """Return the windows of a plan. Spark has to merge them only if shares are made neither by windows nor by series.
 
     Raises:
         NotSupportedError: The table cannot be divided among tasks.
     """
-    if is_within_series(plan, scan):
+    within_series = is_within_series(plan, scan)
+    if kernel.grid is not None and not kernel.grid.overlaps:
+        with suppress(NotSupportedError):
+            shares = provider.shares(scan, kernel.columns, *plan.range, by_series=within_series, windows=kernel.grid)
+            is_ordered = all(share.by_series for share in shares) and is_ordered_by_series(plan)
+            return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares, merged=True)), is_ordered or not plan.keys)
+    if within_series:
         try:
             shares = provider.shares(scan, kernel.columns, *plan.range, by_series=True)
             return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares)), is_ordered_by_series(plan))
@@ -118,21 +125,22 @@ def is_ordered_by_series(plan: Plan) -> bool:
     return plan.grouped_series is None or plan.keys[0].role is ColumnRole.SERIES
 
 
-def to_frame(kernel: SegmentKernel, shares: Sequence[TaskShare]) -> DataFrame:
-    """Return the segments of shares as a data frame with a partition for each."""
+def to_frame(kernel: SegmentKernel, shares: Sequence[TaskShare], *, merged: bool = False) -> DataFrame:
+    """Return the segments of shares, or those of each share `merged`, as a data frame with a partition for each share."""
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.types import from_arrow_schema
 
     session = SparkSession.active()
     numbers = session.range(0, len(shares), 1, max(1, len(shares)))
-    return numbers.mapInArrow(segment_reader(kernel, shares), from_arrow_schema(kernel.schema))
+    reader = window_reader(kernel, shares) if merged else segment_reader(kernel, shares)
+    return numbers.mapInArrow(reader, from_arrow_schema(kernel.schema))
 
 
 def segment_reader(
     kernel: SegmentKernel, shares: Sequence[TaskShare]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that runs in Spark's workers: the segments of the shares with the numbers in its input."""
-    order = [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]
+    order = result_order(kernel)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -141,3 +149,24 @@ def segment_reader(
                     yield from kernel.segments(rows).sort_by(order).to_batches(MAX_BATCH_ROWS)
 
     return read
+
+
+def window_reader(
+    kernel: SegmentKernel, shares: Sequence[TaskShare]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that runs in Spark's workers: the whole windows of the shares with the numbers in its input."""
+    order = result_order(kernel)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                segments = [kernel.segments(rows) for rows in shares[number].read(kernel.columns)]
+                if segments:
+                    yield from kernel.merge(pa.concat_tables(segments)).sort_by(order).to_batches(MAX_BATCH_ROWS)
+
+    return read
+
+
+def result_order(kernel: SegmentKernel) -> list[tuple[str, str, str]]:
+    """Return the order of a result by keys and time, for Arrow."""
+    return [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]

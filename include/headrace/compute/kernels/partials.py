@@ -51,7 +51,7 @@ class Sum:
         """
         column = columns[self.column]
         values = to_numpy(pc.fill_null(column, 0))
-        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * runs.rows >= MAX_SUM:
+        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(runs.lengths.max()) >= MAX_SUM:
             raise UnsupportedError("a large sum")
         return pa.array(np.add.reduceat(values, runs.starts), column.type, mask=missing(column, runs))
 

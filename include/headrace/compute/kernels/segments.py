@@ -256,7 +256,9 @@ class SegmentKernel:
         """Return the columns of one segment for each run of segments."""
         first = pa.array(runs.starts)
         result = {name: columns[name].take(first) for name in key_columns(self.plan)}
-        if self.plan.window is not None:
+        if self.grid is not None:
+            result |= {name: columns[name].take(first) for name in (WSTART, WEND)}
+        elif self.plan.window is not None:
             result[WSTART] = pa.array(np.minimum.reduceat(ticks(columns[WSTART]), runs.starts))
             result[WEND] = pa.array(np.maximum.reduceat(ticks(columns[WEND]), runs.starts))
         match self.plan.window:

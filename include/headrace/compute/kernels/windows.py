@@ -24,6 +24,11 @@ class Grid:
     step: int
     offset: int
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether an instant may lie in several windows."""
+        return self.length > self.step
+
     def starts(self, instants: Int64s) -> tuple[Int64s | None, Int64s]:
         """Return rows and the starts of the windows that contain them; rows are None for each row once."""
         latest = instants - np.mod(instants - self.offset, self.step)

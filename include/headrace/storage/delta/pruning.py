@@ -34,6 +34,15 @@ class Bounds:
         least = -MAX_INT64 if low is None else max(low * unit, -MAX_INT64)
         return cls(least, MAX_INT64 if high is None else min(high * unit + unit - 1, MAX_INT64))
 
+    @property
+    def length(self) -> int:
+        """The number of instants."""
+        return self.high - self.low + 1
+
+    def intersection(self, other: Bounds) -> Bounds:
+        """Return the range of the instants that two overlapping ranges have in common."""
+        return Bounds(max(self.low, other.low), min(self.high, other.high))
+
     def overlaps(self, other: Bounds) -> bool:
         """Return True if two ranges have an instant in common."""
         return self.low <= other.high and other.low <= self.high

@@ -6,7 +6,8 @@ import bisect
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from headrace.model.tables import Table
 from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
+from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime, WindowGrid
 from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
@@ -33,6 +35,12 @@ MAX_READS: Final = 4.0
 """How often a row may be read on average, because row groups have rows of several shares."""
 FEW_READS: Final = 2.0
 """If rows are read more often, shares are made as large as possible."""
+MIN_WINDOW_ROWS: Final = 8
+"""Rows of a window, on average, from which on rows are divided by time: of shorter windows, as many are made as there are rows."""
+MAX_SLOWDOWN: Final = 1.5
+"""How many times as long as rows that are divided evenly and read once those may take that are divided by windows."""
+ORDER_VALUE: Final = 1.5
+"""How many times as long shares of series may take as shares of times: their windows need not be sorted."""
 MAX_RANGES: Final = 1_000
 """Greatest number of ranges of series to divide a table into."""
 MAX_DATA_FILES: Final = 20_000
@@ -68,6 +76,25 @@ class RowGroup:
         return in_time and series.overlaps(*self.names)
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How to divide a table: by series, by windows, or into some row groups each.
+
+    Attributes:
+        tasks: Number of tasks that run at the same time.
+        series: Range of series.
+        names: Names of series, by which shares are made equally large; they need not be complete.
+        by_series: Whether each share has all rows of its series. With `windows`, whether each of them has rows of one series only.
+        windows: Windows of which each share has all rows.
+    """
+
+    tasks: int
+    series: SeriesRange = ALL_SERIES
+    names: Collection[str] = ()
+    by_series: bool = True
+    windows: WindowGrid | None = None
+
+
 class Footers:
     """Reads the footer of each data file once: a data file never changes, so it is kept while the table has the file."""
 
@@ -77,16 +104,7 @@ class Footers:
         self._tables: dict[str, dict[str, tuple[RowGroup, ...]]] = {}
 
     def plan(
-        self,
-        table: Table,
-        version: int | None,
-        bounds: Bounds | None,
-        series: SeriesRange,
-        names: Collection[str],
-        tasks: int,
-        *,
-        by_series: bool,
-        paths: Sequence[str] | None = None,
+        self, table: Table, version: int | None, bounds: Bounds | None, division: Division, paths: Sequence[str] | None
     ) -> list[Share]:
         """Divide a table among tasks.
 
@@ -94,26 +112,26 @@ class Footers:
             table: The table.
             version: Its version; None for the newest.
             bounds: Range of stored timestamps, inclusive; None for all times.
-            series: Range of series.
-            names: Names of series, by which shares are made equally large; they need not be complete.
-            tasks: Number of tasks that run at the same time.
-            by_series: Whether each share has all rows of its series.
+            division: How to divide it.
             paths: The data files to read; None for those of the version.
 
         Raises:
             NotSupportedError: The files do not define the rows alone, or reading them in such shares takes too long or too much
                 memory.
         """
-        handle = self._handles.reader(table)
+        handle, series = self._handles.reader(table), division.series
         with handle.latest() as delta:
             schema = stored_schema(delta)
         if paths is None:
             paths = prune_files(files_at(handle, version), table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
         check(groups)
-        ranges = divide_series(groups, series, names, tasks) if by_series else divide_groups(groups, series, tasks)
-        key, time = table.series_key, table.timestamp.name
-        return [Share(handle.uri, file_parts(own), schema, key, time, range_, bounds, whole=by_series) for range_, own in ranges]
+        share = Share(handle.uri, (), schema, table.series_key, table.timestamp.name, series, bounds, whole=False)
+        if division.windows is not None:
+            return window_shares(share, groups, division, division.windows)
+        if division.by_series:
+            return series_shares(share, divide_series(groups, division), whole=True)
+        return [replace(share, parts=file_parts(own)) for own in divide_groups(groups, division.tasks)]
 
     def series_ranges(self, table: Table, version: int | None, names: Collection[str], rows: int) -> list[tuple[SeriesRange, int]]:
         """Divide the series of a table among ranges of about this many rows, with the estimated number of rows of each.
@@ -184,7 +202,7 @@ def check(groups: Iterable[RowGroup]) -> None:
             raise NotSupportedError(f"{group.path} may have rows without a series or timestamp", hint="use Spark SQL")
 
 
-def divide_groups(groups: Sequence[RowGroup], series: SeriesRange, tasks: int) -> list[tuple[SeriesRange, list[RowGroup]]]:
+def divide_groups(groups: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]]:
     """Divide row groups among shares of about equal size, in the order of time, whatever series they have."""
     ordered = sorted(groups, key=lambda group: group.first)
     ends = np.cumsum([0, *(group.rows for group in ordered)])
@@ -192,19 +210,84 @@ def divide_groups(groups: Sequence[RowGroup], series: SeriesRange, tasks: int) -
     shares: list[list[RowGroup]] = [[] for _ in range(number)]
     for group, end in zip(ordered, ends[1:], strict=True):
         shares[min(int((end - 1) * number // max(ends[-1], 1)), number - 1)].append(group)
-    return [(series, share) for share in shares if share]
+    return [share for share in shares if share]
 
 
-def divide_series(
-    groups: Sequence[RowGroup], series: SeriesRange, names: Collection[str], tasks: int
-) -> list[tuple[SeriesRange, list[RowGroup]]]:
+def window_shares(share: Share, groups: Sequence[RowGroup], division: Division, windows: WindowGrid) -> list[Share]:
+    """Divide row groups among shares that each have all rows of their windows, by series or by time.
+
+    Args:
+        share: A share of all rows.
+        groups: The row groups.
+        division: How to divide them.
+        windows: The windows.
+
+    Raises:
+        NotSupportedError: Windows are nearly as many as rows, or so long that few tasks would have any, or files overlap in time.
+    """
+    if not groups:
+        return []
+    profile = rows_over_time(groups, share.bounds or ALL_TIMES)
+    if (profile.length // windows.step + 1) * max(1, len(division.names)) * MIN_WINDOW_ROWS > profile.total:
+        raise NotSupportedError("windows have few rows")
+    by_time = divide_times(groups, profile, windows, division.tasks)
+    needed = work(by_time, division.tasks)
+    if division.by_series:
+        with suppress(NotSupportedError):
+            by_series = divide_series(groups, division)
+            if work(by_series, division.tasks) <= ORDER_VALUE * needed:
+                return series_shares(share, by_series, whole=False)
+    if needed > MAX_SLOWDOWN * profile.total / division.tasks:
+        raise NotSupportedError("the data files are not ordered by time, or windows are long")
+    bounds = share.bounds or ALL_TIMES
+    return [replace(share, parts=file_parts(own), bounds=range_.intersection(bounds)) for range_, own in by_time]
+
+
+def divide_times(
+    groups: Sequence[RowGroup], profile: RowsOverTime, windows: WindowGrid, tasks: int
+) -> list[tuple[Bounds, list[RowGroup]]]:
+    """Divide time among shares with about equally many rows, each with the row groups that may have rows of its windows."""
+    ranges = profile.cut(windows, share_count(int(profile.total), tasks))
+    shares = [(range_, [group for group in groups if group.overlaps(ALL_SERIES, range_)]) for range_ in ranges]
+    return [(range_, own) for range_, own in shares if own]
+
+
+def rows_over_time(groups: Sequence[RowGroup], bounds: Bounds) -> RowsOverTime:
+    """Return how the rows of a range of time are spread over it. All row groups overlap the range.
+
+    Raises:
+        NotSupportedError: The times of a row group are not known.
+    """
+    extents, rows = [], []
+    for group in groups:
+        if group.times is None:
+            raise NotSupportedError(f"{group.path} does not have the times of its rows", hint="compact the table")
+        extent = group.times.intersection(bounds)
+        extents.append(extent)
+        rows.append(group.rows * extent.length / group.times.length)
+    return RowsOverTime.of(extents, rows)
+
+
+def work(shares: Sequence[tuple[object, list[RowGroup]]], tasks: int) -> float:
+    """Return the number of rows that are read by the time at which the last of several tasks ends."""
+    rows = [sum(group.rows for group in own) for _, own in shares]
+    return max(sum(rows) / tasks, max(rows))
+
+
+def series_shares(share: Share, ranges: Iterable[tuple[SeriesRange, list[RowGroup]]], *, whole: bool) -> list[Share]:
+    """Return shares of ranges of series, made of a share of all rows."""
+    return [replace(share, parts=file_parts(own), series=range_, by_series=True, whole=whole) for range_, own in ranges]
+
+
+def divide_series(groups: Sequence[RowGroup], division: Division) -> list[tuple[SeriesRange, list[RowGroup]]]:
     """Divide series among shares of about equal size, each with the row groups that may have rows of its series.
 
     Raises:
         NotSupportedError: A share has too many rows, or rows are read too often.
     """
+    series, tasks = division.series, division.tasks
     total = sum(group.rows for group in groups)
-    points, ends = rows_by_name(groups, series, names)
+    points, ends = rows_by_name(groups, series, division.names)
     shares = assign(groups, cut(points, ends, series, share_count(total, tasks)))
     if reads(shares, total) > FEW_READS:
         shares = assign(groups, cut(points, ends, series, max(min(tasks, int(MAX_READS)), -(-total // MAX_ROWS))))

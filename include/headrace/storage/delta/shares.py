@@ -71,7 +71,8 @@ class Share:
         series: The series of the share.
         bounds: Range of stored timestamps, inclusive; None for all times.
         tags: The series key and the tags that a query reads; None if it reads none.
-        whole: Whether the share has all rows of its series, so that they have to be read before the first slice.
+        by_series: Whether it has all rows of its series. Such shares are in the order of series.
+        whole: Whether slices have all rows of their series too, so that the share has to be read before the first slice.
     """
 
     uri: str
@@ -82,10 +83,11 @@ class Share:
     series: SeriesRange = ALL_SERIES
     bounds: Bounds | None = None
     tags: pa.Table | None = None
+    by_series: bool = False
     whole: bool = True
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield rows ordered by series and time, about a million at a time, cut between series if the share is `whole`.
+        """Yield slices of about a million rows, each ordered by series and time; slices are cut between series if `whole`.
 
         Rows are in no order if nothing depends on their series.
 

@@ -11,11 +11,14 @@ from headrace.compute.shares import KernelUse
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
+from headrace.storage.delta.time_division import WindowGrid
+from headrace.storage.values.scalars import stored_units_per_tick
 
 if TYPE_CHECKING:
     from pyspark.errors import PythonException
 
     from headrace.compute import Scan
+    from headrace.compute.kernels.windows import Grid
     from headrace.storage.delta.shares import Share
     from headrace.streams.context import Context
 
@@ -42,7 +45,14 @@ class TableShares:
         return scan.table.kind is not TableKind.TREE and self.context.tables.rows(scan.table) >= MIN_ROWS
 
     def shares(
-        self, scan: Scan, columns: Sequence[str], first: int | None, last: int | None, *, by_series: bool
+        self,
+        scan: Scan,
+        columns: Sequence[str],
+        first: int | None,
+        last: int | None,
+        *,
+        by_series: bool = False,
+        windows: Grid | None = None,
     ) -> Sequence[Share]:
         """Divide the rows of a scan among tasks; see `ShareProvider`."""
         return self.context.tables.shares(
@@ -53,6 +63,7 @@ class TableShares:
             bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
             series=self.series if scan.subtable is None else single_series(scan.subtable),
             by_series=by_series,
+            windows=None if windows is None else stored_grid(scan, windows),
         )
 
 
@@ -76,6 +87,12 @@ def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | N
     if first is None and last is None:
         return None
     return Bounds.of_ticks(first, last, scan.database.precision)
+
+
+def stored_grid(scan: Scan, grid: Grid) -> WindowGrid:
+    """Return windows in the unit of stored timestamps."""
+    unit = stored_units_per_tick(scan.database.precision)
+    return WindowGrid(grid.step * unit, grid.offset * unit)
 
 
 def is_unsupported(error: PythonException) -> bool:
