@@ -313,7 +313,7 @@ class SourcePollers:
         self._observe = observe
         self._runner = runner
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
-        self._turns = Turns(turn_count(context.tables.uri))
+        self._turns = turns_at(context.tables.uri)
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
         self._pollers: dict[str, SourcePoller] = {}
         self._readers: WeakValueDictionary[SourceId, ChangeReader] = WeakValueDictionary()
@@ -447,9 +447,11 @@ class SourcePollers:
         self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)
 
 
-def turn_count(uri: str) -> int:
+def turns_at(uri: str) -> Turns:
     """Return how many micro-batches with tables at a URI should run at a time: on an object store they mostly wait."""
-    return BATCH_THREADS if is_object_store(uri) else min(MAX_LOCAL_TURNS, max(2, os.cpu_count() or 1))
+    if is_object_store(uri):
+        return Turns(BATCH_THREADS, short=BATCH_THREADS)
+    return Turns(min(MAX_LOCAL_TURNS, max(2, os.cpu_count() or 1)), short=1)
 
 
 def is_runnable(record: JobRecord) -> bool:

@@ -8,18 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+SHORT_S: Final = 0.1
+"""A micro-batch that has run for longer is not a short one: it mostly waits, or computes without the interpreter's lock."""
 LONG_S: Final = 1.0
 """A micro-batch that has run for longer counts no more, so that a few that catch up do not delay all others."""
 
 
 class Turns:
-    """Lets a number of micro-batches run at a time, and others beside those that take long. Thread-safe.
+    """Lets a number of micro-batches run at a time, `short` of them short ones, and others beside long ones. Thread-safe.
 
     Threads that compete for Python's global interpreter lock need more time together than one after the other.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, count: int, short: int) -> None:
+        self._limits = ((SHORT_S, short), (LONG_S, count))
         self._changed = threading.Condition()
         self._started: dict[object, float] = {}
 
@@ -41,5 +43,10 @@ class Turns:
     def _pause_s(self) -> float:
         """Return for how long all turns are taken at most, 0 if one is free."""
         now = time.monotonic()
-        ages = [age for started in self._started.values() if (age := now - started) < LONG_S]
-        return 0.0 if len(ages) < self._count else LONG_S - max(ages)
+        ages = [now - started for started in self._started.values()]
+        return max(pause_s([age for age in ages if age < limit], limit, count) for limit, count in self._limits)
+
+
+def pause_s(ages: list[float], limit: float, count: int) -> float:
+    """Return how long it takes at most until fewer than `count` micro-batches have run for less than `limit`."""
+    return 0.0 if len(ages) < count else limit - max(ages)
