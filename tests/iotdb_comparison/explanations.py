@@ -359,6 +359,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"set device template \S+ to (\S+)\.a; .*create timeseries (using|of) device template on \1$",
     ),
     explain(
+        "the server lets the parent of a path with a device template use it",
+        r"^value: row \d+, (IsAligned|Template): ",
+        r"set device template \S+ to (\S+)\.a; .*insert into \1\(.*; show devices \S+$",
+    ),
+    explain(
         "without any row, the server lists the targets if its partitions of the queried time have rows",
         r"^rows: ours 0, .*, 0\)",
         r"^select [^;]* into [^;]*$",
