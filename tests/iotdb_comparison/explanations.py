@@ -57,6 +57,11 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^answered: 0 rows.*IoTDB refuses 701: The output type of the expression in WHERE clause .* data type: null",
         r"where .*s\d+ (\||or) ",
     ),
+    explain(
+        "the server fails for a missing series in HAVING",
+        r"IoTDB refuses 301: Unsupported statement type: org\.apache\.iotdb\.\S+\.NullOperand$",
+        "having",
+    ),
     explain("the server fails to rewrite NOT", r"contains a not! Did you forget", r"where.*(not|!) "),
     explain("the server ignores the NOT of NOT LIKE and NOT REGEXP", r"^(rows|value)", r"not (like|regexp)"),
     explain("in the server, NOT of a comparison with no series is true", r"^(rows|value)", r"where.*(not|!) \("),
