@@ -32,9 +32,9 @@ def test_no_more_than_the_given_number_run_at_a_time(monkeypatch: pytest.MonkeyP
     assert most == 2
 
 
-def test_others_run_beside_one_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LONG_S", 0.05)
-    taken, done = Turns(1, short=1), threading.Event()
+def wait_beside_another(taken: Turns) -> None:
+    """Wait until one runs beside another that does not end before."""
+    done = threading.Event()
 
     def run() -> None:
         with taken.take():
@@ -43,6 +43,11 @@ def test_others_run_beside_one_that_takes_long(monkeypatch: pytest.MonkeyPatch) 
     with ThreadPoolExecutor(1) as pool, taken.take():
         pool.submit(run)
         assert done.wait(60)
+
+
+def test_others_run_beside_one_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LONG_S", 0.05)
+    wait_beside_another(Turns(1, short=1))
 
 
 def test_short_ones_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,15 +71,7 @@ def test_short_ones_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_takes_longer_is_no_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SHORT_S", 0.05)
     monkeypatch.setattr(turns, "LONG_S", 3600.0)
-    taken, done = Turns(2, short=1), threading.Event()
-
-    def run() -> None:
-        with taken.take():
-            done.set()
-
-    with ThreadPoolExecutor(1) as pool, taken.take():
-        pool.submit(run)
-        assert done.wait(60)
+    wait_beside_another(Turns(2, short=1))
 
 
 def test_a_turn_passes_on_when_its_holder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
