@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +36,25 @@ class TaskShare(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class WantedShares:
+    """What tasks are to read, and how it is to be divided among them.
+
+    Attributes:
+        scan: The scan.
+        columns: Stored columns, series key and tags.
+        range: First and last instant in ticks, both inclusive; None for no limit. Rows outside of the range are left out.
+        by_series: Whether each share has all rows of its series. With `windows`, whether each of them has rows of one series.
+        windows: Windows that do not overlap, of which each share has all rows.
+    """
+
+    scan: Scan
+    columns: Sequence[str]
+    range: tuple[int | None, int | None] = (None, None)
+    by_series: bool = False
+    windows: Grid | None = None
+
+
 class ShareProvider(Protocol):
     """A source of shares of tables."""
 
@@ -45,25 +65,8 @@ class ShareProvider(Protocol):
     def is_large(self, scan: Scan) -> bool:
         """Return whether the table is large enough for Spark's Python workers to pay off."""
 
-    def shares(
-        self,
-        scan: Scan,
-        columns: Sequence[str],
-        first: int | None,
-        last: int | None,
-        *,
-        by_series: bool = False,
-        windows: Grid | None = None,
-    ) -> Sequence[TaskShare]:
+    def shares(self, wanted: WantedShares) -> Sequence[TaskShare]:
         """Divide the rows of a scan among tasks.
-
-        Args:
-            scan: The scan.
-            columns: Stored columns, series key and tags that the tasks will read.
-            first: First instant in ticks; None for no limit. Rows outside of the range are left out.
-            last: Last instant, inclusive.
-            by_series: Whether each share has all rows of its series. With `windows`, whether each of them has rows of one series.
-            windows: Windows that do not overlap, of which each share has all rows.
 
         Raises:
             NotSupportedError: The rows cannot be read in this way.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.local.evaluation import evaluate_locally
-from headrace.compute.shares import KernelUse
+from headrace.compute.shares import KernelUse, WantedShares
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries.local_reads import CountedReader, LocalReader
@@ -24,7 +24,6 @@ from headrace.streams.sources.virtual_frames import virtual_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headrace.compute.kernels.windows import Grid
     from headrace.storage.delta.shares import Share
 
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
@@ -76,18 +75,9 @@ class RecordedShares:
         """See `ShareProvider`."""
         return self.provider.is_large(scan)
 
-    def shares(
-        self,
-        scan: Scan,
-        columns: Sequence[str],
-        first: int | None,
-        last: int | None,
-        *,
-        by_series: bool = False,
-        windows: Grid | None = None,
-    ) -> Sequence[Share]:
+    def shares(self, wanted: WantedShares) -> Sequence[Share]:
         """See `ShareProvider`."""
-        shares = self.provider.shares(scan, columns, first, last, by_series=by_series, windows=windows)
+        shares = self.provider.shares(wanted)
         self.recorded.extend(shares)
         return shares
 

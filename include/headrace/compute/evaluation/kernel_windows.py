@@ -5,7 +5,7 @@ The choice between kernels and Spark SQL is made in `compile_kernel` and `aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.compute.kernels import SegmentKernel, UnsupportedError
 from headrace.compute.plan import WSTART, Plan
 from headrace.compute.plan_sources import Scan
-from headrace.compute.shares import KernelUse, ShareProvider, TaskShare
+from headrace.compute.shares import KernelUse, ShareProvider, TaskShare, WantedShares
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
@@ -103,20 +103,20 @@ def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: Sh
     Raises:
         NotSupportedError: The table cannot be divided among tasks.
     """
-    within_series = is_within_series(plan, scan)
+    wanted, within_series = WantedShares(scan, kernel.columns, plan.range), is_within_series(plan, scan)
     if kernel.grid is not None and not kernel.grid.overlaps:
         with suppress(NotSupportedError):
-            shares = provider.shares(scan, kernel.columns, *plan.range, by_series=within_series, windows=kernel.grid)
+            shares = provider.shares(replace(wanted, by_series=within_series, windows=kernel.grid))
             is_ordered = all(share.by_series for share in shares) and is_ordered_by_series(plan)
             return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares, merged=True)), is_ordered or not plan.keys)
     if within_series:
         try:
-            shares = provider.shares(scan, kernel.columns, *plan.range, by_series=True)
+            shares = provider.shares(replace(wanted, by_series=True))
             return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares)), is_ordered_by_series(plan))
         except NotSupportedError:
             if not is_mergeable(plan):
                 raise
-    shares = provider.shares(scan, kernel.columns, *plan.range, by_series=False)
+    shares = provider.shares(wanted)
     return KernelWindows(add_derived_keys(plan, merge(kernel.plan, to_frame(kernel, shares))), is_ordered=False)
 
 
@@ -132,41 +132,26 @@ def to_frame(kernel: SegmentKernel, shares: Sequence[TaskShare], *, merged: bool
 
     session = SparkSession.active()
     numbers = session.range(0, len(shares), 1, max(1, len(shares)))
-    reader = window_reader(kernel, shares) if merged else segment_reader(kernel, shares)
-    return numbers.mapInArrow(reader, from_arrow_schema(kernel.schema))
+    return numbers.mapInArrow(segment_reader(kernel, shares, merged=merged), from_arrow_schema(kernel.schema))
 
 
 def segment_reader(
-    kernel: SegmentKernel, shares: Sequence[TaskShare]
+    kernel: SegmentKernel, shares: Sequence[TaskShare], *, merged: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that runs in Spark's workers: the segments of the shares with the numbers in its input."""
-    order = result_order(kernel)
+    order = [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for rows in shares[number].read(kernel.columns):
-                    yield from kernel.segments(rows).sort_by(order).to_batches(MAX_BATCH_ROWS)
+                slices = (kernel.segments(rows) for rows in shares[number].read(kernel.columns))
+                for segments in merge_slices(kernel, slices) if merged else slices:
+                    yield from segments.sort_by(order).to_batches(MAX_BATCH_ROWS)
 
     return read
 
 
-def window_reader(
-    kernel: SegmentKernel, shares: Sequence[TaskShare]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that runs in Spark's workers: the whole windows of the shares with the numbers in its input."""
-    order = result_order(kernel)
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                segments = [kernel.segments(rows) for rows in shares[number].read(kernel.columns)]
-                if segments:
-                    yield from kernel.merge(pa.concat_tables(segments)).sort_by(order).to_batches(MAX_BATCH_ROWS)
-
-    return read
-
-
-def result_order(kernel: SegmentKernel) -> list[tuple[str, str, str]]:
-    """Return the order of a result by keys and time, for Arrow."""
-    return [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]
+def merge_slices(kernel: SegmentKernel, slices: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the merged segments of all slices of a share, if it has any."""
+    if parts := list(slices):
+        yield kernel.merge(pa.concat_tables(parts))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.kernels import UnsupportedError
-from headrace.compute.shares import KernelUse
+from headrace.compute.shares import KernelUse, WantedShares
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
@@ -44,26 +44,18 @@ class TableShares:
         """Return whether a table has `MIN_ROWS` rows."""
         return scan.table.kind is not TableKind.TREE and self.context.tables.rows(scan.table) >= MIN_ROWS
 
-    def shares(
-        self,
-        scan: Scan,
-        columns: Sequence[str],
-        first: int | None,
-        last: int | None,
-        *,
-        by_series: bool = False,
-        windows: Grid | None = None,
-    ) -> Sequence[Share]:
+    def shares(self, wanted: WantedShares) -> Sequence[Share]:
         """Divide the rows of a scan among tasks; see `ShareProvider`."""
+        scan, (first, last) = wanted.scan, wanted.range
         return self.context.tables.shares(
             scan.table,
-            columns,
+            wanted.columns,
             self.context.spark().sparkContext.defaultParallelism,
             version=self.version,
             bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
             series=self.series if scan.subtable is None else single_series(scan.subtable),
-            by_series=by_series,
-            windows=None if windows is None else stored_grid(scan, windows),
+            by_series=wanted.by_series,
+            windows=None if wanted.windows is None else stored_grid(scan, wanted.windows),
         )
 
 
