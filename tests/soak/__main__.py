@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.soak.run import Report, soak
 
 
-def main() -> int:
-    """Run the soak that the arguments describe; return the exit code."""
+def main() -> None:
+    """Run the soak that the arguments describe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0, help="how long to write and break things (default: 20)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="seed of the random operations")
     arguments = parser.parse_args()
     say(f"seed {arguments.seed}")
-    with tempfile.TemporaryDirectory(prefix="headrace-soak-") as folder:
-        report = soak(Path(folder), arguments.seed, minutes=arguments.minutes, announce=say)
-    print_report(report)
-    return 0 if report.is_equal else 1
+    with kept_on_failure() as folder:
+        report = soak(folder, arguments.seed, minutes=arguments.minutes, announce=say)
+        print_report(report)
+        if not report.is_equal:
+            sys.exit(1)
+
+
+@contextmanager
+def kept_on_failure() -> Iterator[Path]:
+    """Yield a new folder. It is deleted, except after a failure, which needs its tables to be explained."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-soak-"))
+    try:
+        yield folder
+    except BaseException:
+        say(f"kept: {folder}")
+        raise
+    shutil.rmtree(folder)
 
 
 def say(text: str) -> None:
@@ -40,4 +56,4 @@ def print_report(report: Report) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
