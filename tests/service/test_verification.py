@@ -100,6 +100,19 @@ def test_a_target_equals_its_query_over_the_source(filled: headrace.Connection) 
         assert verification.equal, verification.difference
 
 
+def test_a_gap_up_to_an_open_window_is_not_mistaken_for_that_of_another_group(filled: headrace.Connection) -> None:
+    filled.execute(
+        "create stream s watermark 30s ignore expired 0 fill_history 1 into out "
+        "as select _wstart, count(*) n from readings partition by place interval(1m) fill(null)"
+    )
+    later = [START + minutes * 60_000 for minutes in (10, 13, 20)]
+    for first, second in ((later[0], later[0]), (later[0] + 60_000, later[1]), (later[2], later[2])):
+        filled.execute(f"insert into dev1 values ({first}, 1, 1) dev2 values ({second}, 1, 1)")
+    filled.settle()
+    verification = filled.session.verify_stream("s")
+    assert verification.equal, verification.difference
+
+
 def test_a_tampered_window_is_reported_with_its_rows(filled: headrace.Connection, tmp_path: Path) -> None:
     filled.execute(
         "create stream s trigger at_once fill_history 1 into out tags (place varchar(20)) as "

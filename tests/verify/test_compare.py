@@ -137,3 +137,10 @@ def test_an_allowed_missing_or_extra_row_is_not_a_difference() -> None:
         is None
     )
     assert first_difference(expected, actual, [EXACT], allowance=Allowance(missing=lambda position: position == 0)) is not None
+
+
+def test_equal_rows_are_paired_with_those_that_may_not_be_missing_first() -> None:
+    expected, allowance = [(1, None), (1, None), (1, 2.0)], Allowance(missing=lambda position: position == 0)
+    assert first_difference(expected, [(1, None), (1, 2.0)], [EXACT, EXACT], allowance=allowance) is None
+    difference = first_difference(expected, [(1, 2.0)], [EXACT, EXACT], allowance=allowance)
+    assert difference == Mismatch((1, None), None, 1)

@@ -77,7 +77,8 @@ def first_difference(
     all_missing = sorted(
         position
         for key, positions in positions_by_key.items()
-        for position in take_unmatched(positions, expected, rows_by_key.get(key, []), comparisons)
+        # Of equal rows, those that may be missing are paired last.
+        for position in take_unmatched(sorted(positions, key=allowance.missing), expected, rows_by_key.get(key, []), comparisons)
     )
     all_extra = [row for rows in rows_by_key.values() for row in rows]
     missing = [position for position in all_missing if not allowance.missing(position)]
