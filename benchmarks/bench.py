@@ -37,6 +37,8 @@ class Sizes:
         open_windows: Numbers of windows in state with which micro-batches are measured, in ascending order.
         fan_out: Number of streams on one source, where several are measured.
         many: Numbers of different streams on one source.
+        idle: Number of streams that have nothing to do.
+        idle_seconds: For how long their CPU time is measured in a round.
         commit_rows: Rows of a large commit to the source of a live stream.
         commits: Number of large commits that a stream takes one after the other.
         load_rows: Rows of the files to load.
@@ -58,6 +60,8 @@ class Sizes:
     open_windows: tuple[int, ...] = (1000, 100_000, 1_000_000)
     fan_out: int = 10
     many: tuple[int, ...] = (1, 10, 50, 100)
+    idle: int = 1000
+    idle_seconds: float = 10.0
     commit_rows: int = 5_000_000
     commits: int = 3
     load_rows: int = 20_000_000

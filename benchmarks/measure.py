@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MEBIBYTE: Final = 1 << 20
 SAMPLE_SECONDS: Final = 0.02
+MAX_WAIT_SECONDS: Final = 120.0
 SAMPLES_PER_LISTING: Final = 25
 """Samples for which a list of the children is used. Listing them takes milliseconds, in which Python runs nothing else."""
 
@@ -83,6 +84,19 @@ def interleave(sides: Mapping[str, Side], rounds: int, log: Callable[[str], None
             log(f"{name}, round {number} of {rounds}: {median}{'' if number else ' (discarded)'}")
             samples[name] += seconds if number else []
     return {name: Timings(tuple(seconds)) for name, seconds in samples.items()}
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition.
+
+    Raises:
+        TimeoutError: It does not become true.
+    """
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {MAX_WAIT_SECONDS:.0f} s for {what}")
+        time.sleep(0.1)
 
 
 def format_durations(*seconds: float) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ CASES: Final[dict[str, str]] = {
     "large_commits": "a live stream and a commit of millions of rows, against Structured Streaming",
     "catch_up": "a live stream and one commit of millions of rows after another: its pace and memory",
     "many_streams": "many different streams on one source",
+    "idle": "the CPU time of many streams that have nothing to do, against Structured Streaming",
     "virtual_tables": "a stream over a virtual table of ten tables, against one over a single table",
     "windows": "batch queries over windows, against PySpark and DuckDB",
     "trees": "queries in the IoTDB language, against PySpark, DuckDB and an IoTDB server",

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from benchmarks.bench import DATABASE, Bench
 from benchmarks.cases.latency import CREATE, MAX_WAIT_SECONDS, Source, Task
 from benchmarks.deltalog import DeltaLogReader, commit_time, has_transaction
-from benchmarks.measure import Timings
+from benchmarks.measure import Timings, wait_until
 from benchmarks.results import Limit, Measurement
 from headrace.model.jobs import JobState
 from headrace.runtime import embedded_airflow
@@ -45,10 +45,8 @@ class RunningStream:
 
     def wait_until_running(self) -> None:
         """Wait until the snode runs the stream."""
-        deadline = time.monotonic() + MAX_WAIT_SECONDS
-        while self.bench.context.catalog.jobs.get(DATABASE, self.name).state is not JobState.RUNNING:
-            assert time.monotonic() < deadline, "the stream does not run"
-            time.sleep(0.1)
+        jobs = self.bench.context.catalog.jobs
+        wait_until(lambda: jobs.get(DATABASE, self.name).state is JobState.RUNNING, "the stream to run")
 
     def measure(self) -> float:
         """Return the seconds from the commit of the next rows to that of their result."""

@@ -26,6 +26,8 @@ TINY = Sizes(
     open_windows=(60, 90),
     fan_out=2,
     many=(1, 2),
+    idle=60,
+    idle_seconds=0.5,
     commit_rows=3000,
     commits=2,
     load_rows=3000,
@@ -77,6 +79,15 @@ def test_benchmarks_of_streams_run_without_spark(name: str, bench: Bench) -> Non
 
     assert lines
     assert all(line.ours.samples and line.parts and line.peaks for line in lines)
+
+
+@pytest.mark.spark
+def test_the_cpu_time_of_idle_streams_and_of_an_idle_query_is_measured(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    (line,) = load_case("idle")(bench)
+
+    assert line.theirs is not None
+    assert line.name == "CPU time per second of 60 idle streams on 2 sources"
+    assert len(line.ours.samples) == len(line.theirs.samples) == TINY.rounds
 
 
 @pytest.mark.airflow
