@@ -73,6 +73,19 @@ def test_a_stream_needs_its_source_but_its_target_may_follow(power: Catalog) -> 
     assert power.jobs.create(definition(target=TableId("power", "later")))
 
 
+def test_streams_are_looked_up_by_name_and_target_and_counted_by_source(meters: Catalog) -> None:
+    stream, other = definition(), definition("other", sources=(TableId("power", "feeders"), TableId("power", "meters")))
+    meters.tables.create(supertable("feeders"))
+    for one in (stream, other):
+        meters.jobs.create(one)
+        assert one.target is not None
+        record = meters.jobs.find("power", one.name)
+        assert record == meters.jobs.of_target(one.target) == meters.jobs.get("power", one.name)
+    assert meters.jobs.find("power", "none") is meters.jobs.find("none", "other") is None
+    assert meters.jobs.of_target(TableId("power", "meters")) is None
+    assert [meters.jobs.count_streams(name) for name in ("power", "none")] == [2, 0]
+
+
 def test_streams_are_listed_by_snode(meters: Catalog) -> None:
     meters.jobs.create(definition("b", snode="one"))
     meters.jobs.create(definition("a", snode="two"))

@@ -90,6 +90,14 @@ def test_a_missing_table_is_named_with_the_nearest_table_or_subtable(power: Cata
         power.tables.drop("power", "metres")
 
 
+def test_a_table_is_looked_up_without_an_error_if_its_database_exists(power: Catalog) -> None:
+    power.tables.create(supertable("meters"))
+    assert power.tables.find("power", "meters") == power.tables.get("power", "meters")
+    assert power.tables.find("power", "other") is None
+    with pytest.raises(NotFoundError):
+        power.tables.find("other", "meters")
+
+
 def test_listing_tables_of_a_missing_database_is_an_error(catalog: Catalog) -> None:
     for ask in (catalog.tables.all, catalog.subtables.all):
         with pytest.raises(NotFoundError, match="database power does not exist"):

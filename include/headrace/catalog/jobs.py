@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows import leases, snodes
@@ -19,7 +19,7 @@ from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
 from headrace.model.snodes import DriverStatus
-from headrace.model.tables import Table
+from headrace.model.tables import Table, TableId
 
 NO_PROGRESS: Final = JobProgress()
 
@@ -123,12 +123,28 @@ class Jobs:
 
     def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
+        record = self.find(database, name, kind)
+        if record is not None:
+            return record
         with self._store.read() as connection:
-            for record in self._read(connection, *_matches(kind, database, name), is_kept=False):
-                return record
             if kind is not JobKind.CONTINUOUS_QUERY:
                 require_database(connection, database)
             raise _missing_name(connection, kind, database, name)
+
+    def find(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord | None:
+        """Return the job of a name; None if it does not exist, or its database does not."""
+        return self._find(*_matches(kind, database, name))
+
+    def of_target(self, target: TableId) -> JobRecord | None:
+        """Return the job that fills a table, if there is one."""
+        return self._find(JOBS.c.target_database == target.database, JOBS.c.target_table == target.name)
+
+    def count_streams(self, database: str) -> int:
+        """Return the number of streams whose first source is in a database."""
+        first_source_database = JOBS.c.sources[(0, 0)].as_string()
+        query = select(func.count()).where(JOBS.c.kind == JobKind.STREAM.value, first_source_database == database)
+        with self._store.read() as connection:
+            return connection.scalar(query) or 0
 
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
@@ -145,6 +161,11 @@ class Jobs:
             conditions.append(JOBS.c.kind == kind.value)
         with self._store.read() as connection:
             return self._read(connection, *conditions, is_kept=self._definitions.has_some())
+
+    def _find(self, *conditions: ColumnElement[bool]) -> JobRecord | None:
+        """Return the job that meets conditions, which at most one does."""
+        with self._store.read() as connection:
+            return next(iter(self._read(connection, *conditions, is_kept=False)), None)
 
     def _read(self, connection: Connection, *conditions: ColumnElement[bool], is_kept: bool) -> list[JobRecord]:
         """Read jobs; by one statement if `is_kept` is right about their definitions."""

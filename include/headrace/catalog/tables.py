@@ -112,6 +112,14 @@ class Tables:
         with self._store.read() as connection:
             return find_table(connection, database, name)
 
+    def find(self, database: str, name: str) -> Table | None:
+        """Return the table, or None; raise `NotFoundError` if the database is missing."""
+        with self._store.read() as connection:
+            table = read_table(connection, database, name)
+            if table is None:
+                require_database(connection, database)
+            return table
+
     def all(self, database: str) -> list[Table]:
         """Return every table of a database, by name; raise `NotFoundError` if the database is missing."""
         with self._store.read() as connection:
@@ -130,12 +138,18 @@ def remove_references(connection: Connection, database: str, table: str, columns
 
 def find_table(connection: Connection, database: str, name: str) -> Table:
     """Return the table; raise `NotFoundError` with the nearest name."""
-    query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None:
+    table = read_table(connection, database, name)
+    if table is None:
         require_database(connection, database)
         raise missing_table(connection, database, name)
-    return from_row(row)
+    return table
+
+
+def read_table(connection: Connection, database: str, name: str) -> Table | None:
+    """Return the table; None if it does not exist, or its database does not."""
+    query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else from_row(row)
 
 
 def add_table(connection: Connection, table: Table, created: int) -> None:

@@ -65,7 +65,7 @@ def _(stage: stages.MakeTable, session: SessionState) -> Result:
     """Create the files first, then the catalog row; a retry after a crash in between adopts or replaces the files."""
     catalog, table = session.context.catalog, stage.table
     with catalog.lock(f"ddl {table.database}.{table.name}"):
-        if any(other.name == table.name for other in catalog.tables.all(table.database)):
+        if catalog.tables.find(table.database, table.name) is not None:
             if stage.if_not_exists:
                 return DONE
             raise ExistsError(f"table {table.database}.{table.name} already exists", hint="use IF NOT EXISTS, or another name")

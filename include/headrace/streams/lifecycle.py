@@ -72,8 +72,7 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
 
 def create_target(context: Context, plan: StreamPlan) -> Table:
     """Create the target's files, unless the catalog has a table of that name by now: then recording the stream fails."""
-    tables = context.catalog.tables.all(plan.target.database)
-    if not any(table.name == plan.target.name for table in tables):
+    if context.catalog.tables.find(plan.target.database, plan.target.name) is None:
         context.tables.create(marked_table(plan), plan.target_database)
     failpoint("streams.create.target")
     return plan.target

@@ -176,10 +176,11 @@ def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Da
 
 def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
     """Return the stream of a name, or None if it is missing and `missing_ok`."""
+    jobs, database = session.context.catalog.jobs, database_of(name, session)
+    if missing_ok:
+        return jobs.find(database, name.name)
     try:
-        return session.context.catalog.jobs.get(database_of(name, session), name.name)
+        return jobs.get(database, name.name)
     except NotFoundError as error:
-        if missing_ok:
-            return None
         error.span = error.span or name.span
         raise

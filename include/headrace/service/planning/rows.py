@@ -193,7 +193,7 @@ def find_owner(
     database = database_of(table, session)
     if columns is not None and TableKind.SUPER.series_key in columns:
         return Name(database, table.name, table.span)
-    if any(other.name == table.name for other in session.context.catalog.tables.all(database)):
+    if session.context.catalog.tables.find(database, table.name) is not None:
         raise ProgrammingError(
             f"{table.name} is a supertable: which subtable are the rows for?",
             hint=f"INSERT INTO subtable USING {table.name} TAGS (…) VALUES …, or name tbname among the columns",

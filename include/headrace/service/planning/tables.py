@@ -101,7 +101,7 @@ def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage
 def find_existing(table: Table, session: PlanningContext) -> str | None:
     """Return what already has the table's name: `table`, `subtable`, or None."""
     catalog = session.context.catalog
-    if any(other.name == table.name for other in catalog.tables.all(table.database)):
+    if catalog.tables.find(table.database, table.name) is not None:
         return "table"
     return "subtable" if catalog.subtables.find(table.database, [table.name]) else None
 

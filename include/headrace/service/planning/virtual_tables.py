@@ -130,7 +130,7 @@ def find_origin(origin: Origin, session: PlanningContext) -> tuple[Table, Databa
     catalog, name = session.context.catalog, origin.table
     database = catalog.databases.get(database_of(name, session))
     subtable = catalog.subtables.find(database.name, [name.name]).get(name.name)
-    if subtable is None and any(table.name == name.name for table in catalog.tables.all(database.name)):
+    if subtable is None and catalog.tables.find(database.name, name.name) is not None:
         raise ProgrammingError(
             f"{name.name} is a supertable, whose columns have a value for each of its subtables",
             hint=f"name a subtable of {name.name}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -234,9 +234,8 @@ def define(
     """
     scope = catalog_scope(catalog, database, dialect=dialect, now=now)
     plan = Definer(statement, catalog, scope, database, replaced=replaced).plan()
-    others = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM) if record.definition != replaced]
-    check_rivals(plan, statement, others)
-    check_number_of_streams(plan, others, max_streams)
+    check_rival(plan, statement, catalog, replaced)
+    check_number_of_streams(plan, catalog, replaced, max_streams)
     return plan
 
 
@@ -269,18 +268,20 @@ def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
     return replace(scope, resolve=lambda name: tuple(map(as_recorded, scope.resolve(name))))
 
 
-def check_rivals(plan: StreamPlan, statement: CreateStream, others: Sequence[JobDefinition]) -> None:
-    """Reject a target that another stream fills."""
-    rival = next((other for other in others if other.target == plan.target.id), None)
-    if rival is not None:
-        error = target_taken(rival.name, plan.target.name)
+def check_rival(plan: StreamPlan, statement: CreateStream, catalog: Catalog, replaced: JobDefinition | None) -> None:
+    """Reject a target that another job fills."""
+    rival = catalog.jobs.of_target(plan.target.id)
+    if rival is not None and rival.definition != replaced:
+        error = target_taken(rival.definition.name, plan.target.name)
         error.span = statement.target.span
         raise error
 
 
-def check_number_of_streams(plan: StreamPlan, others: Sequence[JobDefinition], limit: int) -> None:
+def check_number_of_streams(plan: StreamPlan, catalog: Catalog, replaced: JobDefinition | None, limit: int) -> None:
     """Reject a stream beyond the limit of those that read one database."""
-    if sum(other.source.database == plan.source_database.name for other in others) >= limit:
+    database = plan.source_database.name
+    leaving = replaced is not None and replaced.source.database == database
+    if catalog.jobs.count_streams(database) - leaving >= limit:
         raise LimitError(
             f"{plan.source_database.name} already has the maximum of {limit} streams",
             hint="drop one, split the database, or raise HEADRACE_STREAMS_PER_DATABASE",
@@ -358,7 +359,7 @@ class Definer:
         target_database = self.catalog.databases.get(database)
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is not a supertable", span=name.span)
-        table = next((table for table in self.catalog.tables.all(database) if table.name == name.name), None)
+        table = self.catalog.tables.find(database, name.name)
         if table is not None and table.is_virtual:
             raise InvalidStreamError(f"{name} is a virtual table, which stores no rows", hint="name another target", span=name.span)
         return target_database, table and restrict_to_filled(table, self.recorded)
