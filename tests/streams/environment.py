@@ -20,7 +20,7 @@ from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
 from headrace.errors import HistoryGoneError, NotFoundError
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import JobCounters, JobRecord
+from headrace.model.jobs import JobCounters, JobDefinition, JobRecord
 from headrace.model.statements import CreateStream, Select
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 from headrace.model.tables import Column, Database, Table
@@ -149,10 +149,11 @@ class StreamEnvironment:
         ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
         self.tables.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
 
-    def define(self, sql: str, *, max_streams: int = MAX_STREAMS_PER_DATABASE) -> StreamPlan:
+    def define(self, sql: str, *, max_streams: int = MAX_STREAMS_PER_DATABASE, replaced: JobDefinition | None = None) -> StreamPlan:
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
-        return define(statement, self.catalog, self.database.name, now=self.context.clock.now(), max_streams=max_streams)
+        now = self.context.clock.now()
+        return define(statement, self.catalog, self.database.name, now=now, replaced=replaced, max_streams=max_streams)
 
     def create(self, sql: str) -> StreamPlan:
         """Create a stream that starts now."""

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.catalog.jobs import Jobs
+from headrace.catalog.tables import Tables
 from headrace.compute import Language, Relation
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.functions.stream_use import StreamUse
@@ -283,6 +285,19 @@ def test_the_number_of_streams_on_a_database_is_limited(env_with_targets: Stream
     with pytest.raises(LimitError, match="61 streams"):
         env_with_targets.define(one_more)
     assert env_with_targets.define(one_more, max_streams=62).name == "t"
+    replaced = env_with_targets.catalog.jobs.get(env_with_targets.database.name, "s7").definition
+    assert env_with_targets.define(one_more, replaced=replaced).name == "t"
+
+
+def test_defining_a_stream_takes_no_longer_if_there_are_others(
+    env_with_targets: StreamEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "create stream s into out as select count(*) from readings interval(1s)"
+    definition = env_with_targets.record(env_with_targets.create(sql)).definition
+    for listing in (Jobs, Tables):
+        monkeypatch.delattr(listing, "all")
+    assert env_with_targets.define(sql.replace("into out", "into another")).target.name == "another"
+    assert plan_recorded_stream(definition, env_with_targets.catalog).target.name == "out"
 
 
 @pytest.mark.parametrize(
