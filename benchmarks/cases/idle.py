@@ -5,23 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Final
 
 import psutil
 
 from benchmarks.bench import Bench
 from benchmarks.data import create_meters, generate_batch
+from benchmarks.driver import running_driver
 from benchmarks.handwritten import streaming
 from benchmarks.measure import Side, interleave, wait_until
 from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
-from headrace.runtime.driver import Driver
-from headrace.runtime.metrics import Histogram
 
 STREAMS_PER_SOURCE: Final = 50
 SUBTABLES: Final = 10
-STOP_SECONDS: Final = 120.0
 MAX_RATIO: Final = 1.0
 CREATE: Final = """
     CREATE STREAM {name} TRIGGER AT_ONCE INTO {name}_result
@@ -59,21 +56,11 @@ class IdleStreams:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the streams as an snode does."""
-        lease = self.bench.context.catalog.leases.acquire(self.bench.settings.snode, "benchmarks", self.bench.settings.lease_ms)
-        assert lease is not None, "an snode is using the home"
-        context = replace(self.bench.context, epoch=lease.epoch)
-        driver = Driver(context, self.bench.settings.snode, fills=False, batches=Histogram(), ended=lambda: None)
-        driver.start()
-        try:
+        """Run the streams, from the moment that they have nothing more to do."""
+        with running_driver(self.bench):
             self._write()
             wait_until(self._has_handled_all, "the streams to handle their rows")
             yield
-        finally:
-            assert driver.stop(STOP_SECONDS)
-            self.bench.context.catalog.leases.release(lease)
-        if driver.failure is not None:
-            raise driver.failure
 
 
 def run(bench: Bench) -> Iterator[Measurement]:

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,13 +21,12 @@ from benchmarks.bench import DATABASE, Bench, Sizes
 from benchmarks.compare import check_equal
 from benchmarks.data import create_meters, generate_batch
 from benchmarks.deltalog import DeltaLogReader, commit_time, has_rows, has_transaction
+from benchmarks.driver import running_driver
 from benchmarks.handwritten import streaming
 from benchmarks.measure import Side, interleave
 from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
-from headrace.runtime.driver import Driver
-from headrace.runtime.metrics import Histogram
 from headrace.storage.delta.commits import offset_app
 
 if TYPE_CHECKING:
@@ -100,9 +99,6 @@ class HeadraceStreams:
             bench.execute(CREATE.format(name=name, trigger=task.trigger, source=self.source.table.name, window=task.window))
         self.apps = [self._offset_app(name) for name in self.names]
         self.logs = [DeltaLogReader(bench.location(f"{name}_result")) for name in self.names]
-        lease = bench.context.catalog.leases.acquire(bench.settings.snode, "benchmarks", bench.settings.lease_ms)
-        assert lease is not None, "an snode is using the home"
-        self.lease = lease
 
     def _offset_app(self, name: str) -> str:
         """Return the app transaction that records a stream's source offset in the log of its target."""
@@ -111,16 +107,8 @@ class HeadraceStreams:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        context = replace(self.bench.context, epoch=self.lease.epoch)
-        driver = Driver(context, self.bench.settings.snode, fills=False, batches=Histogram(), ended=lambda: None)
-        driver.start()
-        try:
+        with running_driver(self.bench):
             yield
-        finally:
-            has_stopped = driver.stop(MAX_WAIT_SECONDS)
-        assert has_stopped
-        if driver.failure is not None:
-            raise driver.failure
 
     def wait_for_result(self, version: int) -> float:
         """Return when the last stream committed its result of a source version, in epoch seconds."""
@@ -134,10 +122,9 @@ class HeadraceStreams:
         return rows.join(self.bench.context.tables.read_tags(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def close(self) -> None:
-        """Drop the streams and release the lease."""
+        """Drop the streams."""
         for name in self.names:
             self.bench.execute(f"DROP STREAM {name}")
-        self.bench.context.catalog.leases.release(self.lease)
 
 
 class StreamingQueries:

@@ -1,0 +1,33 @@
+"""An snode's driver in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.bench import Bench
+from headrace.runtime.driver import Driver
+from headrace.runtime.metrics import Histogram
+
+STOP_SECONDS: Final = 120.0
+
+
+@contextmanager
+def running_driver(bench: Bench) -> Iterator[None]:
+    """Run the streams of the home until the `with` block ends, as an snode does."""
+    leases, settings = bench.context.catalog.leases, bench.settings
+    lease = leases.acquire(settings.snode, "benchmarks", settings.lease_ms)
+    assert lease is not None, "an snode is using the home"
+    context = replace(bench.context, epoch=lease.epoch)
+    driver = Driver(context, settings.snode, fills=False, batches=Histogram(), ended=lambda: None)
+    driver.start()
+    try:
+        yield
+    finally:
+        has_stopped = driver.stop(STOP_SECONDS)
+        leases.release(lease)
+    assert has_stopped
+    if driver.failure is not None:
+        raise driver.failure
