@@ -202,6 +202,23 @@ def test_the_clock_closes_each_window_once(env: StreamEnvironment) -> None:
     assert env.record(plan).progress.counters.rows_expired == 2
 
 
+@pytest.mark.parametrize("has_rows_before", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_window_without_rows_is_closed_too(env: StreamEnvironment, has_rows_before: bool, restarts: bool) -> None:
+    plan = env.create(FORCED.format("", BY_TABLE))
+    if has_rows_before:
+        put(env, (0, 1))
+    wait(env, 20_000)
+    before = rows(env, plan)
+    wait(env, 30_000)
+    env.insert([("d0", 1000, 1, None), ("d0", 25_000, 2, None), ("d0", 55_000, 4, None)])
+    if restarts:
+        env.restart()
+    wait(env, 10_000)
+    assert rows(env, plan) == [*before, (50_000, 1, 4)]
+    assert env.record(plan).progress.counters.rows_expired == 2
+
+
 def test_the_watermark_delays_the_close(env: StreamEnvironment) -> None:
     plan = env.create(FORCED.format("watermark 3s", BY_TABLE))
     put(env, (0, 1))

@@ -39,6 +39,9 @@ MAX_FILLED_WINDOWS: Final = 10_000
 MAX_WINDOWS: Final = 10_000_000
 """The same if only windows with rows have results."""
 
+IDLE_PAUSE_MS: Final = 1000
+"""Windows that can have no results are closed at most this often."""
+
 NO_ROWS: Final = pa.table({})
 
 
@@ -95,11 +98,23 @@ class ClockedProcessor:
         due = state.due_offsets if state.due_offsets is not None else latest_offsets(self.context, self.plan.sources)
         if is_behind(changes.offsets, due):
             return BatchResult(NO_ROWS, NO_ROWS, replace(state, due_offsets=due), changes.now)
-        windows = self.limited(self.grid.ended(start, instant, self.max_windows))
-        results, state = self.compute(state, windows, changes)
+        results, state, following = self.compute_ended(state, start, instant, changes)
         counters = state.counters.plus(JobCounters(rows_out=results.num_rows))
-        moved = replace(state, computed_before=self.grid.next_start(int(windows.start[-1])), due_offsets=None, counters=counters)
+        moved = replace(state, computed_before=following, due_offsets=None, counters=counters)
         return replace(self.waiting(moved, changes), upserts=results, events=computed_events(self.plan, results))
+
+    def compute_ended(self, state: StreamState, start: int, instant: int, changes: Changes) -> tuple[pa.Table, StreamState, int]:
+        """Compute windows from the one at `start` on that have ended by an instant.
+
+        Returns:
+            Their results, the state with what later windows need, and the start of the next window.
+        """
+        ended = self.grid.ended(start, instant, self.max_windows)
+        if not self.can_have_results(state, start):
+            return NO_ROWS, state, self.grid.next_start(int(ended.start[-1]))
+        windows = self.limited(ended)
+        results, state = self.compute(state, windows, changes)
+        return results, state, self.grid.next_start(int(windows.start[-1]))
 
     def compute(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[pa.Table, StreamState]:
         """Return the results of windows, and the state with what later windows need."""
@@ -140,20 +155,24 @@ class ClockedProcessor:
         return GridWindows(windows.start[:count], windows.last[:count])
 
     def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Return a result without rows that asks for a wake-up when the next window has ended, if anything can be in it."""
+        """Return a result without rows that asks for a wake-up when the next window has ended.
+
+        It is closed even if it has no rows, so that those that arrive later are late.
+        """
         assert state.computed_before is not None
         due = self.grid.end(state.computed_before) + self.plan.watermark
-        wake_at = max(-(-due * 1000 // self.plan.query.precision.ticks_per_second), changes.now)
-        groups = state.last_results if self.plan.query.fill is not None else state.rows_before
-        has_groups = self.is_filled and groups is not None and groups.num_rows > 0
-        if not (has_groups or wake_at == state.wake_at or self.has_rows_from(state.computed_before)):
-            return BatchResult(NO_ROWS, NO_ROWS, state)
+        earliest = changes.now + (0 if self.can_have_results(state, state.computed_before) else IDLE_PAUSE_MS)
+        wake_at = max(-(-due * 1000 // self.plan.query.precision.ticks_per_second), earliest)
         return BatchResult(NO_ROWS, NO_ROWS, state, wake_at)
 
-    def has_rows_from(self, instant: int) -> bool:
-        """Return whether the source may have rows from an instant on."""
+    def can_have_results(self, state: StreamState, start: int) -> bool:
+        """Return whether windows from the one at `start` on may have results: by rows of the source, or by groups to fill."""
+        if self.plan.query.interp is not None and (state.rows_before is None or state.rows_before.num_rows > 0):
+            return True
+        if self.plan.query.fill is not None and state.last_results is not None and state.last_results.num_rows > 0:
+            return True
         high = max_stored_time(self.context, self.plan)
-        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= instant
+        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= start
 
     def first_window(self, state: StreamState) -> int:
         """Return the start of the first window to compute: the one that was current when the stream was created.
