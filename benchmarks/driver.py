@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
 
 from benchmarks.bench import Bench
+from benchmarks.measure import MAX_WAIT_SECONDS
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
-
-STOP_SECONDS: Final = 120.0
 
 
 @contextmanager
@@ -26,7 +24,7 @@ def running_driver(bench: Bench) -> Iterator[None]:
     try:
         yield
     finally:
-        has_stopped = driver.stop(STOP_SECONDS)
+        has_stopped = driver.stop(MAX_WAIT_SECONDS)
         leases.release(lease)
     assert has_stopped
     if driver.failure is not None:

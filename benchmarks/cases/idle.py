@@ -35,12 +35,9 @@ class IdleStreams:
         self.second = 0
         for number in range(bench.sizes.idle):
             if number % STREAMS_PER_SOURCE == 0:
-                self.sources.append(self._create_source(len(self.sources)))
+                self.sources.append(create_meters(bench, f"idle_source_{len(self.sources)}", SUBTABLES))
             bench.execute(CREATE.format(name=f"idle_{number}", source=self.sources[-1].name))
         bench.log(f"{bench.sizes.idle} streams on {len(self.sources)} sources")
-
-    def _create_source(self, number: int) -> Table:
-        return create_meters(self.bench, f"idle_source_{number}", SUBTABLES)
 
     def _write(self) -> None:
         """Commit a row for each subtable of the sources."""
@@ -50,6 +47,7 @@ class IdleStreams:
         self.second += 1
 
     def _has_handled_all(self) -> bool:
+        """Return True if every stream has recorded that it has handled the last commit to its source."""
         context = self.bench.context
         versions = {table.name: context.tables.version(table) for table in self.sources}
         return all(record.source_version == versions[record.definition.source.name] for record in context.catalog.jobs.all())

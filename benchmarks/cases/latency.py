@@ -23,7 +23,7 @@ from benchmarks.data import create_meters, generate_batch
 from benchmarks.deltalog import DeltaLogReader, commit_time, has_rows, has_transaction
 from benchmarks.driver import running_driver
 from benchmarks.handwritten import streaming
-from benchmarks.measure import Side, interleave
+from benchmarks.measure import MAX_WAIT_SECONDS, Side, interleave
 from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PAUSE_SECONDS: Final = 0.1
-MAX_WAIT_SECONDS: Final = 120.0
 ROWS_PER_SUBTABLE: Final = 10
 WINDOW_SECONDS: Final = {"AT_ONCE": 60, "MAX_DELAY": 86_400, "FORCE_WINDOW_CLOSE": 1}
 BY_HAND: Final = "_by_hand"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import ClassVar, Final
 
 from benchmarks.bench import DATABASE, Bench
-from benchmarks.cases.latency import CREATE, MAX_WAIT_SECONDS, Source, Task
+from benchmarks.cases.latency import CREATE, Source, Task
 from benchmarks.deltalog import DeltaLogReader, commit_time, has_transaction
-from benchmarks.measure import Timings, wait_until
+from benchmarks.measure import MAX_WAIT_SECONDS, Timings, wait_until
 from benchmarks.results import Limit, Measurement
 from headrace.model.jobs import JobState
 from headrace.runtime import embedded_airflow

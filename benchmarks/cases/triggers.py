@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from benchmarks.bench import Bench
 from benchmarks.cases import latency
-from benchmarks.cases.latency import MAX_WAIT_SECONDS, HeadraceStreams, Source, Task
+from benchmarks.cases.latency import HeadraceStreams, Source, Task
 from benchmarks.data import subtable_names
 from benchmarks.deltalog import has_rows
-from benchmarks.measure import Memory, Side, interleave
+from benchmarks.measure import MAX_WAIT_SECONDS, Memory, Side, interleave
 from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 
