@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 import uuid
@@ -12,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, TransientError
 from headrace.model.snodes import Lease
 from headrace.runtime.epochs import raise_epoch
@@ -31,8 +30,8 @@ MAX_LOOP_AGE_S: Final = 60.0
 
 
 def holder_name() -> str:
-    """Return the name that identifies this driver in its lease: host, process id, and a unique part."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    """Return the name that identifies this driver in its lease: its process, and a unique part."""
+    return f"{process_identity()}:{uuid.uuid4().hex[:8]}"
 
 
 def acquire(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.runtime.supervision import holder_is_gone
+from headrace.catalog.processes import has_ended
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -63,7 +63,7 @@ def quotas(counts: Counter[str], total: int) -> Counter[str]:
 
 def is_alive(lease: Lease | None, now: int) -> bool:
     """Return True if an snode has a driver: its lease has not expired, and no sign shows that its process has ended."""
-    return lease is not None and lease.expires > now and not holder_is_gone(lease.holder)
+    return lease is not None and lease.expires > now and not has_ended(lease.holder)
 
 
 @dataclass(frozen=True, slots=True)

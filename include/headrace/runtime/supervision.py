@@ -7,15 +7,12 @@ its start means that a user wants the stream to continue.
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-import psutil
-
+from headrace.catalog.processes import has_ended
 from headrace.errors import NotFoundError
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.snodes import DriverStatus, Heartbeat, Lease
@@ -148,7 +145,7 @@ class Supervisor:
             self._seen_alive = True
             return None
         # A clean shutdown releases the lease. If the holder is gone but the lease is not, it crashed, even if never seen alive.
-        has_crashed = lease is not None and holder_is_gone(lease.holder)
+        has_crashed = lease is not None and has_ended(lease.holder)
         may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
         if not has_crashed and (may_be_starting or state.now < self._wait_until):
             return None
@@ -161,7 +158,7 @@ def driver_problem(lease: Lease | None, beat: Heartbeat | None, now: int, stale_
     if lease is None:
         return "is not running"
     suffix = "" if beat is None else f"; its last heartbeat was {duration_text(now - beat.at)} ago"
-    if holder_is_gone(lease.holder):
+    if has_ended(lease.holder):
         return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
     if lease.expires < now:
         return f"has let its lease expire{suffix}"
@@ -177,20 +174,6 @@ def duration_text(ms: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def holder_is_gone(holder: str) -> bool:
-    """Return True if the process that holds a lease ran on this machine and has ended; False if unknown."""
-    host, _, rest = holder.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdigit() or int(pid) == os.getpid():
-        return False
-    try:
-        return psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:
-        return False
 
 
 def stop_mark(reason: StopReason) -> str:
