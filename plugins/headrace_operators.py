@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from headrace.errors import TerminalError
@@ -138,12 +139,16 @@ def open_runtime() -> Iterator[Context]:
 
 
 def stop_stream_on_failure(context: Any) -> None:
-    """Set the stream to STOPPED with the task's error; a failure callback of the tasks before supervision."""
+    """Set the stream to STOPPED with the task's error; a failure callback of the tasks before supervision.
+
+    For a task whose worker was lost, Airflow calls it with the task as it is before it is mapped, which has no chunk.
+    """
     from headrace.runtime import airflow_tasks
 
     if not is_supervising_run(context):
         return
     task = context["task"]
+    job_id = task.partial_kwargs["job_id"] if isinstance(task, MappedOperator) else task.job_id
     number = task.chunk[1] if isinstance(task, FillChunk) else None
     with open_runtime() as runtime:
-        airflow_tasks.stop_failed_stream(runtime, task.job_id, str(context.get("exception") or "the task was ended"), number)
+        airflow_tasks.stop_failed_stream(runtime, job_id, str(context.get("exception") or "the task was ended"), number)

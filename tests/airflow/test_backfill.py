@@ -18,6 +18,7 @@ from headrace.model.time import Duration, Precision
 from headrace.runtime import airflow_tasks
 from headrace.runtime.airflow_tasks import BackfillRange, to_ticks
 from headrace.runtime.context import Context
+from headrace.runtime.dag_ids import stream_dag_id
 from headrace.settings import Settings
 from tests.airflow.samples import SOURCE, add_stream, prepare, table, without_spark, write_rows
 
@@ -256,3 +257,19 @@ def test_the_failure_of_a_task_in_a_supervising_run_stops_the_stream(catalog: Ca
     assert catalog.jobs.by_id(stream).state is JobState.CREATED
     stop_stream_on_failure({**failure, "dag_run": SimpleNamespace(run_type="scheduled")})
     assert "boom" in str(catalog.jobs.by_id(stream).reason)
+
+
+@pytest.mark.airflow
+def test_a_chunk_whose_worker_was_lost_stops_the_stream(catalog: Catalog) -> None:
+    """Airflow then calls the callback elsewhere, with the task as the DAG has it: it is not mapped there, and has no exception."""
+    from headrace_generators import generate
+
+    stream = new_stream(catalog)
+    definition = catalog.jobs.by_id(stream).definition
+    dag_id = stream_dag_id(definition.database, definition.name)
+    task = next(iter(generate(dag_id))).get_task("fill_history")
+    (stop,) = task.on_failure_callback
+    stop({"task": task, "dag_run": SimpleNamespace(run_type="scheduled")})
+    record = catalog.jobs.by_id(stream)
+    assert record.state is JobState.STOPPED
+    assert "the task was ended" in str(record.reason)

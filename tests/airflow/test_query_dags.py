@@ -11,6 +11,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.model.jobs import DesiredState, JobState, StopReason
 from headrace.model.tree_statements import TimeoutPolicy
+from headrace.runtime.query_runs import RunType
 from headrace.settings import Settings
 from tests.airflow.samples import MINUTE, add_query
 
@@ -137,6 +138,14 @@ def test_a_run_whose_instant_is_done_starts_no_spark(catalog: Catalog) -> None:
     task = generated()[QUERY].get_task("execute")
     task.execute(task_context(ti=SimpleNamespace(try_number=1, max_tries=2)))
     assert task.application_args is None
+
+
+@pytest.mark.parametrize("run_type", ["operator_triggered", "asset_triggered", "asset_materialization"])
+def test_a_run_that_another_dag_or_an_asset_triggers_is_like_one_that_a_user_does(catalog: Catalog, run_type: str) -> None:
+    from headrace_queries import query_run
+
+    query = add_query(catalog)
+    assert query_run(task_context(run_type)["dag_run"], query.schedule).type is RunType.MANUAL
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.catalog import Catalog
+from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.ledger import ChunkState, RunSummary
@@ -79,6 +80,13 @@ def test_a_chunk_being_worked_on_is_kept_from_others_until_it_counts_as_abandone
     assert catalog.ledger.claim(planned, "history", 0, "a").state is ChunkState.RUNNING
     clock.advance(5_000)
     assert catalog.ledger.claim(planned, "history", 0, "b", abandoned_ms=5_000).state is ChunkState.RUNNING
+
+
+def test_a_chunk_of_a_process_that_has_ended_is_taken_over_at_once(catalog: Catalog, planned: str) -> None:
+    prefix, _, start = process_identity().rpartition(".")
+    catalog.ledger.claim(planned, "history", 0, f"{prefix}.{int(start) - 1}")
+    assert catalog.ledger.claim(planned, "history", 0, "b").state is ChunkState.RUNNING
+    catalog.ledger.finish(planned, "history", 0, 1, "b")
 
 
 def test_a_holder_that_lost_its_chunk_can_neither_finish_nor_fail_it(catalog: Catalog, planned: str, clock: ManualClock) -> None:

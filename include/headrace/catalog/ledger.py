@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from headrace.catalog.processes import process_name
+from headrace.catalog.processes import has_ended, process_identity
 from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
@@ -58,17 +58,19 @@ class Ledger:
     def claim(self, job_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
         """Claim a chunk; it is then RUNNING for this holder (default: this process), or DONE if it needs no work.
 
-        PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder or if claimed at least `abandoned_ms` ago.
+        PENDING and FAILED chunks can be claimed, and RUNNING ones by the same holder, if the process of their holder has ended, or
+        if claimed at least `abandoned_ms` ago.
 
         Raises:
             TransientError: Another holder has claimed it.
             NotFoundError: The chunk does not exist.
         """
-        holder = holder or process_name()
+        holder = holder or process_identity()
         with self._store.write() as connection:
             now = self._store.now(connection)
             values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
-            free = _is_claimable(holder, now - abandoned_ms)
+            present = _get(connection, job_id, run, number)["holder"] or holder
+            free = _is_claimable(present if has_ended(present) else holder, now - abandoned_ms)
             connection.execute(update(CHUNKS).where(*_matches(job_id, run, number), free).values(values))
             row = _get(connection, job_id, run, number)
         if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
@@ -105,7 +107,7 @@ class Ledger:
         return RunSummary(job_id, run, **row)
 
     def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
-        holder = holder or process_name()
+        holder = holder or process_identity()
         is_claimed = and_(CHUNKS.c.holder == holder, CHUNKS.c.state == ChunkState.RUNNING.value)
         with self._store.write() as connection:
             finished = {**values, "finished": self._store.now(connection)}

@@ -28,11 +28,15 @@ MAX_CATCH_UP: Final = 5_000
 
 
 class RunType(StrEnum):
-    """Why Airflow has created a run."""
+    """Why Airflow has created a run. One that another DAG or an asset has triggered is like one that a user has."""
 
     SCHEDULED = "scheduled"
     BACKFILL = "backfill"
     MANUAL = "manual"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RunType:  # noqa: ARG003
+        return cls.MANUAL
 
 
 @dataclass(frozen=True, slots=True)
