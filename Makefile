@@ -57,9 +57,10 @@ format: setup ## Format the code and apply automatic fixes
 bench: setup ## Measure Headrace against hand-written PySpark jobs
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: setup ## Write the pages and pictures that are generated from code
+docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/headrace docs --write docs/reference
 	$(BIN)/python -m tests.docs.timelines
+	$(BIN)/python -m tests.docs.figures
 
 setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing
 

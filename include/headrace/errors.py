@@ -86,7 +86,7 @@ class TerminalError(DatabaseError):
 
 
 class TransientError(DatabaseError):
-    """Retrying may succeed."""
+    """Another statement or process is in the way, for example one that holds a lock."""
 
     code = "TRANSIENT"
 

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     spark_options: str = Field(
         "",
         description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
-        "spaces. Options that have a setting, or that Headrace depends on, are refused.",
+        "spaces. Options that have a setting, or that Headrace depends on, are rejected.",
     )
     driver_java_options: str = Field(
         "",
@@ -113,7 +113,7 @@ class Settings(BaseSettings):
         "auto",
         description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
         "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
-        "that kernels do not know are refused, for tests.",
+        "that kernels do not know are rejected, for tests.",
     )
     max_ahead_s: int = Field(
         0,
@@ -140,7 +140,7 @@ class Settings(BaseSettings):
     local_rows: int = Field(
         50_000_000,
         ge=0,
-        description="Maximum number of rows that a query of the IoTDB language reads in the process that runs it, which is faster "
+        description="Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
     )
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")

@@ -1,8 +1,8 @@
 """The project's Markdown pages and the code blocks in them.
 
-A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect. A `text` or `json` block
-that follows a snippet is its expected output. A block that no test can run has the comment `<!-- not run: reason -->` in the line
-before it.
+A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect, and `sql timeline` is
+played by the function `play` of its page. A `text` or `json` block that follows a snippet is its expected output. A block that no
+test can run has the comment `<!-- not run: reason -->` in the line before it.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli import console, main
-from headrace.model.statements import Select, Show
 from headrace.runtime.http import Endpoint, Guard, Health, create_app
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings
 from headrace.sql import parse_script
 from tests.docs.pages import FILES, ROOT, Block
+from tests.docs.timelines import TIMELINE, play
 
 NOW_MS: Final = 1_714_564_800_000
 """The value of `now` in all snippets: 2024-05-01 12:00:00 UTC."""
@@ -61,9 +61,10 @@ class SnippetRunner:
         run_language = {"sql": self._run_sql, "sh": self._run_sh, "python": self._run_python, "http": self._run_http}
         if block.name == "iotdb":
             run_language["sql"] = self._run_tree_sql
-        output = run_language[block.language](block.text)
+        output = play(block)[0] if block.name == TIMELINE else run_language[block.language](block.text)
         if block.expected is None:
             assert ERROR_PREFIX not in output, output
+            assert block.language == "sh" or not output.strip(), f"the page does not show the output\n\n{output}"
         elif block.language == "http":
             assert json.loads(output) == json.loads(block.expected), f"the output differs from the page\n\n{output}"
         else:
@@ -87,7 +88,7 @@ class SnippetRunner:
         return self._connection
 
     def _run_sql(self, text: str) -> str:
-        """Return the rows of the last statement that has any, or the error. Streams are settled before each query."""
+        """Return the rows of all statements, and the error if one fails."""
         return self._run_statements(text, self.connection)
 
     def _run_tree_sql(self, text: str) -> str:
@@ -99,16 +100,14 @@ class SnippetRunner:
     def _run_statements(self, text: str, connection: headrace.Connection) -> str:
         output = ""
         try:
-            for sql, statement in parse_script(text, connection.session.dialect):
-                if isinstance(statement, Select | Show):
-                    connection.settle()
+            for sql, _ in parse_script(text, connection.session.dialect):
                 result = connection.session.execute(sql)
                 if result.table is not None:
                     with console.out.capture() as captured:
                         console.show_rows(result, console.Format.TABLE)
-                    output = captured.get()
+                    output += captured.get()
         except headrace.Error as error:
-            return error_text(error)
+            return output + error_text(error)
         return output
 
     def _run_python(self, text: str) -> str:

@@ -1,12 +1,13 @@
 """The pictures of `docs/guides/triggers.md`, drawn from what the examples of the page do.
 
-An image link with a Python block below it is a picture of that block: of the statements that it runs, and of the commits that its
+An image link with a block of `sql timeline` below it is a picture of that block: of its statements, and of the commits that its
 streams make. `python -m tests.docs.timelines` writes the pictures.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from tests.docs.pages import ROOT, Block, parse_blocks
 
 PAGE: Final = ROOT / "docs/guides/triggers.md"
 IMAGE: Final = re.compile(r"!\[(.+)\]\((.+\.svg)\)")
+TIMELINE: Final = "timeline"
+"""The second word of the fence of an example."""
 WINDOW_SECONDS: Final = 10
 
 WIDTH: Final = 760
@@ -105,7 +108,7 @@ class Axis:
 
 def pictures(page: Path = PAGE) -> list[Picture]:
     """Return the pictures of the page whose example is below them."""
-    blocks = [block for block in parse_blocks(page) if block.language == "python" and block.text.startswith("play(")]
+    blocks = [block for block in parse_blocks(page) if block.name == TIMELINE]
     lines = page.read_text().splitlines()
     found = []
     for block in blocks:
@@ -117,13 +120,19 @@ def pictures(page: Path = PAGE) -> list[Picture]:
 
 def run_examples(page: Path = PAGE) -> Iterator[tuple[Picture, list[tuple[Any, ...]]]]:
     """Run each example, and yield its picture with the timeline that it left."""
-    helper = next(block for block in parse_blocks(page) if block.language == "python" and "def play(" in block.text)
+    for picture in pictures(page):
+        yield picture, play(picture.block)[1]
+
+
+@functools.cache
+def play(block: Block) -> tuple[str, list[tuple[Any, ...]]]:
+    """Run an example with the function `play` of its page; return its output and the timeline that it left."""
+    helper = next(other for other in parse_blocks(block.page) if other.language == "python" and "def play(" in other.text)
     names: dict[str, Any] = {"__name__": "timelines"}
     exec(compile(helper.text, "helper", "exec"), names)
-    for picture in pictures(page):
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(picture.block.text, "example", "exec"), names)
-        yield picture, list(names["timeline"])
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        names["play"](block.text)
+    return printed.getvalue(), list(names["timeline"])
 
 
 def draw(title: str, timeline: Sequence[tuple[Any, ...]]) -> str:

@@ -149,7 +149,7 @@ PSEUDO_COLUMNS: Final = (
     ("`_rowts`, `_c0`", "timestamp of the row"),
     ("`_wstart`, `_wend`", "start and end of the window; the end of an `INTERVAL` is exclusive"),
     ("`_wduration`", "length of the window in ticks of the database"),
-    ("`_qstart`, `_qend`", "first and last instant of the range of time in `WHERE`, in queries"),
+    ("`_qstart`, `_qend`", "first and last timestamp of the range of time in `WHERE`, in queries"),
     ("`_qduration`", "the difference between the two in ticks of the database"),
 )
 
@@ -334,7 +334,7 @@ def list_errors() -> list[type[errors.Error]]:
         package = importlib.import_module(f"{headrace.__name__}.{layer}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    return sorted(set(all_subclasses(errors.Error)) - {errors.DatabaseError, *CONSEQUENCES}, key=lambda kind: kind.code)
+    return sorted(set(all_subclasses(errors.Error)) - {errors.DatabaseError, errors.TerminalError}, key=lambda kind: kind.code)
 
 
 def all_subclasses(kind: type[errors.Error]) -> Iterator[type[errors.Error]]:

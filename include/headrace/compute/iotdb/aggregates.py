@@ -264,8 +264,8 @@ TABLE: Final = (
     TreeAggregate("max_value", COMPARED, greatest, "greatest value", message=COMPARED_ONLY),
     TreeAggregate("first_value", EVERY, value_at("min"), "earliest value"),
     TreeAggregate("last_value", EVERY, value_at("max"), "latest value"),
-    TreeAggregate("min_time", EVERY, instant_at("min"), "instant of the earliest value"),
-    TreeAggregate("max_time", EVERY, instant_at("max"), "instant of the latest value"),
+    TreeAggregate("min_time", EVERY, instant_at("min"), "timestamp of the earliest value"),
+    TreeAggregate("max_time", EVERY, instant_at("max"), "timestamp of the latest value"),
     TreeAggregate("time_duration", EVERY, time_duration, "time from the earliest to the latest value"),
     TreeAggregate(
         "mode",
