@@ -11,7 +11,10 @@ from typing import Any, Final
 from headrace.model import failpoints
 
 CONTEXT: Final = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["headrace.catalog", "headrace.service", "headrace.storage", "headrace.streams.lifecycle", "pytest"])
+# All that the functions of tests import: a process would take more than a second of processor time for what is missing here.
+CONTEXT.set_forkserver_preload(
+    ["pytest", "hypothesis", "headrace.service.connection", "tests.streams.environment", "tests.support.racing"]
+)
 MAX_WAIT_S: Final = 120
 
 
