@@ -10,7 +10,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from sqlalchemy import select, update
 
 from headrace.catalog import Catalog
-from headrace.catalog.engines import SESSION, open_engine
+from headrace.catalog.engines import open_engine
+from headrace.catalog.postgresql import SESSION
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.store import Store
 from headrace.errors import FencedError, TransientError

@@ -163,10 +163,10 @@ def test_sqlite_keeps_a_write_ahead_log_so_that_readers_need_not_wait(tmp_path: 
         assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
 
 
-def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_home_and_its_catalog_are_closed_to_other_users(tmp_path: Path) -> None:
     path = tmp_path / "home" / "catalog.db"
     open_and_create(f"sqlite:///{path}", "power")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
-"""A catalog that is away for longer than a lease lasts: a real PostgreSQL server, stopped and started again."""
+"""A catalog that is away for longer than a lease lasts: a real PostgreSQL server, stopped or frozen for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 import pytest
 
+from headrace.catalog import postgresql
 from headrace.errors import TransientError
 from headrace.model.jobs import JobState
 from headrace.model.snodes import Lease
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 TTL_MS = 1_500
+Outage = Callable[[Server], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -43,7 +46,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def context(server: Server, settings: Settings) -> Iterator[Context]:
-    with server.database() as url:
+    with server.database() as database:
+        url = f"{database}&connect_timeout=2"
         opened = open_context(settings.model_copy(update={"catalog_url": url, "heartbeat_ms": 200, "lease_ms": TTL_MS}))
         yield opened
         opened.tables.close()
@@ -61,7 +65,11 @@ def keeper(context: Context) -> Iterator[LeaseKeeper]:
 
 
 @pytest.mark.spark
-def test_streams_continue_with_their_driver(server: Server, context: Context, keeper: LeaseKeeper, spark: SparkSession) -> None:
+@pytest.mark.parametrize("outage", [Server.halted, Server.frozen])
+def test_streams_continue_with_their_driver(
+    outage: Outage, server: Server, context: Context, keeper: LeaseKeeper, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "STATEMENT_SECONDS", 2)
     meters = Meters.create(context)
     stream = meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0")
     target = context.catalog.tables.get("db", "out")
@@ -75,12 +83,11 @@ def test_streams_continue_with_their_driver(server: Server, context: Context, ke
     try:
         meters.write(readings(20))
         wait_until(has_all, "the stream's first results")
-        server.halt()
-        for number in (1, 2):
-            meters.write(readings(20, seed=number, start=START + number * 1_000_000))
-            wait_until(has_all, "results without the catalog")
-            wait_until(lambda: not keeper.is_confirmed and driver.catalog_away_s > 0, "the driver to notice the outage")
-        server.resume()
+        with outage(server):
+            for number in (1, 2):
+                meters.write(readings(20, seed=number, start=START + number * 1_000_000))
+                wait_until(has_all, "results without the catalog")
+                wait_until(lambda: not keeper.is_confirmed and driver.catalog_away_s > 0, "the driver to notice the outage")
         newest = context.tables.version(METERS)
         wait_until(lambda: progress(context, stream) == newest, "progress once the catalog is back")
         wait_until(lambda: keeper.is_confirmed and driver.catalog_away_s == 0, "the lease to be renewed")
@@ -112,10 +119,9 @@ def test_no_lease_is_taken_over_or_reported_lost_as_soon_as_the_catalog_is_back(
     assert rival.acquire() is None
     keeper._released.set()  # its holder is slow to come back: it does not renew by itself
     keeper.publish("http://127.0.0.1:1")
-    server.halt()
-    assert rival.acquire() is None
-    wait_until(lambda: not keeper.is_confirmed, "the lease to end")
-    server.resume()
+    with server.halted():
+        assert rival.acquire() is None
+        wait_until(lambda: not keeper.is_confirmed, "the lease to end")
     judged = supervisor.check(read_snapshot(context.catalog, context.catalog.now()))
     assert context.catalog.now() > expired(context).expires
     assert judged.status is SupervisionStatus.WATCH

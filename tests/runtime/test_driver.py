@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from headrace.settings import Settings
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.subscriptions import JobActivity
 from tests.runtime.meters import Meters, readings
-from tests.support.waiting import wait_until
+from tests.support.waiting import MAX_WAIT_S, wait_until
 
 
 @pytest.fixture
@@ -185,10 +186,15 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
         with pytest.raises(FencedError):
             pollers.reconcile([streams.by_id(broken), streams.by_id(stream)])
     with pytest.raises(FencedError):
-        pollers.poll()
+        settle(pollers)
     states = {stream: streams.by_id(stream).state for stream in (fresh, resting, broken)}
     assert states == {fresh: JobState.CREATED, resting: JobState.RUNNING, broken: JobState.RUNNING}
     pollers.close()
+
+
+def settle(pollers: SourcePollers) -> None:
+    while pollers.poll():
+        pass
 
 
 def create(meters: Meters, name: str) -> str:
@@ -227,6 +233,20 @@ def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Contex
         assert len(polls) == 1
     finally:
         driver.stop(0)
+
+
+def test_sources_are_polled_while_the_catalog_hangs(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(context, "default", fills=False, batches=Histogram(), ended=lambda: None)
+    answer, polls = threading.Event(), threading.Semaphore(0)
+    monkeypatch.setattr(driver, "reconcile", answer.wait)
+    monkeypatch.setattr(driver._pollers, "poll", lambda _: polls.release())
+    driver.start()
+    try:
+        for _ in range(3):
+            assert polls.acquire(timeout=MAX_WAIT_S)
+    finally:
+        answer.set()
+        driver.stop(10)
 
 
 @pytest.mark.parametrize(

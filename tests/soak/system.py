@@ -72,8 +72,8 @@ class System:
 
     def restart_catalog(self) -> None:
         """Stop the catalog's database and start it again."""
-        self._server.halt()
-        self._server.resume()
+        with self._server.halted():
+            pass
 
     def close(self) -> None:
         """End all processes."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -79,15 +80,28 @@ class Server:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return name
 
-    def halt(self) -> None:
-        """Shut down the server and keep its data."""
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Shut the server down for a while, and keep its data."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=60)
-
-    def resume(self) -> None:
-        """Start the server on its existing data."""
+        yield
         self._process = start_server(self._programs, self._folder)
         self._wait()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze all processes of the server: it neither answers nor closes connections."""
+        server = psutil.Process(self._process.pid)
+        server.suspend()  # first, so that it starts no further process
+        processes = [server, *server.children()]
+        try:
+            for process in processes:
+                process.suspend()
+            yield
+        finally:
+            for process in reversed(processes):
+                process.resume()
 
     def stop(self) -> None:
         """Stop the server immediately and remove its folder."""

@@ -6,33 +6,18 @@ import os
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-from headrace.catalog.processes import process_name
-from headrace.catalog.rows.metadata import SCHEMA
 from headrace.errors import ConfigurationError
 
 # How long a writer of SQLite waits for another. Transactions take milliseconds, so a longer wait means that a process hangs.
 BUSY_SECONDS: Final = 30
-CONNECT_SECONDS: Final = 10
-NAME_BYTES: Final = 63
-"""Length to which PostgreSQL truncates an application name, which ends in the process id."""
 BEGIN: Final = "headrace_begin"
 """The execution option that says how SQLite begins a transaction."""
-
-# Settings of every PostgreSQL session. A machine that vanishes loses its connections, and so its locks, within a minute. A process
-# that freezes within a transaction, such as the renewal of its lease, loses its locks sooner: no transaction waits for other work.
-SESSION: Final = {
-    "search_path": SCHEMA,
-    "tcp_keepalives_idle": "30",
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "3",
-    "idle_in_transaction_session_timeout": "10s",
-}
 URL_HINT: Final = "set HEADRACE_CATALOG_URL to sqlite:////folder/catalog.db or postgresql://user:password@host/database"
 
 _ENGINES: Final[WeakSet[Engine]] = WeakSet()
@@ -72,9 +57,9 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _create_file(path: Path) -> None:
-    """Create the file, readable by its owner only: the catalog holds the tokens of snodes."""
+    """Create the file and its folder, closed to other users: the catalog has the tokens of snodes."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
@@ -94,13 +79,9 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _postgresql_engine(url: URL) -> Engine:
-    options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-    arguments: dict[str, Any] = {
-        "application_name": f"headrace {process_name()}"[-NAME_BYTES:],
-        "connect_timeout": CONNECT_SECONDS,
-        "options": f"{url.query.get('options', '')} {options}",
-    }
-    return create_engine(url, connect_args=arguments, pool_pre_ping=True, max_overflow=-1)
+    from headrace.catalog.postgresql import postgresql_engine  # imports psycopg
+
+    return postgresql_engine(url)
 
 
 def _leave_to_parent() -> None:

@@ -30,6 +30,8 @@ LOCK_MS: Final = 60_000
 # How often a waiting process checks the file; a commit to a Delta table takes about 7 ms.
 POLL_SECONDS: Final = 0.005
 LOCK_NOT_AVAILABLE: Final = "55P03"
+TURN_SECONDS: Final = 10.0
+"""How long a statement waits for a lock. It is repeated, since a server that takes much longer to answer counts as hanging."""
 HOLDER_BYTES: Final = 320
 """The longest name of a host, and a process id."""
 
@@ -188,9 +190,16 @@ def advisory_key(name: str) -> int:
 
 
 def _acquire(connection: Connection, name: str, deadline: float) -> bool:
-    remaining_ms = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
+    while (rest := deadline - time.monotonic()) > TURN_SECONDS:
+        if _try_acquire(connection, name, TURN_SECONDS):
+            return True
+    return _try_acquire(connection, name, rest)
+
+
+def _try_acquire(connection: Connection, name: str, seconds: float) -> bool:
+    milliseconds = max(1, round(seconds * 1000))  # 0 would mean no limit
     try:
-        connection.execute(text("SELECT set_config('lock_timeout', :rest, false)"), {"rest": f"{remaining_ms}ms"})
+        connection.execute(text("SELECT set_config('lock_timeout', :limit, false)"), {"limit": f"{milliseconds}ms"})
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": advisory_key(name)})
     except exc.OperationalError as error:
         if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:

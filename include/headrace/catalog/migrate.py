@@ -6,7 +6,7 @@ An empty database gets the declared tables, which takes a fifth of the time of m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -67,8 +67,16 @@ def _exclusive_transaction(store: Store, locks: Locks) -> Iterator[Connection]:
     with locks.hold("migrate"):
         if is_sqlite(store.engine):
             _write_ahead(store)
-        with store.write() as connection:
+        with store.write() as connection, _without_limit(connection):
             yield connection
+
+
+def _without_limit(connection: Connection) -> AbstractContextManager[None]:
+    if is_sqlite(connection):
+        return nullcontext()
+    from headrace.catalog.postgresql import unbounded
+
+    return unbounded(connection)
 
 
 def _write_ahead(store: Store) -> None:

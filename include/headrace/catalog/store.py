@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
 SQLITE_NOW: Final = text("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
 
-IDLE_IN_TRANSACTION: Final = "25P03"
-"""PostgreSQL's code for a transaction that it has ended since the process was frozen."""
+TRANSIENT_STATES: Final = {
+    "25P03": "has ended a transaction of this process, which was frozen",
+    "25006": "accepts no changes: its server is read-only",
+}
+"""PostgreSQL's codes of internal errors that pass, and what they mean."""
 
 
 class Store:
@@ -130,8 +133,8 @@ def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
             return OperationalError(
                 f"the catalog at {location} cannot be used: {cause}", hint="check that its server is up and its folder writable"
             )
-        case exc.InternalError() if getattr(error.orig, "sqlstate", None) == IDLE_IN_TRANSACTION:
-            return OperationalError(f"the catalog at {location} has ended a transaction of this process, which was frozen")
+        case exc.InternalError() if (state := getattr(error.orig, "sqlstate", None)) in TRANSIENT_STATES:
+            return OperationalError(f"the catalog at {location} {TRANSIENT_STATES[state]}", hint="wait: it may be failing over")
         case exc.IntegrityError():
             return IntegrityError(f"the catalog refused a change: {cause}")
         case exc.DataError():

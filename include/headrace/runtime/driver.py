@@ -1,4 +1,4 @@
-"""The driver of an snode's streams: one thread that reconciles the pollers with the catalog, round after round."""
+"""The driver of an snode's streams: one thread polls their sources, another reconciles them with the catalog."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from headrace.streams.sources.subscriptions import JobActivity
 
 logger = logging.getLogger(__name__)
 
-# The pause before retrying a round that failed as a whole, for example because the catalog was away.
-ROUND_RETRY_S: Final = 1.0
+# The pause after an error that is not of a single stream, for example because the catalog was away.
+RETRY_S: Final = 1.0
 # New commits wait at most this long while another stream runs a long micro-batch.
 MAX_POLL_S: Final = 0.1
 # Polls that find nothing take at most about a tenth of a core, unless the pause between them would be longer than this.
@@ -34,10 +34,10 @@ MAX_IDLE_PAUSE_S: Final = 0.5
 
 
 class Driver:
-    """Runs the streams of one snode in a thread until it is stopped or fenced."""
+    """Runs the streams of one snode in threads until it is stopped or fenced. Polling never waits for the catalog."""
 
     def __init__(self, context: Context, name: str, *, fills: bool, batches: Histogram, ended: Callable[[], None]) -> None:
-        """`ended` is called when the thread has ended, for whatever reason; `failure` then has the exception that ended it."""
+        """`ended` is called when polling has ended, for whatever reason; `failure` then has the exception that ended it."""
         self._context = context
         self._name = name
         self._fills = fills
@@ -51,9 +51,11 @@ class Driver:
         self._retry_at: dict[str, int] = {}
         self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
-        self._poll_at = 0.0
         self._away_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=[work], name=name, daemon=True)
+            for name, work in (("driver", self._poll_sources), ("reconcile", self._reconcile_regularly))
+        ]
         self._leaving: dict[str, str] = {}
         self.failure: BaseException | None = None
         self.records: list[JobRecord] = []
@@ -69,48 +71,54 @@ class Driver:
 
     def start(self) -> None:
         """Start the threads."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         self._timers.start()
 
     def stop(self, grace_s: float) -> bool:
         """Stop after the micro-batches in flight; return False if they took longer than `grace_s`."""
+        deadline = time.monotonic() + grace_s
         self._stopping.set()
         self._backfills.stop()
         self._timers.stop(grace_s)
-        if self._thread.is_alive():
-            self._thread.join(grace_s)
-        return not self._thread.is_alive()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        return not self._threads[0].is_alive()
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[], None]) -> None:
+        """Repeat work until the driver stops. A failure that is not of a single stream also ends the other thread."""
         try:
             while not self._stopping.is_set():
-                self._round()
-            self._pollers.close()
+                self._try(work)
         except BaseException as error:
-            self.failure = error
+            self.failure = self.failure or error
             logger.exception("the driver of snode %s ended", self._name)
-        finally:
-            self._ended()
+        self._stopping.set()
+        self._ended()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except FencedError:
+            raise
+        except Error as error:
+            logger.warning("retrying after an error: %s", error)
+            self._stopping.wait(RETRY_S)
+        except Exception:  # a bug that affects one stream must not end all streams of the snode
+            logger.exception("retrying after an unexpected error")
+            self._stopping.wait(RETRY_S)
 
     @property
     def catalog_away_s(self) -> float:
         """Seconds since the catalog could last be read; 0 while it can."""
         return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
-    def _round(self) -> None:
-        """Reconcile with the catalog once, then poll the sources until the next heartbeat is due."""
-        try:
-            self._reconcile_if_reachable()
-            self._sampler.take(self._pollers, self.records)
-            self._poll_until(time.monotonic() + self._context.settings.heartbeat_ms / 1000)
-        except FencedError:
-            raise
-        except Error as error:
-            logger.warning("retrying the reconcile loop: %s", error)
-            self._stopping.wait(ROUND_RETRY_S)
-        except Exception:  # a bug that affects one stream must not end all streams of the snode
-            logger.exception("unexpected error in the reconcile loop; retrying")
-            self._stopping.wait(ROUND_RETRY_S)
+    def _reconcile_regularly(self) -> None:
+        """Reconcile with the catalog once, and wait until the next heartbeat is due."""
+        self._reconcile_if_reachable()
+        self._sampler.take(self._pollers, self.records)
+        self._stopping.wait(self._context.settings.heartbeat_ms / 1000)
 
     def _reconcile_if_reachable(self) -> None:
         """Reconcile, or leave the streams running while the catalog is away: their commits need only the targets."""
@@ -125,15 +133,16 @@ class Driver:
                 logger.info("reconciling with the catalog again after %.0f s", self.catalog_away_s)
             self._away_since = None
 
-    def _poll_until(self, deadline: float) -> None:
-        while not self._stopping.is_set() and (now := time.monotonic()) < deadline:
-            if now < self._poll_at:
-                self._stopping.wait(min(self._poll_at, deadline) - now)
-                continue
+    def _poll_sources(self) -> None:
+        """Poll until the driver stops, then close the pollers."""
+        while not self._stopping.is_set():
+            began = time.monotonic()
             busy = self._pollers.poll(MAX_POLL_S)
             self._polled_at = time.monotonic()
-            least = self._context.settings.idle_poll_ms / 1000
-            self._poll_at = self._polled_at + (0 if busy else idle_pause_s(least, self._polled_at - now))
+            if not busy:
+                least = self._context.settings.idle_poll_ms / 1000
+                self._stopping.wait(idle_pause_s(least, self._polled_at - began))
+        self._pollers.close()
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""

@@ -76,6 +76,8 @@ class Advance(Enum):
     """The user has paused or dropped the stream."""
     FULL = auto()
     """The sink has no room for more results yet."""
+    UNSTOPPED = auto()
+    """The stream has failed, but could not be marked STOPPED: the micro-batch is retried."""
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec
 from weakref import WeakValueDictionary
 
 from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
@@ -35,6 +36,7 @@ VERSION_READ_THREADS: Final = 32
 MAX_VERSION_READ_S: Final = 0.5
 """A source whose version takes longer to read is read in the background, so that it does not delay the others."""
 
+P = ParamSpec("P")
 RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
 
@@ -169,7 +171,7 @@ class SourcePoller:
         return {id: sample for id, sample in samples.items() if sample is not None}
 
     def close(self) -> None:
-        """Wait for micro-batches in flight and remove all streams."""
+        """Wait for what is in flight and remove all streams."""
         wait([subscription.in_flight for subscription in self._subscriptions.values() if subscription.in_flight is not None])
         for subscription in list(self._subscriptions.values()):
             self._drop(subscription, CLOSE_GRACE_S)
@@ -210,8 +212,10 @@ class SourcePoller:
         """Stop the streams of a source that cannot be read, unless another attempt is left."""
         if self._retry.record_failure(error):
             return
-        for subscription in list(self._subscriptions.values()):
-            self._stop(subscription, error)
+        for subscription in self._subscriptions.values():
+            if subscription.in_flight is None:
+                self._start_stopping(subscription, error)
+        self._idle = None
         self._retry.pause()
 
     def _start(self, subscription: Subscription, latest: Offsets | None, round_: PollRound) -> None:
@@ -220,11 +224,24 @@ class SourcePoller:
                 round_.wait_until(subscription.retry.retry_at)
             elif subscription.has_work(latest):
                 subscription.started_at = time.monotonic()
-                subscription.in_flight = self._pool.submit(self._advance, subscription)
+                self._submit(subscription, self._advance, subscription)
         if subscription.in_flight is not None:
             round_.in_flight.append(subscription.in_flight)
         elif subscription.runner is not None and subscription.runner.is_delivering():
             round_.wait_until(time.monotonic() + DELIVERY_CHECK_S)
+
+    def _submit(self, subscription: Subscription, work: Callable[P, Advance], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have work for a stream done in the background: this thread waits neither for tables nor for the catalog."""
+
+        def run() -> Advance:
+            try:
+                return work(*args, **kwargs)
+            except FencedError:
+                if self._has_left(subscription):
+                    return Advance.UNWANTED
+                raise
+
+        subscription.in_flight = self._pool.submit(run)
 
     def _advance(self, subscription: Subscription) -> Advance:
         if subscription.runner is None:
@@ -241,9 +258,6 @@ class SourcePoller:
         """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
-        if isinstance(error, FencedError) and self._has_left(subscription):
-            self._drop(subscription)
-            return
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
             raise error
         if subscription.is_removed:
@@ -251,7 +265,7 @@ class SourcePoller:
         elif error is not None:
             self._handle_failure(subscription, to_error(error))
         elif future is not None:
-            self._handle_success(subscription, future.result())
+            self._handle_outcome(subscription, future.result())
 
     def _has_left(self, subscription: Subscription) -> bool:
         """Return True if a stream was replaced, or has moved to another snode: this driver's lease has not passed to another."""
@@ -263,7 +277,10 @@ class SourcePoller:
         except TransientError:
             return False
 
-    def _handle_success(self, subscription: Subscription, advance: Advance) -> None:
+    def _handle_outcome(self, subscription: Subscription, advance: Advance) -> None:
+        if advance is Advance.UNSTOPPED:
+            subscription.retry.pause()
+            return
         subscription.retry.record_success()
         if advance is Advance.UNWANTED:
             self._drop(subscription)
@@ -272,16 +289,18 @@ class SourcePoller:
 
     def _handle_failure(self, subscription: Subscription, error: Error) -> None:
         if not subscription.retry.record_failure(error):
-            self._stop(subscription, error)
+            self._start_stopping(subscription, error)
 
-    def _stop(self, subscription: Subscription, error: Error) -> None:
-        """Mark a stream STOPPED and remove it. While the catalog cannot be reached, retry the micro-batch instead."""
+    def _start_stopping(self, subscription: Subscription, error: Error) -> None:
+        self._submit(subscription, self._stop, subscription.record, error)
+
+    def _stop(self, record: JobRecord, error: Error) -> Advance:
+        """Mark a stream STOPPED, unless the catalog cannot be reached."""
         try:
-            stop_stream(self.context, subscription.record, error)
+            stop_stream(self.context, record, error)
         except TransientError:
-            subscription.retry.pause()
-        else:
-            self.remove(subscription.record.definition.id)
+            return Advance.UNSTOPPED
+        return Advance.UNWANTED
 
     def _drop(self, subscription: Subscription, grace_s: float = 0.0) -> None:
         self._subscriptions.pop(subscription.record.definition.id, None)
@@ -305,7 +324,8 @@ def recorded_offsets(subscription: Subscription) -> Offsets:
 class SourcePollers:
     """The source pollers of a driver.
 
-    `observe` is called with the seconds of every micro-batch; `runner` creates the runner of a stream.
+    `observe` is called with the seconds of every micro-batch; `runner` creates the runner of a stream. One thread may reconcile
+    while another polls: only the former waits for the catalog.
     """
 
     def __init__(self, context: Context, observe: Observe = lambda _: None, runner: RunnerFactory = Runner) -> None:
@@ -315,13 +335,15 @@ class SourcePollers:
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
         self._turns = turns_at(context.tables.uri)
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
+        self._lock = threading.RLock()
         self._pollers: dict[str, SourcePoller] = {}
         self._readers: WeakValueDictionary[SourceId, ChangeReader] = WeakValueDictionary()
 
     @property
     def streams(self) -> frozenset[str]:
         """The ids of the streams that run, including those that will be removed once their micro-batch has ended."""
-        return frozenset(stream for poller in self._pollers.values() for stream in poller.streams)
+        with self._lock:
+            return frozenset(stream for poller in self._pollers.values() for stream in poller.streams)
 
     def activity(self) -> dict[str, JobActivity]:
         """Return what is being done for each stream. Thread-safe."""
@@ -341,18 +363,20 @@ class SourcePollers:
         """
         runnable = {record.definition.id: record for record in records if is_runnable(record)}
         keep_ms = {database.name: database.keep_ms for database in self.context.catalog.databases.all()} if runnable else {}
-        for poller in self._pollers.values():
-            for job_id in poller.outdated(runnable, keep_ms):
-                poller.remove(job_id)
-            poller.refresh(runnable)
-        running = self.streams
+        with self._lock:
+            for poller in self._pollers.values():
+                for job_id in poller.outdated(runnable, keep_ms):
+                    poller.remove(job_id)
+                poller.refresh(runnable)
+            running = self.streams
         for record in records:
             if record.definition.id not in running:
                 self._settle_pause(record)
         for job_id in runnable.keys() - running:
             self._subscribe(runnable[job_id])
-        for source in [source for source, poller in self._pollers.items() if not poller.streams]:
-            self._pollers.pop(source).close()
+        with self._lock:
+            for source in [source for source, poller in self._pollers.items() if not poller.streams]:
+                self._pollers.pop(source).close()
 
     def poll(self, timeout_s: float | None = None) -> bool:
         """Start every micro-batch that can start, and return when the first one in flight ends.
@@ -367,21 +391,11 @@ class SourcePollers:
         Raises:
             FencedError: This driver's lease has passed to another. Failures of a stream or a source are not raised.
         """
-        wait(
-            [
-                version_read
-                for poller in self._pollers.values()
-                if (version_read := poller.start_version_read(self._version_pool)) is not None
-            ],
-            MAX_VERSION_READ_S,
-        )
-        round_ = PollRound()
-        for poller in self._pollers.values():
-            round_.add(poller.start())
+        wait(self._start_version_reads(), MAX_VERSION_READ_S)
+        round_ = self._start_round()
         if round_.in_flight:
             wait(round_.in_flight, timeout_s, return_when=FIRST_COMPLETED)
-            for poller in self._pollers.values():
-                poller.collect()
+            self._collect()
         elif round_.next_attempt is not None:
             pause = max(0.0, round_.next_attempt - time.monotonic())
             time.sleep(pause if timeout_s is None else min(pause, timeout_s))
@@ -390,11 +404,29 @@ class SourcePollers:
             return True
         return bool(round_.in_flight) or round_.next_attempt is not None
 
+    def _start_version_reads(self) -> list[Future[Offsets]]:
+        with self._lock:
+            reads = [poller.start_version_read(self._version_pool) for poller in self._pollers.values()]
+        return [read for read in reads if read is not None]
+
+    def _start_round(self) -> PollRound:
+        round_ = PollRound()
+        with self._lock:
+            for poller in self._pollers.values():
+                round_.add(poller.start())
+        return round_
+
+    def _collect(self) -> None:
+        with self._lock:
+            for poller in self._pollers.values():
+                poller.collect()
+
     def close(self) -> None:
         """Wait for micro-batches in flight and remove all streams."""
-        for poller in self._pollers.values():
-            poller.close()
-        self._pollers.clear()
+        with self._lock:
+            for poller in self._pollers.values():
+                poller.close()
+            self._pollers.clear()
         self._pool.shutdown()
         self._version_pool.shutdown(wait=False)
 
@@ -413,7 +445,8 @@ class SourcePollers:
             return
         if record.state is not JobState.RUNNING:
             self._set_state(record, JobState.RUNNING)
-        poller.add(record)
+        with self._lock:
+            poller.add(record)
 
     def _poller(self, record: JobRecord) -> SourcePoller:
         definition = record.definition
@@ -421,7 +454,9 @@ class SourcePollers:
         key = definition.source_ids[0] if definition.virtual is None else definition.id
         if key not in self._pollers:
             reader = self._reader(definition)
-            self._pollers[key] = SourcePoller(reader, self.context, self._pool, self._turns, self._observe, self._runner)
+            poller = SourcePoller(reader, self.context, self._pool, self._turns, self._observe, self._runner)
+            with self._lock:
+                self._pollers[key] = poller
         return self._pollers[key]
 
     def _reader(self, definition: JobDefinition) -> Reader:
