@@ -229,6 +229,11 @@ class Settings(BaseSettings):
         """The home directory, absolute."""
         return self.home.expanduser().resolve()
 
+    def create_home(self) -> Path:
+        """Create the home directory unless it exists, closed to other users, and return it."""
+        self.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.home_path
+
     @property
     def login(self) -> str:
         """The user's name: the setting, else the login; the number of a login without a name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import uuid
@@ -31,7 +32,8 @@ SECRETS = {
     "OBJECT_STORE_PASSWORD": {"object-store", "prepare-object-store"},
     "TABLES_SECRET_KEY": {"prepare-object-store", "api-server", "scheduler"},
     "SPARK_SECRET": {"scheduler", "spark-master", "spark-worker"},
-    "ADMIN_PASSWORD": {"api-server", "scheduler"},
+    "ADMIN_PASSWORD": {"api-server"},
+    "SERVICE_PASSWORD": {"api-server", "scheduler"},
     "JWT_SECRET": {"api-server", "scheduler"},
     "API_SECRET_KEY": {"api-server", "scheduler", "triggerer"},
     "FERNET_KEY": {"prepare", *COMPONENTS},
@@ -112,20 +114,43 @@ def test_components_that_share_a_secret_have_the_same() -> None:
         assert "${" in environment("scheduler")[key], "the file must not contain secrets"
 
 
-def test_the_script_generates_every_secret_of_the_file() -> None:
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with generated secrets, written with the umask of a careless user."""
+    path = tmp_path_factory.mktemp("compose") / ".env"
+    subprocess.run(["sh", "-c", f"umask 0; '{repository()}/bin/compose-env' '{path}'"], check=True)
+    return path
+
+
+def secrets_in(path: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+def test_the_script_generates_every_secret_of_the_file(generated: Path) -> None:
     text = (repository() / "docker-compose.yaml").read_text()
-    required = set(re.findall(r"\$\{(\w+):\?", text))
-    printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
-    generated = dict(line.split("=", 1) for line in printed.splitlines())
-    assert required == set(generated) == set(SECRETS)
-    assert len(set(generated.values())) == len(generated)
+    required, values = set(re.findall(r"\$\{(\w+):\?", text)), secrets_in(generated)
+    assert required == set(values) == set(SECRETS)
+    assert len(set(values.values())) == len(values)
 
 
-def test_airflow_accepts_the_generated_key() -> None:
+def test_generated_secrets_are_private_and_kept(generated: Path) -> None:
+    assert stat.S_IMODE(generated.stat().st_mode) == 0o600
+    secrets = generated.read_text()
+    again = subprocess.run([repository() / "bin" / "compose-env", generated], capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr.strip()) == (1, f"{generated}: File exists")
+    assert generated.read_text() == secrets
+    assert generated.name in (repository() / ".gitignore").read_text().splitlines()
+
+
+def test_airflow_accepts_the_generated_key(generated: Path) -> None:
     from cryptography.fernet import Fernet
 
-    printed = subprocess.run([repository() / "bin" / "compose-env"], capture_output=True, text=True, check=True).stdout
-    Fernet(dict(line.split("=", 1) for line in printed.splitlines())["FERNET_KEY"])
+    Fernet(secrets_in(generated)["FERNET_KEY"])
+
+
+def test_tasks_log_in_to_airflow_as_a_user_who_only_starts_runs() -> None:
+    users = dict(user.split(":") for user in environment("api-server")["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"].split(","))
+    assert users == {"admin": "admin", environment("scheduler")["HEADRACE_AIRFLOW_USER"]: "user"}
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,21 @@ def test_an_error_has_the_line_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], added: str, error: str
 ) -> None:
     assert error in run_file(tmp_path, SCRIPT + added, monkeypatch, capsys)
+
+
+def test_what_a_command_writes_is_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    statements = f"{SCRIPT} INSERT INTO rooms VALUES (1, 1)"
+    monkeypatch.setattr("sys.argv", ["headrace", "sql", "--home", str(home), "--", statements])
+    previous = os.umask(0o022)
+    try:
+        with suppress(SystemExit):
+            main()
+    finally:
+        os.umask(previous)
+    assert list(home.rglob("*.parquet"))
+    assert [path for path in home.rglob("*") if path.stat().st_mode & 0o077] == []
 
 
 def sql_output(*arguments: str) -> str:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
+from headrace.compute.terms import string_sql
 from headrace.errors import ConfigurationError
 from headrace.model.spark_options import OWN_SETTINGS, RESERVED, Role
 from headrace.settings import Settings, load
@@ -64,7 +66,7 @@ def test_only_the_jvm_of_a_task_compiles_late_unless_an_option_says_otherwise() 
     assert passed == {role: [f"{name}=50000", own] if role is Role.TASK else [own] for role in Role}
 
 
-@pytest.mark.parametrize("name", sorted({*OWN_SETTINGS, *RESERVED}))
+@pytest.mark.parametrize("name", sorted({*OWN_SETTINGS, *RESERVED, "spark.sql.legacy.timeParserPolicy"}))
 def test_options_that_headrace_sets_are_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         load(spark_options=f"spark.a=b {name}=1")
@@ -110,6 +112,12 @@ def test_memory_has_a_unit() -> None:
     for name in ("driver_memory", "task_driver_memory", "snode_executor_memory", "task_executor_memory"):
         with pytest.raises(ConfigurationError, match=name):
             load(**{name: "2000"})
+
+
+@pytest.mark.spark
+def test_texts_reveal_no_variables(spark: SparkSession) -> None:
+    text = "${env:HOME} ${system:user.dir} ${spark.app.name}"
+    assert spark.range(1).selectExpr(f"{string_sql(text)} AS text").collect() == [Row(text)]
 
 
 @pytest.mark.spark

@@ -60,8 +60,7 @@ def check_home(settings: Settings) -> str:
     Raises:
         ConfigurationError: It is not writable, or has less than `MIN_DISK_BYTES` free.
     """
-    home = settings.home_path
-    home.mkdir(parents=True, exist_ok=True)
+    home = settings.create_home()
     free = shutil.disk_usage(home).free
     if not os.access(home, os.W_OK) or free < MIN_DISK_BYTES:
         raise ConfigurationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -154,6 +155,7 @@ verify.register(app)
 def main() -> None:
     """Run the command line: print errors of Headrace without a traceback and exit with code 1."""
     collect_rarely()
+    os.umask(0o077)  # also for the components that it starts: tables, logs and results are the user's alone
     try:
         app()
     except Error as error:

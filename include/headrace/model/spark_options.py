@@ -40,8 +40,25 @@ OWN_SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "HEADRACE_SHUFFLE_PARTITIONS",
 }
 """Options that have a setting."""
+MEANING: Final = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    # Texts in statements may contain ${env:NAME}, for which Spark would read the environment.
+    "spark.sql.variable.substitute": "false",
+}
+"""What the SQL text of plans means: Spark's defaults, which its own configuration and environment may change, but for the last."""
 RESERVED: Final = frozenset(
     {
+        *MEANING,
         "spark.driver.extraClassPath",
         "spark.jars",
         "spark.sql.catalog.spark_catalog",
@@ -53,6 +70,7 @@ RESERVED: Final = frozenset(
     }
 )
 """Options on which results, or the start of a driver, depend."""
+RESERVED_PREFIXES: Final = ("spark.sql.ansi.", "spark.sql.catalog.", "spark.sql.legacy.", "spark.sql.parser.")
 SECRET: Final = re.compile(r"(?i)secret|password|token|access\.?key")
 
 
@@ -78,7 +96,7 @@ def check_option(name: str) -> None:
     """Raise `ValueError` if Headrace sets this option itself."""
     if name in OWN_SETTINGS:
         raise ValueError(f"{name} has a setting of its own: {OWN_SETTINGS[name]}")
-    if name in RESERVED:
+    if name in RESERVED or name.startswith(RESERVED_PREFIXES):
         raise ValueError(f"{name} is set by Headrace and cannot be changed")
 
 

@@ -71,6 +71,8 @@ def open_tables(settings: Settings, catalog: Catalog) -> Tables:
     """Return the Delta tables of the settings."""
     from headrace.storage import Tables
 
+    if not settings.warehouse:
+        settings.create_home()
     return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
 
 

@@ -167,6 +167,7 @@ def start(
 def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Started:
     """Start the components that do not run, and wait until all are healthy."""
     home = AirflowHome.of(settings)
+    settings.create_home()
     home.run.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o700)
     with _exclusive(settings):

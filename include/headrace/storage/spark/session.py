@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import OperationalError
-from headrace.model.spark_options import Role, parse_spark_options
+from headrace.model.spark_options import MEANING, Role, parse_spark_options
 from headrace.settings import Settings
 from headrace.storage.object_store import ObjectStore
 from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
@@ -120,7 +120,7 @@ def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
 
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return configuration of the session. It includes secrets, so it is never part of a command line."""
-    own = {
+    own = MEANING | {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
