@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.runtime.table_removal import drop_subtables
 from headrace.storage.delta import keys
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks import target_groups
@@ -91,6 +92,42 @@ def test_a_subtable_that_exists_again_is_identified(env: StreamEnvironment, plan
     env.catalog.subtables.add("db", "readings", SOURCES[:1])
     ids, names = groups.identify(windows(plan, SOURCES[:2]))
     assert (ids[0], names[0].as_py()) == (uid, name)
+
+
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_subtables_that_were_dropped_before_or_during_a_commit_exist_after_it(
+    env: StreamEnvironment, plan: StreamPlan, moment: str
+) -> None:
+    groups, some, expected = TargetGroups(env.context, plan), windows(plan, SOURCES[:3]), targets(env, SOURCES[:3])
+    with groups.committing():
+        groups.assign(some)
+
+    def drop() -> None:
+        drop_subtables(env.context, plan.target, plan.target_database, [name for name, _ in expected[:2]])
+
+    if moment == "before":
+        drop()
+    with groups.committing():
+        assert groups.assign(some).to_pylist() == [name for name, _ in expected]
+        if moment == "during":
+            drop()
+    assert [subtable.name for subtable in env.catalog.subtables.all("db", "out")] == sorted(dict(expected))
+    assert tags(env, plan) == dict(expected)
+
+
+def test_a_stream_writes_to_no_subtable_that_was_dropped_while_it_ran(env: StreamEnvironment) -> None:
+    query = "select _wstart ts, count(*) n from readings partition by tbname interval(10s)"
+    plan = env.create(f"create stream at_once trigger at_once into out as {query}")
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    (subtable,) = env.catalog.subtables.all("db", "out")
+    drop_subtables(env.context, plan.target, plan.target_database, [subtable.name])
+    env.insert([("d0", 10_000, 1, None)])
+    env.settle()
+    assert env.catalog.subtables.all("db", "out") == [subtable]
+    assert tags(env, plan) == {subtable.name: env.catalog.subtables.get("db", "d0").uid}
+    rows = env.tables.scan(plan.target, plan.target_database)
+    assert rows["tbname"].to_pylist() == [subtable.name]
 
 
 @pytest.mark.parametrize("added", [[*range(300)], [*range(0, 300, 2)], [299]])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from sqlalchemy import Connection, delete, func, literal, select, true
+from sqlalchemy import Connection, delete, func, literal, select, true, update
 from sqlalchemy import exists as sql_exists
 
 from headrace.catalog.rows.subtables import SUBTABLES, from_values
@@ -109,6 +109,15 @@ class Subtables:
             refuse_jobs_on_series(connection, database, names)
             is_dropped = is_among(connection, SUBTABLES.c.name, names)
             connection.execute(delete(SUBTABLES).where(SUBTABLES.c.database == database, is_dropped))
+            tables = {subtable.table for subtable in subtables.values()}
+            is_theirs = (TABLES.c.database == database) & TABLES.c.name.in_(tables)
+            connection.execute(update(TABLES).where(is_theirs).values(subtable_drops=TABLES.c.subtable_drops + 1))
+
+    def drops(self, database: str, table: str) -> int:
+        """Return how many times subtables of a table were dropped: if the number is the same as before, all still exist."""
+        query = select(TABLES.c.subtable_drops).where(TABLES.c.database == database, TABLES.c.name == table)
+        with self._store.read() as connection:
+            return connection.scalar(query) or 0
 
 
 def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:

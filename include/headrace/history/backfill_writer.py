@@ -102,7 +102,8 @@ class BackfillWriter:
     def _compute(self, chunk: Chunk) -> None:
         for _ in range(MAX_RECOMPUTATIONS):
             try:
-                return self._write(chunk, self._offsets())
+                with self._target.groups.committing():
+                    return self._write(chunk, self._offsets())
             except SourceChangedError:
                 logger.info("recomputing chunk %d of %s: its source has changed", chunk.number, self._plan.name)
         raise OperationalError(

@@ -22,6 +22,7 @@ class TableColumns(TypedColumns):
     tags: Named[list[dict[str, Any]]] = Column(JSON)
     virtual: Named[bool] = Column(Boolean)
     comment: Named[str | None]
+    subtable_drops: Named[int] = Column(BigInteger, server_default="0")
     created: Named[int] = Column(BigInteger)
 
 

@@ -23,8 +23,7 @@ class FillingSink(DeltaSink):
         super().fence()
         self.filler = Filler(self.context, self.plan, self.target)
 
-    def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
-        """See `Sink`."""
+    def _commit_result(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         commit = Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
         return self.filler.commit(result.upserts, result.retractions, commit)
 

@@ -108,6 +108,10 @@ class DeltaSink:
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`. A micro-batch without rows for the target does not touch it."""
+        with self.target.groups.committing():
+            return self._commit_result(result, position, expected)
+
+    def _commit_result(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         if result.staged is not None:
             return self._commit_staged(result, result.staged, position, expected)
         upserts = self.target.to_rows(result.upserts) if result.upserts.num_rows else None

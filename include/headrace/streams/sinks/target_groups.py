@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import ExistsError
+from headrace.errors import ExistsError, TransientError
 from headrace.model.types import TypeKind
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.types import arrow_type
@@ -39,12 +40,28 @@ class TargetGroups:
         self.plan = plan
         self._identified = GroupCache(plan.groups.columns)
         self._assigned = GroupCache(plan.groups.columns)
+        self._drops = self._read_drops(0)
+        self._committing: list[pa.Table] | None = None
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Commit rows of assigned subtables in a `with` block. Those that were dropped before, or meanwhile, are created again."""
+        self._forget_dropped()
+        assigned: list[pa.Table] = []
+        self._committing = assigned
+        yield
+        self._committing = None
+        if self._forget_dropped():
+            for groups in assigned:
+                self._assigned.values_of(groups, self.create_subtables)
 
     def assign(self, windows: pa.Table) -> pa.ChunkedArray:
         """Return for each window the target's subtable for its group; NULL if the name is not available."""
         if windows.num_rows == 0:
             return pa.chunked_array([], pa.string())
         groups, group_index = distinct_groups(windows, self.plan.groups.columns)
+        if self._committing is not None:
+            self._committing.append(groups)
         names = self._assigned.values_of(groups, self.create_subtables)[SUBTABLE]
         return pa.chunked_array([names.combine_chunks().take(pa.array(group_index))])
 
@@ -115,6 +132,20 @@ class TargetGroups:
             return []
         middle = len(names) // 2
         return self.add_subtables(names[:middle]) + self.add_subtables(names[middle:])
+
+    def _forget_dropped(self) -> bool:
+        """Clear the cache and return True if subtables of the target were dropped since this was last called."""
+        before, self._drops = self._drops, self._read_drops(self._drops)
+        if self._drops != before:
+            self._assigned = GroupCache(self.plan.groups.columns)
+        return self._drops != before
+
+    def _read_drops(self, default: int) -> int:
+        """Return how many times subtables of the target were dropped; the default while the catalog cannot be reached."""
+        try:
+            return self.context.catalog.subtables.drops(self.plan.target_database.name, self.plan.target.name)
+        except TransientError:
+            return default
 
     def tag_rows(self, groups: pa.Table) -> pa.Table:
         """Return the tags of new subtables, in stored types."""

@@ -52,6 +52,7 @@ def create_tables() -> None:
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("virtual", sa.Boolean(), nullable=False),
         sa.Column("comment", sa.String(), nullable=True),
+        sa.Column("subtable_drops", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("database", "name", name="pk_tables"),
         sa.ForeignKeyConstraint(["database"], ["databases.name"], name="fk_tables_database", ondelete="CASCADE"),
