@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ import pytest
 
 from headrace.runtime.stream_metrics import StreamSampler
 from headrace.streams.runner import state_store
-from tests.streams.environment import StreamEnvironment, open_environment
+from tests.streams.environment import READINGS, StreamEnvironment, open_environment
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +97,27 @@ def test_samples_of_all_streams_are_taken_at_intervals_and_kept_for_a_while(env:
     env.clock.advance(60_000)
     take(env, sampler)
     assert len(env.catalog.stream_metrics.all()) == 2
+
+
+def test_a_sample_does_not_wait_for_a_source_that_hangs(env: StreamEnvironment) -> None:
+    plan, sampler = env.create(SUMS.format(name="s")), StreamSampler(env.context)
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    env.insert([("d0", 1000, 1, None), ("d0", 2000, 1, None)])
+    assert env.pollers is not None
+    (poller,) = env.pollers._pollers.values()
+    assert poller.reader.read_after(env.record(plan).offsets or {}, ()) is not None, "as for a micro-batch in flight"
+    version_read = poller.start_version_read(env.pollers._version_pool)
+    assert version_read is not None
+    version_read.result()
+    env.clock.advance(10 * 365 * 86_400_000)  # the tables' clock is not the test's
+    with ThreadPoolExecutor() as pool, env.tables._handles.reader(READINGS)._mutex:  # as if the storage did not answer
+        taken = pool.submit(take, env, sampler)
+        wait_until(taken.done, "the sample", bound_s=60)
+    taken.result()
+    (sample,) = env.catalog.stream_metrics.all(plan.id)
+    assert sample.lag_ms > 0
+    assert sample.rows_behind == 2
 
 
 def test_without_an_interval_there_are_no_samples(env: StreamEnvironment) -> None:

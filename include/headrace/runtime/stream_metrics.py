@@ -10,7 +10,6 @@ from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.streams.context import Context
 from headrace.streams.metering import Meter, Phase, RunnerSample
-from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.subscriptions import JobActivity
 
@@ -18,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamSampler:
-    """Takes the samples of one driver. Rates are those since its sample before."""
+    """Takes the samples of one driver from what its runners know; it reads no table. Rates are those since its sample before."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -59,7 +58,7 @@ class StreamSampler:
         return StreamSample(
             job_id=job_id,
             time=now,
-            rows_behind=measure_counters(self._context, record).rows_pending if lag_ms else counters.rows_pending,
+            rows_behind=runner.rows_pending,
             lag_ms=lag_ms,
             event_lag_ms=None if runner.max_event_time_ms is None else now - runner.max_event_time_ms,
             batches=added.batches,

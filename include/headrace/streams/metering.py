@@ -74,17 +74,26 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class RunnerSample:
-    """What a runner reports of its stream: its meter, the windows and bytes in state, and the largest event time in epoch ms."""
+    """What a runner reports of its stream.
+
+    Attributes:
+        meter: Its meter.
+        rows_pending: Rows of the sources that it has not handled, as far as it knows.
+        state_windows: Windows in state.
+        state_bytes: Bytes in state.
+        max_event_time_ms: The largest event time, in epoch ms.
+    """
 
     meter: Meter
+    rows_pending: int
     state_windows: int
     state_bytes: int
     max_event_time_ms: int | None
 
 
-def sample_state(meter: Meter, state: StreamState, ticks_per_second: int) -> RunnerSample:
+def sample_state(meter: Meter, state: StreamState, rows_pending: int, ticks_per_second: int) -> RunnerSample:
     """Return the sample of a runner with a state."""
     tables = [table for name in (*STATE_TABLES, *TABLES) if (table := getattr(state, name)) is not None]
     newest = None if state.max_event_time is None else state.max_event_time * 1000 // ticks_per_second
     windows = 0 if state.windows is None else state.windows.num_rows
-    return RunnerSample(meter, windows, sum(table.nbytes for table in tables), newest)
+    return RunnerSample(meter, rows_pending, windows, sum(table.nbytes for table in tables), newest)

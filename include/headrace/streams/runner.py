@@ -62,6 +62,9 @@ class Reader(Protocol):
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
         """Return the number of rows written after offsets, and when the oldest was committed (epoch ms; None without any)."""
 
+    def known_pending(self, offsets: Offsets) -> int:
+        """Return the number of rows written after offsets, as far as it is known. Reads nothing, so it never waits."""
+
     def committed_at(self, source: SourceId, version: int) -> int | None:
         """Return when a version of a source was committed, in epoch ms; None if unknown."""
 
@@ -170,8 +173,12 @@ class Runner:
 
     def sample(self) -> RunnerSample | None:
         """Return the runner's measurements; None before the state is restored. Thread-safe."""
-        state = self._state
-        return None if state is None else sample_state(self.stopwatch.meter, state, self.plan.query.precision.ticks_per_second)
+        state, progress = self._state, self.progress
+        if state is None:
+            return None
+        offsets = state.position.offsets if progress.position is None else progress.position.offsets
+        pending = max(progress.counters.rows_pending, self.reader.known_pending(offsets))
+        return sample_state(self.stopwatch.meter, state, pending, self.plan.query.precision.ticks_per_second)
 
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""

@@ -49,6 +49,16 @@ class CommitSizes:
             total += size.written
         return total
 
+    def count_known(self, first: int) -> int:
+        """Return the number of rows that versions from `first` on wrote, as far as their sizes are known without reading."""
+        total = 0
+        for version in range(first, first + MAX_VERSIONS_AHEAD):
+            size = self._sizes.get(version)
+            if size is None:
+                break
+            total += size.written
+        return total
+
     def _try_size(self, version: int) -> CommitSize | None:
         try:
             return self._size(version)

@@ -64,6 +64,10 @@ class ChangeReader:
             return 0, None
         return self._sizes.count_written(first, latest_version), self.committed_at(self.id, first)
 
+    def known_pending(self, offsets: Offsets) -> int:
+        """See `Reader`."""
+        return self._sizes.count_known(offsets[self.id] + 1)
+
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
         """See `Reader`."""
         return self.context.tables.committed_at(self.source, version)

@@ -64,6 +64,10 @@ class VirtualReader:
         counts = [reader.pending(offsets) for reader in self.readers.values()]
         return sum(rows for rows, _ in counts), min((since for _, since in counts if since is not None), default=None)
 
+    def known_pending(self, offsets: Offsets) -> int:
+        """See `Reader`."""
+        return sum(reader.known_pending(offsets) for reader in self.readers.values())
+
     def committed_at(self, source: SourceId, version: int) -> int | None:
         """See `Reader`."""
         return self.readers[source].committed_at(source, version)
