@@ -53,8 +53,8 @@ class Driver:
         self._polled_at = time.monotonic()
         self._away_since: float | None = None
         self._threads = [
-            threading.Thread(target=self._run, args=[work], name=name, daemon=True)
-            for name, work in (("driver", self._poll_sources), ("reconcile", self._reconcile_regularly))
+            threading.Thread(target=self._run_pollers, name="driver", daemon=True),
+            threading.Thread(target=self._run, args=[self._reconcile_regularly], name="reconcile", daemon=True),
         ]
         self._leaving: dict[str, str] = {}
         self.failure: BaseException | None = None
@@ -71,6 +71,7 @@ class Driver:
 
     def start(self) -> None:
         """Start the threads."""
+        self._polled_at = time.monotonic()
         for thread in self._threads:
             thread.start()
         self._timers.start()
@@ -85,6 +86,11 @@ class Driver:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
         return not self._threads[0].is_alive()
+
+    def _run_pollers(self) -> None:
+        """Poll until the driver stops, then close the pollers: a driver that was fenced leaves nothing either."""
+        self._run(self._poll_sources)
+        self._pollers.close()
 
     def _run(self, work: Callable[[], None]) -> None:
         """Repeat work until the driver stops. A failure that is not of a single stream also ends the other thread."""
@@ -134,7 +140,7 @@ class Driver:
             self._away_since = None
 
     def _poll_sources(self) -> None:
-        """Poll until the driver stops, then close the pollers."""
+        """Poll until the driver stops."""
         while not self._stopping.is_set():
             began = time.monotonic()
             busy = self._pollers.poll(MAX_POLL_S)
@@ -142,7 +148,6 @@ class Driver:
             if not busy:
                 least = self._context.settings.idle_poll_ms / 1000
                 self._stopping.wait(idle_pause_s(least, self._polled_at - began))
-        self._pollers.close()
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
 from headrace.storage.delta.commits import epoch_app
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READ_THREADS: Final = 16
+
 
 def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
     """Raise the epoch of a lease that was fenced off by its own targets above the newest epoch in any of them.
@@ -25,14 +29,25 @@ def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
     Raises:
         FencedError: The lease has passed to another driver.
     """
-    max_epoch = max((target_epoch(context, record) for record in context.catalog.jobs.all(lease.snode)), default=0)
-    if max_epoch <= lease.epoch:
+    newest = newest_target_epoch(context, lease.snode)
+    if newest <= lease.epoch:
         return None
-    raised = context.catalog.leases.raise_epoch(lease, max_epoch + 1, ttl_ms)
-    message = f"raising epoch {lease.epoch}, which is older than epoch {max_epoch} of the targets, to {raised.epoch}"
+    raised = context.catalog.leases.raise_epoch(lease, newest + 1, ttl_ms)
+    record_raised(context, lease, newest)
+    return raised
+
+
+def record_raised(context: Context, lease: Lease, newest: int) -> None:
+    """Record that the epoch of a lease was raised above the newest one in its targets."""
+    message = f"raising epoch {lease.epoch}, which is older than epoch {newest} of the targets"
     logger.warning("snode %s: %s", lease.snode, message)
     context.catalog.events.record("snode", lease.snode, "EPOCH_RAISED", message)
-    return raised
+
+
+def newest_target_epoch(context: Context, snode: str) -> int:
+    """Return the newest epoch recorded in the targets of an snode; 0 if there is none. On an object store this takes long."""
+    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="epochs") as pool:
+        return max(pool.map(partial(target_epoch, context), context.catalog.jobs.all(snode)), default=0)
 
 
 def target_epoch(context: Context, record: JobRecord) -> int:

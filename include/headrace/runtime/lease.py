@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Final
 from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, TransientError
 from headrace.model.snodes import Lease
-from headrace.runtime.epochs import raise_epoch
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -160,17 +158,6 @@ class LeaseKeeper:
         began = time.monotonic()
         self._lease = self._catalog.leases.renew(lease, self._ttl_ms)
         self._expires_at = began + self._ttl_ms / 1000
-
-    def raise_epoch(self, context: Context) -> bool:
-        """Raise the lease's epoch above those in the targets; return False if none of them is newer.
-
-        Raises:
-            FencedError: The lease has passed to another driver.
-        """
-        with self._renewing:
-            raised = raise_epoch(context, self._lease, self._ttl_ms)
-            self._lease = raised or self._lease
-        return raised is not None
 
     def outrun(self, epoch: int) -> bool:
         """Make the lease's epoch newer than another one; return False if it is so already.

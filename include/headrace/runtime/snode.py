@@ -23,6 +23,7 @@ from headrace.runtime.activity import JOB_COUNTS
 from headrace.runtime.context import Context, is_under_spark_submit
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
+from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 # When the snode is asked to stop, a micro-batch in flight may take this long. After that it is abandoned, which is always safe.
 GRACE_S: Final = 8.0
-# Polling takes less than a second. A driver that has not polled its sources for this long counts as hanging.
+# Polling takes less than a second. A driver that has not polled its sources for this long hangs, and the snode ends.
 MAX_LOOP_AGE_S: Final = 120.0
 
 
@@ -136,11 +137,18 @@ class Snode:
         return Driver(context, self._name, fills=self._fill_histories, batches=self._batch_durations, ended=self._wake.set)
 
     def _try_restart(self, keeper: LeaseKeeper) -> bool:
-        """Replace a driver that was fenced although it holds the lease, as after a catalog was restored from a backup."""
+        """Replace a driver that was fenced although it holds the lease, as after a catalog was restored from a backup.
+
+        The new driver has a newer epoch than the targets and than the old driver, whose micro-batches in flight cannot commit then.
+        """
         try:
+            lease, newest = keeper.lease, newest_target_epoch(self._context, self._name)
             # An snode that shares jobs can also be fenced by one that a job has just moved to.
-            if not keeper.raise_epoch(self._context) and not (self._is_member and keeper.is_confirmed):
+            if newest <= lease.epoch and not (self._is_member and keeper.is_confirmed):
                 return False
+            keeper.outrun(max(newest, lease.epoch))
+            if newest > lease.epoch:
+                record_raised(self._context, lease, newest)
         except (FencedError, TransientError) as error:
             logger.error("not restarting the fenced driver: %s", error.message)
             return False
@@ -169,7 +177,7 @@ class Snode:
             if not is_jvm_alive(spark):
                 # A signal to the process group also ends a JVM that this process started.
                 return Exit.OK if self._stop_requested.is_set() and not is_under_spark_submit() else Exit.SPARK_DIED
-            if self._driver.failure is not None:
+            if self._driver.failure is not None or self._driver.loop_age_s > MAX_LOOP_AGE_S:
                 return Exit.FAILED
             if self._stop_requested.is_set():
                 return Exit.OK
@@ -371,6 +379,13 @@ def reason_text(exit_code: Exit, driver: Driver) -> str:
         Exit.OK: "asked to stop",
         Exit.LEASE_LOST: "another driver has taken over",
         Exit.SPARK_DIED: "Spark's JVM has died",
-        Exit.FAILED: f"{type(driver.failure).__name__}: {driver.failure}",
+        Exit.FAILED: failure_text(driver),
     }
     return texts[exit_code]
+
+
+def failure_text(driver: Driver) -> str:
+    """Return what ended a driver: an exception, or that it hangs."""
+    if driver.failure is None:
+        return f"the driver has not polled its sources for {driver.loop_age_s:.0f} s"
+    return f"{type(driver.failure).__name__}: {driver.failure}"

@@ -170,11 +170,12 @@ class SourcePoller:
         samples = {id: runner.sample() for id, runner in runners.items() if runner is not None}
         return {id: sample for id, sample in samples.items() if sample is not None}
 
-    def close(self) -> None:
-        """Wait for what is in flight and remove all streams."""
+    def clear(self) -> list[Runner]:
+        """Wait for micro-batches in flight, remove all streams, and return their runners, whose background work still runs."""
         wait([subscription.in_flight for subscription in self._subscriptions.values() if subscription.in_flight is not None])
-        for subscription in list(self._subscriptions.values()):
-            self._drop(subscription, CLOSE_GRACE_S)
+        runners = [subscription.runner for subscription in self._subscriptions.values() if subscription.runner is not None]
+        self._subscriptions.clear()
+        return runners
 
     def _read_version(self) -> Offsets:
         """Return the latest version of the sources, and note when the first unhandled commits of each stream were made."""
@@ -302,10 +303,10 @@ class SourcePoller:
             return Advance.UNSTOPPED
         return Advance.UNWANTED
 
-    def _drop(self, subscription: Subscription, grace_s: float = 0.0) -> None:
+    def _drop(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription.record.definition.id, None)
         if subscription.runner is not None:
-            subscription.runner.close(grace_s)
+            subscription.runner.close(0)
 
     def _pending_since(self, subscription: Subscription) -> int | None:
         """Return when the oldest commit not yet handled was made, as of the last version read. Reads nothing: a source may hang."""
@@ -376,7 +377,7 @@ class SourcePollers:
             self._subscribe(runnable[job_id])
         with self._lock:
             for source in [source for source, poller in self._pollers.items() if not poller.streams]:
-                self._pollers.pop(source).close()
+                del self._pollers[source]
 
     def poll(self, timeout_s: float | None = None) -> bool:
         """Start every micro-batch that can start, and return when the first one in flight ends.
@@ -422,11 +423,17 @@ class SourcePollers:
                 poller.collect()
 
     def close(self) -> None:
-        """Wait for micro-batches in flight and remove all streams."""
+        """Wait for micro-batches in flight, remove all streams, and give their background work a few seconds to end."""
         with self._lock:
-            for poller in self._pollers.values():
-                poller.close()
+            pollers = list(self._pollers.values())
+        runners = [runner for poller in pollers for runner in poller.clear()]
+        with self._lock:
             self._pollers.clear()
+        for runner in runners:
+            runner.close(0)
+        deadline = time.monotonic() + CLOSE_GRACE_S
+        for runner in runners:
+            runner.close(max(0.0, deadline - time.monotonic()))
         self._pool.shutdown()
         self._version_pool.shutdown(wait=False)
 
