@@ -10,6 +10,7 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
+from headrace.model.notifications import masked
 from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, stream_dag_id
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
@@ -123,5 +124,5 @@ def format_doc(definition: JobDefinition) -> str:
         name=definition.name,
         source=definition.source,
         target=definition.target,
-        sql=definition.sql.strip().replace("```", "` ` `"),
+        sql=masked(definition.sql).strip().replace("```", "` ` `"),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Self
 
+from headrace.model.notifications import masked
 from headrace.model.spans import Span
 
 
@@ -58,7 +59,7 @@ def underline(sql: str, span: Span) -> str:
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
-    text = sql[begin : end if end >= 0 else len(sql)]
+    text = masked(sql[begin : end if end >= 0 else len(sql)])
     first = max(0, column - 61)
     last = first + MAX_LINE_CHARACTERS
     part = ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")

@@ -175,6 +175,11 @@ class Settings(BaseSettings):
     http_read_token: SecretStr = Field(
         SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
+    notify_hosts: str = Field(
+        "*",
+        description="Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` stands "
+        "for any characters, as in `*.example.com`; if empty, none.",
+    )
     cq_min_every_ms: int = Field(1_000, ge=1, description="Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = Field(
         60_000,

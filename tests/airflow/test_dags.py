@@ -288,6 +288,16 @@ def test_a_statement_cannot_end_its_code_block() -> None:
     assert shown.count("```") == 2
 
 
+def test_the_documentation_of_a_dag_hides_the_tokens_of_receivers() -> None:
+    from dataclasses import replace
+
+    from headrace_generators.stream import format_doc
+    from tests.airflow.samples import definition
+
+    shown = format_doc(replace(definition(), sql="CREATE STREAM … NOTIFY ('wss://h.example/a?token=secret')"))
+    assert "('wss://h.example/**************')" in shown
+
+
 @pytest.mark.parametrize(
     "conf",
     [

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobState, StopReason
+from headrace.web.view import job_detail
 
 START = 1_700_000_000_000
 
@@ -82,3 +84,34 @@ def test_each_origin_of_a_virtual_table_has_a_task(readings: headrace.Connection
     tasks = select(readings, columns, "ins_stream_tasks")
     assert tasks == [("source", "d.readings", None, 1), ("source", "d.p", None, 1), ("agg", "", None, None)]
     assert len(set(select(readings, "task_id", "ins_stream_tasks"))) == 3
+
+
+def test_addresses_of_notifications_are_shown_without_their_secrets(readings: headrace.Connection) -> None:
+    sql = (
+        "create stream s into o as select _wstart, count(*) n from readings partition by tbname interval(1m) "
+        "notify ('wss://user:password@h.example/a?token=secret') on ('window_close')"
+    )
+    readings.execute(sql)
+    catalog = readings.session.context.catalog
+    record = catalog.jobs.get("d", "s")
+    shown = [
+        *(sql for table in ("ins_streams", "ins_stream_progress") for (sql,) in select(readings, "`sql`", table)),
+        job_detail(catalog, record, START)["sql"],
+    ]
+    assert shown == [sql.replace("user:password@", "*" * 14).replace("a?token=secret", "*" * 14)] * 3
+    assert readings.execute("show create stream s").fetchall() == [("s", sql)]
+
+
+def test_notifications_go_to_allowed_hosts_only(readings: headrace.Connection) -> None:
+    settings = readings.session.context.settings.model_copy(update={"notify_hosts": "*.example.com"})
+    statement = (
+        "create or replace stream s into o as select _wstart, count(*) n from readings interval(1m) "
+        "notify ('ws://{host}') on ('window_open')"
+    )
+    with headrace.connect(settings=settings, database="d") as connection:
+        with pytest.raises(InvalidStreamError, match="must not send to ws://example") as error:
+            connection.execute(statement.format(host="example.org"))
+        assert error.value.hint == "HEADRACE_NOTIFY_HOSTS allows *.example.com"
+        connection.execute(statement.format(host="a.example.com"))
+        with pytest.raises(InvalidStreamError, match="must not send"):
+            connection.execute(statement.format(host="example.org"))

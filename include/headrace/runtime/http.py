@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
+from headrace.model.notifications import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
     except Error as error:
         return JSONResponse(error_body(error.with_sql(statement.sql)), status_of(error))
     except Exception as error:
-        logger.exception("unexpected error in a statement: %s", statement.sql)
+        logger.exception("unexpected error in a statement: %s", masked(statement.sql))
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
     return arrow_response(result) if arrow and result.rows is not None else JSONResponse(json_body(result))
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.notifications import masked
 from headrace.model.positions import SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream
@@ -87,7 +88,7 @@ def streams(context: Context) -> CatalogRows:
                 definition.created,
                 hexadecimal(definition.id),
                 history_id(record),
-                definition.sql,
+                masked(definition.sql),
                 status(record),
                 definition.source.database,
                 None if definition.target is None else definition.target.database,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.notifications import masked
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.tables import Table
 from headrace.model.time import Precision
@@ -170,7 +171,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         definition.database,
         definition.created,
         definition.id,
-        definition.sql,
+        masked(definition.sql),
         record.state.value,
         definition.source.database,
         definition.source.name,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.ledger import RunSummary
+from headrace.model.notifications import masked
 from headrace.runtime.activity import NO_ACTIVITY, ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 from headrace.runtime.roles import is_resident
@@ -154,7 +155,7 @@ def job_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
     describe = query_detail if definition.kind is JobKind.CONTINUOUS_QUERY else stream_detail
     return {
         "as_of": now,
-        "sql": definition.sql,
+        "sql": masked(definition.sql),
         "dialect": definition.dialect,
         "events": [{"time": event.time, "kind": event.kind, "message": event.message} for event in events],
         **describe(catalog, record, now),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
+from headrace.model.notifications import is_allowed, masked
 from headrace.model.statements import CreateStream
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
@@ -23,6 +25,7 @@ def define_as(
 ) -> StreamPlan:
     """Return the plan of a statement in a current database and dialect."""
     context = session.context
+    check_receivers(statement, context.settings.notify_hosts)
     return define(
         statement,
         context.catalog,
@@ -32,3 +35,12 @@ def define_as(
         replaced=replaced,
         max_streams=context.settings.streams_per_database,
     )
+
+
+def check_receivers(statement: CreateStream, hosts: str) -> None:
+    """Reject notifications to hosts that the settings do not allow."""
+    for url in () if statement.notification is None else statement.notification.urls:
+        if not is_allowed(url, hosts):
+            raise InvalidStreamError(
+                f"NOTIFY must not send to {masked(url)}", hint=f"HEADRACE_NOTIFY_HOSTS allows {hosts or 'none'}"
+            )

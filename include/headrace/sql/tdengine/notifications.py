@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from headrace.sql.tdengine.tables import TDengineTables
 
 MAX_URL_BYTES: Final = 127
 URL_SCHEMES: Final = ("ws", "wss")
+UNESCAPED: Final = re.compile(r"""[^\s'"\\]+""")
 
 
 class TDengineNotifications(TDengineTables):
@@ -56,9 +58,10 @@ class TDengineNotifications(TDengineTables):
 
 
 def is_websocket_url(url: str) -> bool:
-    """Return True if an address has a WebSocket scheme, a host, and a valid port if any."""
+    """Return True if an address has a WebSocket scheme, a host, a valid port if any, and no quotes, spaces or backslashes."""
     try:
         parts = urlsplit(url)
-        return parts.scheme.lower() in URL_SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        has_host = parts.scheme.lower() in URL_SCHEMES and bool(parts.hostname)
+        return has_host and (parts.port is None or parts.port > 0) and UNESCAPED.fullmatch(url) is not None
     except ValueError:
         return False

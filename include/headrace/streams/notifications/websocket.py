@@ -1,22 +1,27 @@
-"""Sending of messages to WebSocket servers."""
+"""Sending of messages to WebSocket servers. Imported only by drivers of streams with a notification: its imports take long."""
 
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-from headrace.model.notifications import FailurePolicy
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as open_connection
+
+from headrace.model.notifications import FailurePolicy, Notification, is_allowed, masked
 from headrace.storage.delta.outbox import Message
-
-if TYPE_CHECKING:
-    from websockets.sync.client import ClientConnection
 
 logger = logging.getLogger(__name__)
 
 OPEN_TIMEOUT_S: Final = 3.0
+SEND_TIMEOUT_S: Final = 10.0
+"""A server that has stopped reading blocks a write to the connection for at most this long."""
 REPLY_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 1.0
 RECONNECT_PAUSE_S: Final = 1.0
@@ -41,9 +46,10 @@ class WebSocketSender:
     because another server failed; after a restart it may be.
     """
 
-    def __init__(self, urls: Sequence[str], policy: FailurePolicy) -> None:
-        self._receivers = [Receiver(url) for url in urls]
-        self._policy = policy
+    def __init__(self, notification: Notification, allowed_hosts: str) -> None:
+        self._receivers = [Receiver(url) for url in notification.urls]
+        self._policy = notification.on_failure
+        self._allowed_hosts = allowed_hosts
 
     def __call__(self, messages: Sequence[Message]) -> None:
         """Send messages; raise if a server may not have them, unless they may be dropped."""
@@ -55,50 +61,65 @@ class WebSocketSender:
                 receiver.last = (new[-1].batch, new[-1].number)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. Waits for the servers, so the thread that sends has to call it."""
         for receiver in self._receivers:
             disconnect(receiver)
 
     def _send(self, receiver: Receiver, messages: Sequence[Message]) -> None:
         if self._policy is FailurePolicy.PAUSE:
-            send_all(receiver, messages)
+            self._send_all(receiver, messages)
         elif receiver.retry_at > time.monotonic():
             drop(receiver, messages, "the server has just failed")
         else:
             try:
-                send_all(receiver, messages)
+                self._send_all(receiver, messages)
             except Exception as error:  # no error of a server may stop the stream
                 receiver.retry_at = time.monotonic() + RECONNECT_PAUSE_S
-                drop(receiver, messages, f"{type(error).__name__}: {error}")
+                drop(receiver, messages, masked(f"{type(error).__name__}: {error}"))
+
+    def _send_all(self, receiver: Receiver, messages: Sequence[Message]) -> None:
+        """Send messages and wait until the server has them. After a failure the next call connects again."""
+        try:
+            if receiver.connection is None:
+                if not is_allowed(receiver.url, self._allowed_hosts):  # the setting may be newer than the stream
+                    raise PermissionError(f"HEADRACE_NOTIFY_HOSTS does not allow {receiver.url}")
+                receiver.connection = connect(receiver.url)
+            for message in messages:
+                receiver.connection.send(message.payload.decode())
+            if not receiver.connection.ping().wait(REPLY_TIMEOUT_S):
+                raise TimeoutError(f"{receiver.url} does not answer")
+        except Exception:  # raised again: whatever failed, the connection is of no use
+            disconnect(receiver)
+            raise
 
 
 def drop(receiver: Receiver, messages: Sequence[Message], reason: str) -> None:
     """Count messages that are dropped."""
     receiver.dropped += len(messages)
-    logger.warning("dropped %d notifications to %s (%d in all): %s", len(messages), receiver.url, receiver.dropped, reason)
+    url = masked(receiver.url)
+    logger.warning("dropped %d notifications to %s (%d in all): %s", len(messages), url, receiver.dropped, reason)
 
 
-def send_all(receiver: Receiver, messages: Sequence[Message]) -> None:
-    """Send messages and wait until the server has them. After a failure the next call connects again."""
-    try:
-        if receiver.connection is None:
-            receiver.connection = connect(receiver.url)
-        for message in messages:
-            receiver.connection.send(message.payload.decode())
-        if not receiver.connection.ping().wait(REPLY_TIMEOUT_S):
-            raise TimeoutError(f"{receiver.url} does not answer")
-    except Exception:  # raised again: whatever failed, the connection is of no use
-        disconnect(receiver)
-        raise
+class DirectConnection(ClientConnection):
+    """A connection that follows no redirect, which would send the messages elsewhere, and whose writes do not block forever."""
+
+    def __init__(self, sock: socket.socket, protocol: ClientProtocol, **options: Any) -> None:
+        sock.settimeout(SEND_TIMEOUT_S)
+        super().__init__(sock, protocol, **options)
+
+    def handshake(self, *args: Any, **options: Any) -> None:
+        """Open the connection."""
+        try:
+            super().handshake(*args, **options)
+        except InvalidStatus as error:
+            raise ConnectionError(f"the server answers with HTTP {error.response.status_code}") from None
 
 
 def connect(url: str) -> ClientConnection:
     """Open a connection. The certificate of a `wss` address is verified."""
-    from websockets.sync.client import connect as open_connection
-
-    connection = open_connection(url, open_timeout=OPEN_TIMEOUT_S, close_timeout=CLOSE_TIMEOUT_S, compression=None)
-    assert not isinstance(connection, type)
-    return connection
+    return open_connection(
+        url, open_timeout=OPEN_TIMEOUT_S, close_timeout=CLOSE_TIMEOUT_S, compression=None, create_connection=DirectConnection
+    )
 
 
 def disconnect(receiver: Receiver) -> None:

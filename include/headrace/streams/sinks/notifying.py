@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
-from headrace.model.notifications import Notification
+from headrace.model.notifications import Notification, masked
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.context import Context
@@ -14,7 +14,6 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.sink import table_sink_of
 from headrace.streams.notifications.events import confirm_evicted
 from headrace.streams.notifications.messages import MessageEncoder
-from headrace.streams.notifications.websocket import WebSocketSender
 from headrace.streams.sinks.outbox import OutboxSink
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StreamState
@@ -30,17 +29,20 @@ class NotifyingSink:
     """
 
     def __init__(self, context: Context, plan: StreamPlan, notification: Notification) -> None:
+        from headrace.streams.notifications.websocket import WebSocketSender
+
         self._context = context
         self._plan = plan
         self._table = table_sink_of(context, plan)
-        self._sender = WebSocketSender(notification.urls, notification.on_failure)
+        sender = WebSocketSender(notification, context.settings.notify_hosts)
         self._outbox = OutboxSink(
             context,
             plan.id,
             plan.source_ids,
             lambda result: result.messages,
-            self._sender,
+            sender,
             report=self._report,
+            disconnect=sender.close,
         )
         self._table_batch: int | None = None
         self._outbox_batch: int | None = None
@@ -90,7 +92,6 @@ class NotifyingSink:
     def close(self, grace_s: float) -> None:
         """See `Sink`."""
         self._outbox.close(grace_s)
-        self._sender.close()
 
     def _append(self, messages: tuple[bytes, ...], position: Position) -> bool:
         has_messages = self._outbox.append(messages, position, self._outbox_batch)
@@ -99,7 +100,7 @@ class NotifyingSink:
         return has_messages
 
     def _report(self, error: str) -> None:
-        self._context.catalog.events.record("job", self._plan.id, FAILED_EVENT, f"retrying a notification: {error}")
+        self._context.catalog.events.record("job", self._plan.id, FAILED_EVENT, masked(f"retrying a notification: {error}"))
 
 
 def sink_of(context: Context, plan: StreamPlan) -> Sink:

@@ -52,14 +52,16 @@ class OutboxSink:
         *,
         max_backlog: int = MAX_BACKLOG_MESSAGES,
         report: Report = lambda _: None,
+        disconnect: Callable[[], None] = lambda: None,
     ) -> None:
+        """`disconnect` is called by the thread that delivers, when it ends."""
         self._job_id = job_id
         self._sources = sources
         self._epoch = context.epoch
         self._encode = encode
         self._max_backlog = max_backlog
         self._outbox = context.tables.outbox(job_id)
-        self._deliverer = Deliverer(self._outbox, context.epoch, send, report)
+        self._deliverer = Deliverer(self._outbox, context.epoch, send, report, disconnect)
 
     @property
     def deliverer(self) -> Deliverer:
@@ -113,11 +115,12 @@ class OutboxSink:
 class Deliverer:
     """Delivers the messages of an outbox in its own thread, until it is stopped or another driver owns the job."""
 
-    def __init__(self, outbox: Outbox, epoch: int, send: Send, report: Report) -> None:
+    def __init__(self, outbox: Outbox, epoch: int, send: Send, report: Report, disconnect: Callable[[], None]) -> None:
         self._outbox = outbox
         self._epoch = epoch
         self._send = send
         self._report = report
+        self._disconnect = disconnect
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -151,6 +154,12 @@ class Deliverer:
             self._thread.join(grace_s)
 
     def _run(self) -> None:
+        try:
+            self._deliver_until_stopped()
+        finally:
+            self._disconnect()
+
+    def _deliver_until_stopped(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
             requested = self._requested

@@ -1,0 +1,183 @@
+"""Receivers of notifications that do not behave: they stop reading, redirect, or are at hosts that are not allowed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from websockets.http11 import Request, Response
+from websockets.sync.client import ClientConnection
+from websockets.sync.server import ServerConnection, serve
+
+from headrace.model.jobs import DesiredState
+from headrace.model.notifications import EventType, FailurePolicy, Notification, is_allowed, masked
+from headrace.model.positions import Position
+from headrace.storage.delta.outbox import Message
+from headrace.streams.notifications import websocket
+from headrace.streams.notifications.websocket import WebSocketSender
+from headrace.streams.sinks.notifying import NotifyingSink
+from headrace.streams.sources.poller import SourcePollers
+from tests.streams.environment import StreamEnvironment
+from tests.streams.websocket_server import WebSocketServer
+from tests.support.waiting import wait_until
+
+MANY = [Message("s", 1, number, b"x" * 200_000) for number in range(100)]
+"""More than a server takes that does not read, and than the buffers of a connection hold."""
+
+COUNTS = "create stream s into t as select _wstart, count(*) n from readings interval(10s)"
+
+ProcessRequest = Callable[[ServerConnection, Request], Response | None]
+
+
+@contextmanager
+def running(handler: Callable[[ServerConnection], None], process_request: ProcessRequest | None = None) -> Iterator[str]:
+    """Yield the address of a server that handles its connections in threads."""
+    server = serve(handler, "127.0.0.1", 0, process_request=process_request)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that accepts connections and never reads from them, until the test has ended."""
+    ended = threading.Event()
+
+    def wait(_: ServerConnection) -> None:
+        ended.wait()
+
+    with running(wait) as url:
+        yield url
+        ended.set()
+
+
+@pytest.fixture
+def background() -> Iterator[Callable[..., Future[Any]]]:
+    """Runs a function in a thread, so that one that never ends fails the test instead of keeping it."""
+    pool = ThreadPoolExecutor()
+    yield pool.submit
+    pool.shutdown(wait=False)
+
+
+def sender(*urls: str, policy: FailurePolicy = FailurePolicy.PAUSE, hosts: str = "*") -> WebSocketSender:
+    return WebSocketSender(Notification(urls, (EventType.WINDOW_OPEN,), policy), hosts)
+
+
+def test_a_receiver_that_stops_reading_fails_the_send(
+    silent: str, background: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.2)
+    sent = background(sender(silent), MANY)
+    wait_until(sent.done, "the send to fail", bound_s=60)
+    assert isinstance(sent.exception(), Exception)
+
+
+def test_messages_do_not_follow_a_redirect() -> None:
+    target = WebSocketServer()
+    target.start()
+
+    def redirect(connection: ServerConnection, request: Request) -> Response:
+        del request
+        response = connection.respond(HTTPStatus.FOUND, "moved")
+        response.headers["Location"] = target.url
+        return response
+
+    try:
+        with running(lambda _: None, redirect) as url, pytest.raises(ConnectionError, match="HTTP 302"):
+            sender(url)(MANY[:1])
+    finally:
+        target.stop()
+    assert target.received == []
+
+
+def test_messages_go_to_allowed_hosts_only() -> None:
+    server = WebSocketServer()
+    server.start()
+    try:
+        with pytest.raises(PermissionError, match="HEADRACE_NOTIFY_HOSTS"):
+            sender(server.url, hosts="example.com")(MANY[:1])
+        sender(server.url, hosts="example.com, 127.0.0.*")(MANY[:1])
+    finally:
+        server.stop()
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("hosts", "allowed"),
+    [
+        ("*", True),
+        ("", False),
+        ("a.example.com", True),
+        ("*.example.com", True),
+        ("A.Example.com:8443", True),
+        ("a.example.com:443", False),
+        ("example.com", False),
+        ("b.example.com, a.example.com", True),
+    ],
+)
+def test_hosts_are_patterns_with_or_without_a_port(hosts: str, allowed: bool) -> None:
+    assert is_allowed("wss://user:b.example.org@A.example.com:8443/b?c", hosts) is allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("notify ('ws://u:p@h:1/a?b=c', 'wss://h') on", "notify ('ws://****h:1/*****', 'wss://h') on"),
+        ("does not answer: WS://h?token=1 (x)", "does not answer: WS://h******** (x)"),
+        ("select 'http://h/a'", "select 'http://h/a'"),
+    ],
+)
+def test_of_an_address_only_the_host_is_shown(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
+    offline_env: StreamEnvironment, silent: str, background: Callable[..., Future[Any]]
+) -> None:
+    plan = offline_env.create(f"{COUNTS} notify ('{silent}') on ('window_open')")
+    pollers = offline_env.pollers = SourcePollers(offline_env.context)
+    pollers.reconcile(offline_env.catalog.jobs.all())
+    wait_until(lambda: pollers.poll(0) is False, "the stream to have a state")
+    sink = sink_of(pollers)
+    sink._append(tuple(message.payload for message in MANY), Position(1, offline_env.record(plan).offsets or {}))
+    sender = sink._outbox.deliverer._send
+    assert isinstance(sender, WebSocketSender)
+    wait_until(lambda: is_blocked(sender), "the send to block")
+    offline_env.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
+    paused = background(pollers.reconcile, offline_env.catalog.jobs.all())
+    wait_until(paused.done, "the pollers to pause the stream", bound_s=60)
+    assert is_blocked(sender)
+    assert pollers.streams == set()
+
+
+def sink_of(pollers: SourcePollers) -> NotifyingSink:
+    """Return the sink of the only stream."""
+    (poller,) = pollers._pollers.values()
+    (subscription,) = poller._subscriptions.values()
+    assert subscription.runner is not None
+    assert isinstance(subscription.runner.sink, NotifyingSink)
+    return subscription.runner.sink
+
+
+def is_blocked(sender: WebSocketSender) -> bool:
+    """Return True if the sender keeps the lock of its connection, as while a write blocks."""
+    (receiver,) = sender._receivers
+    connection = receiver.connection
+    return connection is not None and all(locked_for_a_moment(connection) for _ in range(5))
+
+
+def locked_for_a_moment(connection: ClientConnection) -> bool:
+    """Return True if nobody else gets the lock of a connection within a moment."""
+    is_free = connection.protocol_mutex.acquire(timeout=0.05)
+    if is_free:
+        connection.protocol_mutex.release()
+    return not is_free
