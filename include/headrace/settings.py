@@ -177,8 +177,8 @@ class Settings(BaseSettings):
     )
     notify_hosts: str = Field(
         "*",
-        description="Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` stands "
-        "for any characters, as in `*.example.com`; if empty, none.",
+        description="Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
+        "matches any characters, as in `*.example.com`; if empty, none.",
     )
     cq_min_every_ms: int = Field(1_000, ge=1, description="Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = Field(
