@@ -97,6 +97,17 @@ def test_a_stream_that_stopped_for_a_transient_reason_is_retried_less_and_less_o
     assert state_of(meters, stream) is JobState.STOPPED
 
 
+def test_a_clock_that_was_set_back_delays_no_retry(meters: Meters, driver: Driver, clock: ManualClock) -> None:
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    for _ in range(2):
+        stop(meters, stream, transient=True)
+        driver.reconcile()
+    assert state_of(meters, stream) is JobState.STOPPED, "its second retry is after a pause"
+    clock._now -= 3_600_000
+    driver.reconcile()
+    assert state_of(meters, stream) is JobState.RUNNING
+
+
 def test_a_stream_that_stopped_permanently_stays_stopped(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     stop(meters, stream, transient=False)
@@ -231,6 +242,7 @@ def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Contex
         stream = meters.create_stream("TRIGGER AT_ONCE")
         wait_until(lambda: state_of(meters, stream) is JobState.RUNNING, "the driver to reconcile")
         assert len(polls) == 1
+        wait_until(lambda: driver.overdue_s == 0, "the pause until the next poll")
     finally:
         driver.stop(0)
 

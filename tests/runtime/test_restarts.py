@@ -127,7 +127,7 @@ def test_an_snode_whose_driver_hangs_ends(
         return released.wait(60)
 
     monkeypatch.setattr(snode._driver._pollers, "poll", hang)
-    monkeypatch.setattr(snodes, "MAX_LOOP_AGE_S", 1.0)
+    monkeypatch.setattr(snodes, "MAX_OVERDUE_S", 1.0)
     with ThreadPoolExecutor() as pool:
         watched = pool.submit(snode._watch, keeper, spark)
         wait_until(watched.done, "the snode to end", bound_s=30)

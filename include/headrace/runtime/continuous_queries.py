@@ -16,6 +16,7 @@ from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
 from headrace.runtime.context import Context
+from headrace.runtime.pauses import Pause
 from headrace.runtime.reasons import stop_job
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class QueryTimers:
         self._in_flight: dict[str, Future[None]] = {}
         self._linked: set[str] = set()
         self._last: dict[str, int | None] = {}
-        self._retry_at: dict[str, int] = {}
+        self._pauses: dict[str, Pause] = {}
         self._changed = threading.Condition()
         self._stopping = False
         self._pool = ThreadPoolExecutor(context.settings.cq_threads, thread_name_prefix="cq")
@@ -129,7 +130,7 @@ class QueryTimers:
         with self._changed:
             for job_id in self._queries.keys() - queries.keys():
                 self._last.pop(job_id, None)
-                self._retry_at.pop(job_id, None)
+                self._pauses.pop(job_id, None)
             is_same, self._queries = queries.keys() == self._queries.keys(), queries
             if not is_same:
                 self._linked = linked_ids(list(queries.values()))
@@ -172,8 +173,8 @@ class QueryTimers:
     def _next_instant(self, record: JobRecord) -> int:
         """Return when a query is due next: after the last execution, or when a failed one may be tried again."""
         job_id, schedule = record.definition.id, record.definition.schedule
-        if job_id in self._retry_at:
-            return self._retry_at[job_id]
+        if job_id in self._pauses:
+            return self._pauses[job_id].end_at(self._context.clock.now())
         if job_id not in self._last:
             if self._context.catalog.executions.unfinished(job_id):
                 return self._context.clock.now()
@@ -211,13 +212,13 @@ class QueryTimers:
     def _recall(self, record: JobRecord) -> None:
         """Read how far a query has come of which nothing is due: what was due is done, or is being computed again elsewhere."""
         definition = record.definition
-        self._retry_at.pop(definition.id, None)
+        self._pauses.pop(definition.id, None)
         self._last[definition.id] = self._context.catalog.executions.last(definition.id, definition.schedule.first)
 
     def _conclude(self, record: JobRecord, instants: Sequence[int], error: Error | None) -> None:
         """Remember how far a query has come, or when to try again; after the last attempt it is STOPPED."""
         job_id = record.definition.id
-        self._retry_at.pop(job_id, None)
+        self._pauses.pop(job_id, None)
         if error is None:
             last = self._last.get(job_id)
             self._last[job_id] = instants[-1] if last is None else max(instants[-1], last)
@@ -234,7 +235,8 @@ class QueryTimers:
         now = self._context.clock.now()
         for record in records:
             pause = retry_pause_ms(record.definition.schedule.every, 1 if failed is None else failed.attempt)
-            self._retry_at[record.definition.id] = failure_time(failed, now, pause) + pause
+            start = failure_time(failed, now, pause)
+            self._pauses[record.definition.id] = Pause(start, start + pause)
 
 
 def failure_time(failed: Execution | None, now: int, pause: int) -> int:

@@ -15,6 +15,7 @@ from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import QueryTimers
 from headrace.runtime.metrics import Histogram
+from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
 from headrace.runtime.stream_metrics import StreamSampler
@@ -48,9 +49,10 @@ class Driver:
         self._backfills = BackfillQueue(context)
         self._timers = QueryTimers(context, f"snode {name}", self._is_own_query)
         self._attempts: dict[str, int] = {}
-        self._retry_at: dict[str, int] = {}
+        self._pauses: dict[str, Pause] = {}
         self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
+        self._poll_pause_s = 0.0
         self._away_since: float | None = None
         self._threads = [
             threading.Thread(target=self._run_pollers, name="driver", daemon=True),
@@ -64,6 +66,11 @@ class Driver:
     def loop_age_s(self) -> float:
         """Seconds since the sources were last polled. A micro-batch that hangs shows in `activity` instead."""
         return time.monotonic() - self._polled_at
+
+    @property
+    def overdue_s(self) -> float:
+        """Seconds by which the next poll is late."""
+        return max(0.0, self.loop_age_s - self._poll_pause_s)
 
     def activity(self) -> dict[str, JobActivity]:
         """Return what is being done for each stream that runs. Thread-safe."""
@@ -144,10 +151,10 @@ class Driver:
         while not self._stopping.is_set():
             began = time.monotonic()
             busy = self._pollers.poll(MAX_POLL_S)
-            self._polled_at = time.monotonic()
-            if not busy:
-                least = self._context.settings.idle_poll_ms / 1000
-                self._stopping.wait(idle_pause_s(least, self._polled_at - began))
+            now, least = time.monotonic(), self._context.settings.idle_poll_ms / 1000
+            self._poll_pause_s = 0.0 if busy else idle_pause_s(least, now - began)
+            self._polled_at = now
+            self._stopping.wait(self._poll_pause_s)
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""
@@ -190,12 +197,13 @@ class Driver:
 
     def _decide_role(self, record: JobRecord) -> Role:
         job_id, is_stream = record.definition.id, record.definition.kind is JobKind.STREAM
+        now = self._context.clock.now()
         return role(
             record,
             filled=is_stream and not record.is_live and backfill.is_filled(self._context, job_id),
             fills=self._fills or (is_stream and self._fills_at_once(record)),
-            retry_at=self._retry_at.get(job_id, 0),
-            now=self._context.clock.now(),
+            retry_at=self._pauses.get(job_id, NO_PAUSE).end_at(now),
+            now=now,
         )
 
     def _fills_at_once(self, record: JobRecord) -> bool:
@@ -222,13 +230,15 @@ class Driver:
         """Record RUNNING if a driver died before it could, and reset the retries of a stream that has run well for long."""
         if record.state is JobState.FILLING and record.is_live:
             self._set_state(record, JobState.RUNNING)
-        if self._context.clock.now() > self._retry_at.get(record.definition.id, 0) + MAX_RETRY_MS:
+        now = self._context.clock.now()
+        if now > self._pauses.get(record.definition.id, NO_PAUSE).end_at(now) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 
     def _retry(self, record: JobRecord) -> None:
         job_id = record.definition.id
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
-        self._retry_at[job_id] = self._context.clock.now() + retry_pause(attempt)
+        now = self._context.clock.now()
+        self._pauses[job_id] = Pause(now, now + retry_pause(attempt))
         self._set_state(record, record.resumed_state)
         self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
 

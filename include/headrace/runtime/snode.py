@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 # When the snode is asked to stop, a micro-batch in flight may take this long. After that it is abandoned, which is always safe.
 GRACE_S: Final = 8.0
-# Polling takes less than a second. A driver that has not polled its sources for this long hangs, and the snode ends.
-MAX_LOOP_AGE_S: Final = 120.0
+# Polling takes less than a second. A driver whose next poll is this late hangs, and the snode ends.
+MAX_OVERDUE_S: Final = 120.0
 
 
 class Exit(IntEnum):
@@ -177,7 +177,7 @@ class Snode:
             if not is_jvm_alive(spark):
                 # A signal to the process group also ends a JVM that this process started.
                 return Exit.OK if self._stop_requested.is_set() and not is_under_spark_submit() else Exit.SPARK_DIED
-            if self._driver.failure is not None or self._driver.loop_age_s > MAX_LOOP_AGE_S:
+            if self._driver.failure is not None or self._driver.overdue_s > MAX_OVERDUE_S:
                 return Exit.FAILED
             if self._stop_requested.is_set():
                 return Exit.OK
@@ -281,7 +281,7 @@ class Snode:
 
     def _health(self, keeper: LeaseKeeper) -> Health:
         driver = self._driver
-        hangs = driver.loop_age_s > MAX_LOOP_AGE_S
+        hangs = driver.overdue_s > MAX_OVERDUE_S
         healthy = not (keeper.lost.is_set() or driver.failure or hangs)
         stopped = [record for record in driver.records if record.state is JobState.STOPPED]
         details = self._detail() | {

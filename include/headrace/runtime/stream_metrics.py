@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from headrace.errors import TransientError
 from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.stream_metrics import StreamSample
+from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.streams.context import Context
 from headrace.streams.metering import Meter, Phase, RunnerSample
 from headrace.streams.sources.poller import SourcePollers
@@ -22,14 +23,14 @@ class StreamSampler:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._last: dict[str, tuple[int, Meter, int, int]] = {}
-        self._due = 0
+        self._pause = NO_PAUSE
 
     def take(self, pollers: SourcePollers, records: Sequence[JobRecord]) -> None:
         """Record a sample of each stream that runs, if it is time to. A catalog that cannot be reached gets none."""
         settings, now = self._context.settings, self._context.clock.now()
-        if not settings.metrics_interval_s or now < self._due:
+        if not settings.metrics_interval_s or now < self._pause.end_at(now):
             return
-        self._due = now + settings.metrics_interval_s * 1000
+        self._pause = Pause(now, now + settings.metrics_interval_s * 1000)
         running, activity = pollers.samples(), pollers.activity()
         streams = [record for record in records if record.definition.kind is JobKind.STREAM and record.definition.id in running]
         try:
