@@ -2,30 +2,95 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import multiprocessing
 import os
 import sys
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from airflow.executors import local_executor
+from airflow.executors.workloads import ExecuteTask
+
+from headrace.runtime.dag_ids import SNODE_PREFIX
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+    from multiprocessing.queues import SimpleQueue
+
+    from airflow.executors.workloads import ExecutorWorkload
+    from airflow.models.taskinstancekey import TaskInstanceKey
 
 logger = logging.getLogger(__name__)
 
 FAILED: Final = 1
 
 
-class LocalExecutor(local_executor.LocalExecutor):
-    """Runs tasks as that of Airflow does, and lets a scheduler that fails end at once, so that it can be started again.
+class Worker(NamedTuple):
+    """The worker of a driver, with what it shares with this process: that would be removed before the worker has opened it."""
 
-    That of Airflow waits for running tasks even if the scheduler fails. The task of an snode's driver runs until it is stopped, so
-    such a scheduler would neither end nor schedule anything. A new scheduler runs interrupted tasks again once the old one has
-    missed its heartbeats.
+    process: BaseProcess
+    shared: tuple[object, ...]
+
+
+class LocalExecutor(local_executor.LocalExecutor):
+    """Runs tasks as that of Airflow does, except for what follows from drivers of snodes, which run until they are stopped.
+
+    Each driver has a worker of its own, and takes none of the `[core] parallelism` workers. Otherwise a few CREATE SNODE would take
+    them all, and no other task would run: neither a backfill, nor the report of a stop.
+
+    A scheduler that fails ends at once, so that it can be started again. That of Airflow waits for running tasks, so it would
+    neither end nor schedule anything. A new scheduler runs interrupted tasks again once the old one has missed its heartbeats.
     """
+
+    def start(self) -> None:
+        """Start without workers."""
+        super().start()
+        self.drivers: dict[TaskInstanceKey, Worker] = {}
+
+    def _process_workloads(self, workload_list: Sequence[ExecutorWorkload]) -> None:
+        others: list[ExecutorWorkload] = []
+        for workload in workload_list:
+            if isinstance(workload, ExecuteTask) and workload.ti.dag_id.startswith(SNODE_PREFIX):
+                self.queued_tasks.pop(workload.key)
+                self._start_driver(workload)
+            else:
+                others.append(workload)
+        super()._process_workloads(others)  # type: ignore[no-untyped-call]
+
+    def _start_driver(self, workload: ExecuteTask) -> None:
+        """Start a worker that runs one workload and ends."""
+        queue: SimpleQueue[ExecuteTask | None] = multiprocessing.SimpleQueue()
+        queue.put(workload)
+        queue.put(None)
+        unread = multiprocessing.Value(ctypes.c_uint, 1)
+        arguments = {
+            "logger_name": self.log.name,
+            "input": queue,
+            "output": self.result_queue,
+            "unread_messages": unread,
+            "team_conf": self.conf,
+        }
+        process = multiprocessing.Process(target=local_executor._run_worker, kwargs=arguments)
+        process.start()
+        self.drivers[workload.key] = Worker(process, (queue, unread))
+
+    def sync(self) -> None:
+        """Read the results of tasks. A driver whose worker was killed has failed; for other tasks, Airflow waits for heartbeats."""
+        super().sync()
+        for key, worker in list(self.drivers.items()):
+            if not worker.process.is_alive():
+                del self.drivers[key]
+                if worker.process.exitcode:
+                    self.fail(key)
 
     def end(self) -> None:
         """End the workers: wait for their tasks, unless the scheduler fails."""
         failure = sys.exc_info()[1]
         if failure is None or isinstance(failure, SystemExit | KeyboardInterrupt):
+            for worker in self.drivers.values():
+                worker.process.join()
             super().end()
             return
         for _ in self.workers:

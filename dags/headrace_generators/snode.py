@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from airflow.sdk import DAG
 
@@ -10,6 +11,9 @@ from headrace.runtime.dag_ids import SPARK_CONNECTION, snode_dag_id
 from headrace.settings import Settings
 from headrace_operators import SnodeDriver
 from headrace_timetable import BackToBack
+
+DRIVER_PRIORITY: Final = 1_000
+"""Above that of any other task, since nothing else works without drivers. Airflow's default is the number of tasks that follow."""
 
 DOC_TEMPLATE = """
 The resident Spark driver of snode `{name}`, which runs the snode's streams and answers SQL.
@@ -19,7 +23,8 @@ The resident Spark driver of snode `{name}`, which runs the snode's streams and 
 * The logical dates of runs only count them, one microsecond apart. See a run's start date for its time.
 * While the driver is down, its streams are STOPPED with the reason. They resume when it is back.
 * Marking the task as failed kills the driver. Pause this DAG to prevent a restart.
-* The driver occupies one worker slot, and no slot of the backfill pool.
+* The driver starts before other tasks that wait. It takes no slot of the backfill pool, and under Headrace's executor none of
+  `[core] parallelism`. Another executor needs one slot for each snode.
 """
 
 
@@ -43,6 +48,8 @@ def snode_dag(name: str, settings: Settings) -> DAG:
             application_args=["--snode", name, "--no-fill"],
             name=f"headrace-snode-{name}",
             spark_binary=str(settings.project / "bin" / "spark-submit-guard"),
+            priority_weight=DRIVER_PRIORITY,
+            weight_rule="absolute",
             retries=20,
             retry_delay=timedelta(seconds=1),
             retry_exponential_backoff=2.0,

@@ -1,4 +1,4 @@
-"""A scheduler that fails ends at once, although a task of its executor runs for ever."""
+"""The drivers of snodes, which run until they are stopped: other tasks run beside them, and a scheduler that fails ends at once."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headrace_executor import LocalExecutor
 
 context = multiprocessing.get_context("fork")
 executor = LocalExecutor(parallelism=1)
+executor.drivers = {}
 executor.activity_queue = context.SimpleQueue()
 worker = context.Process(target=time.sleep, args=(600,))
 worker.start()
@@ -30,6 +31,58 @@ try:
 finally:
     executor.end()
 """
+TASKS = """
+import os, pathlib, time
+from airflow.executors.base_executor import BaseExecutor
+
+folder = pathlib.Path(os.environ["RUN_FOLDER"])
+
+def run_workload(workload, **_):
+    (folder / workload.ti.dag_id).touch()
+    while workload.ti.dag_id.startswith("headrace_snode__") and not (folder / "stop").exists():
+        time.sleep(0.05)
+
+BaseExecutor.run_workload = staticmethod(run_workload)
+"""
+DRIVERS = """
+import multiprocessing
+multiprocessing.set_start_method("forkserver")
+multiprocessing.set_forkserver_preload(["tasks"])
+from airflow.executors.workloads import ExecuteTask
+from airflow.executors.workloads.task import TaskInstanceDTO
+from headrace_executor import LocalExecutor
+from tasks import folder
+
+executor = LocalExecutor(parallelism=2)
+executor.start()
+for number, dag in enumerate([*(f"headrace_snode__s{number}" for number in range(8)), "headrace_stream__power__avg_v"]):
+    key = {"dag_id": dag, "task_id": "t", "run_id": "r", "try_number": 1, "map_index": -1}
+    ti = TaskInstanceDTO.model_construct(id=dag, priority_weight=number, **key)
+    executor.queue_workload(ExecuteTask.model_construct(ti=ti), None)
+while not any(key.dag_id == "headrace_stream__power__avg_v" for key in executor.event_buffer):
+    executor.heartbeat()
+while len(list(folder.glob("headrace_*"))) < 9:
+    executor.heartbeat()
+print("all run beside", len(executor.drivers), "drivers in", executor.slots_occupied, "slots", flush=True)
+key, worker = next(iter(executor.drivers.items()))
+worker.process.kill()
+while key not in executor.event_buffer:
+    executor.heartbeat()
+(folder / "stop").touch()
+executor.end()
+print("ended", sorted(str(state) for state, _ in executor.event_buffer.values()))
+"""
+
+
+def test_eight_drivers_leave_all_slots_to_other_tasks(tmp_path: Path) -> None:
+    """There are two slots, fewer than drivers. A driver whose worker is killed has failed."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    environment = os.environ | {"PYTHONPATH": f"{PLUGINS}{os.pathsep}{tmp_path}", "RUN_FOLDER": str(tmp_path)}
+    process = subprocess.run(
+        [sys.executable, "-c", DRIVERS], env=environment, stdout=subprocess.PIPE, text=True, timeout=600, check=True
+    )
+    shown = [line for line in process.stdout.splitlines() if line.startswith(("all run", "ended"))]
+    assert shown == ["all run beside 8 drivers in 0 slots", f"ended {['failed', *['success'] * 8]}"]
 
 
 def test_a_scheduler_that_fails_does_not_wait_for_its_tasks(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ PRELOADED: Final = (
     "headrace.sql.tdengine",
     "pandas",
 )
+TRIGGERS: Final = 100_000
+"""How many streams a triggerer supervises; with Airflow's default of 1000, others would wait for a second triggerer."""
 
 
 def airflow_environment(settings: Settings, ports: dict[str, int]) -> dict[str, str]:
@@ -99,7 +101,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "plugins_folder": settings.project / "plugins",
             "load_examples": False,
             "executor": "headrace_executor.LocalExecutor",
-            # The snode's driver, those of backfills and of continuous queries, and two for short tasks.
+            # The drivers of backfills and of continuous queries, and three for short tasks. Those of snodes are not counted.
             "parallelism": settings.backfill_slots + settings.cq_threads + 3,
             "fernet_key": keys["fernet_key"],
             "simple_auth_manager_users": f"{USER}:admin",
@@ -124,6 +126,8 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "mp_start_method": "forkserver",
             "mp_forkserver_preload": ",".join(PRELOADED),
         },
+        # Each stream has a trigger. They share a snapshot of the catalog, so that their number costs little.
+        "triggerer": {"capacity": TRIGGERS},
         # The only file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
         "dag_processor": {
             "parsing_processes": 1,
