@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.definitions.retry_policy import ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferralError
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TaskSuccessEvent, TriggerEvent
 
-from headrace.errors import TransientError
+from headrace.errors import OperationalError, TransientError
 from headrace.runtime import supervision
 from headrace.runtime.supervision import Snapshot, SupervisionResult, SupervisionStatus, Supervisor
 
@@ -26,6 +30,37 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 # Transient errors are retried practically forever; until the stream recovers, the catalog shows it as STOPPED with the reason.
 RETRIES: Final = 10_000
+# Priority of the report of a stop: above other short tasks, below drivers.
+PRIORITY: Final = 100
+# An error of the trigger itself is likely to come back, and each try has a worker report it.
+ERROR_PAUSE: Final = timedelta(minutes=1)
+ERROR_VERDICT: Final = "error"
+# A catalog that hangs must neither stop the supervision without a word, nor fill the threads that Airflow's triggers share.
+MAX_WAIT_S: Final = 15.0
+THREADS: Final = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SupervisionError(AirflowException):
+    """Supervision itself has failed; this says nothing about the job."""
+
+
+@asynccontextmanager
+async def limited() -> AsyncIterator[None]:
+    """Raise a `TransientError` if what follows waits for the catalog for too long."""
+    try:
+        async with asyncio.timeout(MAX_WAIT_S):
+            yield
+    except TimeoutError:
+        raise OperationalError(f"the catalog has not answered for {MAX_WAIT_S:.0f} s") from None
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that uses the catalog, in one of the threads for this."""
+    async with limited():
+        return await asyncio.get_running_loop().run_in_executor(THREADS, functools.partial(function, *args, **kwargs))
 
 
 class SnapshotCache:
@@ -39,10 +74,10 @@ class SnapshotCache:
 
     async def get(self, since: float = 0.0) -> Snapshot:
         """Return a snapshot that is younger than `POLL_SECONDS` and was read after `since`, an instant of `time.monotonic`."""
-        async with self._lock:
+        async with limited(), self._lock:
             now = time.monotonic()
             if self._snapshot is None or self._read_at < since or now - self._read_at > POLL_SECONDS * 0.9:
-                self._snapshot = await asyncio.to_thread(self._read)
+                self._snapshot = await in_thread(self._read)
                 self._read_at = now
             return self._snapshot
 
@@ -75,36 +110,51 @@ class JobTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll the catalog until the stream is STOPPED, PAUSED or dropped, and yield one event."""
-        supervisor: Supervisor | None = None
-        result = SupervisionResult(SupervisionStatus.WATCH)
-        start = 0.0
-        while result.status is SupervisionStatus.WATCH:
-            try:
-                cache = await asyncio.to_thread(snapshot_cache)
-                if supervisor is None:
-                    supervisor = await asyncio.to_thread(self._create_supervisor, cache.catalog)
-                    start = time.monotonic()
-                result = await self._check(cache.catalog, supervisor, await cache.get(start))
-            except TransientError as error:
-                self.log.warning("reading the catalog failed, retrying: %s", error.message)
-            if result.status is SupervisionStatus.WATCH:
-                await asyncio.sleep(POLL_SECONDS)
+        try:
+            result = await self._watch()
+        except Exception as error:
+            self.log.exception("supervision failed")
+            text = f"supervision failed, and is tried again: {type(error).__name__}: {error}"
+            yield TriggerEvent({"verdict": ERROR_VERDICT, "text": text, "transient": True})  # type: ignore[no-untyped-call]
+            return
         # A dropped stream's DAG disappears before a worker could load the task from it, so the trigger ends the task.
         yield TaskSuccessEvent() if result.status is SupervisionStatus.DROPPED else TriggerEvent(to_payload(result))  # type: ignore[no-untyped-call]
+
+    async def _watch(self) -> SupervisionResult:
+        """Wait until there is something to report."""
+        supervisor: Supervisor | None = None
+        start = 0.0
+        while True:
+            try:
+                cache = await in_thread(snapshot_cache)
+                if supervisor is None:
+                    supervisor = await in_thread(self._create_supervisor, cache.catalog)
+                    start = time.monotonic()
+                result = await self._check(cache.catalog, supervisor, await cache.get(start))
+                if result.status is not SupervisionStatus.WATCH:
+                    return result
+            except TransientError as error:
+                self.log.warning("reading the catalog failed, retrying: %s", error.message)
+            await asyncio.sleep(POLL_SECONDS)
+
+    @property
+    def _task_try(self) -> str:
+        """The id of the try of the task, which Airflow keeps if it starts the trigger again."""
+        return "" if self.task_instance is None else str(self.task_instance.id)
 
     async def _check(self, catalog: Catalog, supervisor: Supervisor, state: Snapshot) -> SupervisionResult:
         """Check a snapshot; write a stop to the catalog first, so that the task and the catalog give the same reason."""
         result = supervisor.check(state)
         if result.reason is None:
             return result
-        is_reported = await asyncio.to_thread(supervision.record_report, catalog, self.job_id, result.reason, result.driver)
+        is_reported = await in_thread(supervision.record_report, catalog, self.job_id, result.reason, result.driver, self._task_try)
         return result if is_reported else SupervisionResult(SupervisionStatus.WATCH)
 
     def _create_supervisor(self, catalog: Catalog) -> Supervisor:
         """Create the supervisor, resuming the stream if the task was cleared after a stop."""
         from headrace.settings import current
 
-        reported = supervision.last_report(catalog, self.job_id)
+        reported = supervision.last_report(catalog, self.job_id, self._task_try)
         if supervision.resume_cleared(catalog, self.job_id, reported):
             self.log.info("task was cleared, resuming the stream")
         settings = current()
@@ -135,7 +185,15 @@ class SuperviseJob(BaseSensorOperator):
     ui_color = "#d8ecf3"
 
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
-        super().__init__(retries=RETRIES, retry_delay=1, **kwargs)
+        rule = RetryRule(exception=[SupervisionError, TaskDeferralError], action=RetryAction.RETRY, retry_delay=ERROR_PAUSE)
+        super().__init__(
+            retries=RETRIES,
+            retry_delay=1,
+            retry_policy=ExceptionRetryPolicy(rules=[rule]),
+            priority_weight=PRIORITY,
+            weight_rule="absolute",
+            **kwargs,
+        )
         self.job_id = job_id
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls="headrace_supervision.JobTrigger",
@@ -154,6 +212,7 @@ class SuperviseJob(BaseSensorOperator):
             AirflowSkipException: The stream is PAUSED.
             AirflowFailException: The stream is STOPPED and needs a fix.
             AirflowException: The stream is STOPPED because of a transient error.
+            SupervisionError: The trigger has failed.
         """
         match event["verdict"]:
             case SupervisionStatus.PAUSED.value:
@@ -161,7 +220,8 @@ class SuperviseJob(BaseSensorOperator):
             case _ if event["transient"]:
                 # Airflow calls failure callbacks only after the last of the 10,000 tries, so call them for each failed try.
                 self.on_retry_callback = [*as_list(self.on_retry_callback), *as_list(self.on_failure_callback)]
-                raise AirflowException(event["text"])
+                error = SupervisionError if event["verdict"] == ERROR_VERDICT else AirflowException
+                raise error(event["text"])
             case _:
                 raise AirflowFailException(event["text"])
 

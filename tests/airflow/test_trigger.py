@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from headrace.catalog import Catalog
 from headrace.model.jobs import DesiredState, JobState, StopReason
@@ -58,16 +62,19 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def event(stream: str, within: float = MAX_WAIT_S) -> Any:
-    """Return the event that the trigger fires."""
+async def event(stream: str, task_try: str = "") -> Any:
+    """Return the event that the trigger fires, for a try of its task."""
     from headrace_supervision import JobTrigger
 
-    return await asyncio.wait_for(anext(JobTrigger(stream).run()), within)
+    trigger = JobTrigger(stream)
+    if task_try:
+        trigger.task_instance = RuntimeTaskInstance.model_construct(id=task_try, task_id="supervise", task=None)  # type: ignore[assignment]
+    return await asyncio.wait_for(anext(trigger.run()), MAX_WAIT_S)
 
 
-async def fired(stream: str, within: float = MAX_WAIT_S) -> dict[str, Any]:
+async def fired(stream: str, task_try: str = "") -> dict[str, Any]:
     """Return the payload of the event that the trigger fires."""
-    return dict((await event(stream, within)).payload)
+    return dict((await event(stream, task_try)).payload)
 
 
 def complete(payload: dict[str, Any]) -> None:
@@ -114,10 +121,10 @@ def test_pausing_and_dropping_fire(catalog: Catalog) -> None:
 
 def test_a_task_cleared_after_a_stop_resumes_the_stream(catalog: Catalog, reads: list[int]) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
-    asyncio.run(fired(stream))
+    asyncio.run(fired(stream, "1"))
 
     async def cleared() -> bool:
-        firing = asyncio.create_task(fired(stream))
+        firing = asyncio.create_task(fired(stream, "2"))
         await until(lambda: catalog.jobs.by_id(stream).state is JobState.RUNNING)
         reads.clear()
         await until(lambda: len(reads) >= 2)
@@ -132,6 +139,36 @@ def test_a_triggerer_that_starts_after_a_stop_reports_it_and_resumes_nothing(cat
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert asyncio.run(fired(stream))["verdict"] == "stopped"
     assert catalog.jobs.by_id(stream).state is JobState.STOPPED
+
+
+@pytest.mark.parametrize("reason", [FAILED, PASSING])
+def test_a_triggerer_that_is_killed_before_airflow_has_stored_its_report_reports_again(
+    catalog: Catalog, reason: StopReason
+) -> None:
+    """Airflow starts the trigger of the same try again. Nobody has cleared the task, so nothing may be resumed."""
+    stream = add_stream(catalog, state=JobState.STOPPED, reason=reason)
+    payloads = [asyncio.run(fired(stream, "1")) for _ in range(2)]
+    assert [payload["text"] for payload in payloads] == [str(reason)] * 2
+    assert catalog.jobs.by_id(stream).state is JobState.STOPPED
+
+
+def test_an_error_of_the_trigger_is_reported_and_tried_again_after_a_pause(home: Settings, catalog: Catalog) -> None:
+    """With the pause of a second that is right for a job, one bug in the trigger would occupy the workers with tries."""
+    from airflow.sdk.exceptions import AirflowException, TaskDeferralError
+
+    from headrace_supervision import SuperviseJob, SupervisionError
+
+    stream = add_stream(catalog)
+    with closing(sqlite3.connect(home.home_path / "catalog.db")) as database, database:
+        database.execute("UPDATE jobs SET state = 'UNKNOWN'")
+    payload = asyncio.run(fired(stream))
+    assert "'UNKNOWN' is not a valid JobState" in payload["text"]
+    with pytest.raises(SupervisionError, match="UNKNOWN"):
+        complete(payload)
+    policy = SuperviseJob(task_id="supervise", job_id="any").retry_policy
+    assert policy is not None
+    delays = [policy.evaluate(error, 1, 9).retry_delay for error in (SupervisionError(), TaskDeferralError(), AirflowException())]
+    assert delays == [timedelta(minutes=1), timedelta(minutes=1), None]
 
 
 def test_concurrent_readers_share_a_snapshot(reads: list[int]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-from headrace.model.jobs import JobKind
+from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.paths import ROOT
 
 SNODE_PREFIX: Final = "headrace_snode__"
@@ -42,6 +42,11 @@ def job_dag_id(kind: JobKind, database: str, name: str) -> str:
 def stream_dag_id(database: str, name: str) -> str:
     """Return the id of the DAG that backfills and supervises a stream."""
     return job_dag_id(JobKind.STREAM, database, name)
+
+
+def record_dag_id(record: JobRecord) -> str:
+    """Return the id of a job's DAG."""
+    return job_dag_id(record.definition.kind, record.definition.database, record.definition.name)
 
 
 def snode_from_dag_id(dag_id: str) -> str | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.settings import Settings
 
 REPORTED: Final = "REPORTED"
+REPORTER: Final = ", reported by try "
 DRIVER_LOST: Final = "DRIVER_LOST"
 # The longest start of a driver. Until it has been seen alive, its absence is no failure for this long.
 MAX_START_MS: Final = 120_000
@@ -181,14 +182,24 @@ def stop_mark(reason: StopReason) -> str:
     return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
 
-def last_report(catalog: Catalog, job_id: str) -> str | None:
-    """Return the `stop_mark` of the stop that was reported last; None if there is none."""
+def last_report(catalog: Catalog, job_id: str, task_try: str = "") -> str | None:
+    """Return the `stop_mark` of the stop that was reported last; None if there is none, or this very try of a task has reported it.
+
+    Airflow stores a report after the catalog does. If its triggerer is killed in between, the same try starts again, and must
+    report again.
+    """
     events = catalog.events.all("job", job_id, limit=50)
-    return next((event.message for event in events if event.kind == REPORTED), None)
+    report = next((event.message for event in events if event.kind == REPORTED), None)
+    if report is None:
+        return None
+    mark, _, reporter = report.rpartition(REPORTER)
+    return None if task_try and reporter == task_try else mark
 
 
-def record_report(catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None) -> bool:
-    """Record that a stream is STOPPED and that this has been reported.
+def record_report(
+    catalog: Catalog, job_id: str, reason: StopReason, driver: DriverStatus | None = None, task_try: str = ""
+) -> bool:
+    """Record that a stream is STOPPED and that a try of its task reports this.
 
     Returns False if there is nothing to report: the stream was dropped or resumed, or its driver has changed since `driver` was
     read.
@@ -203,7 +214,7 @@ def record_report(catalog: Catalog, job_id: str, reason: StopReason, driver: Dri
             return False
     except NotFoundError:
         return False
-    catalog.events.record("job", job_id, REPORTED, stop_mark(reason))
+    catalog.events.record("job", job_id, REPORTED, stop_mark(reason) + REPORTER + task_try)
     return True
 
 

@@ -5,10 +5,11 @@ needs the right to delete it.
 """
 
 # No `from __future__ import annotations`: FastAPI cannot resolve string annotations of handlers defined in a function.
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -19,11 +20,12 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from headrace.catalog import Catalog
-from headrace.errors import ConfigurationError, Error, NotFoundError, TransientError
+from headrace.errors import ConfigurationError, Error, NotFoundError, OperationalError, TransientError
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
 from headrace.runtime.context import Context, Lazy, open_session, open_tables
+from headrace.runtime.dag_ids import record_dag_id
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.settings import Settings, current
 from headrace.web import actions, view
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 STATIC_FOLDER: Final = Path(__file__).parent / "static"
 # All open pages share a snapshot, so this bounds the load on the catalog.
 MAX_SNAPSHOT_AGE_S: Final = 1.5
+# Airflow's API server has 40 threads. A catalog that hangs may occupy this many, and further requests fail after this long.
+MAX_THREADS: Final = 8
+MAX_WAIT_S: Final = 5.0
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -58,6 +63,7 @@ class PageData:
         self._lock = threading.Lock()
         self._state: tuple[Snapshot, dict[str, ExecutionHistory]] | None = None
         self._read_at = 0.0
+        self._is_outdated = threading.Event()
         self.rates = RateSampler()
 
     @property
@@ -79,18 +85,22 @@ class PageData:
         return view.make_overview(self.catalog, filter_readable(state, access, user), histories, self.rates, self.settings)
 
     def _read(self) -> tuple[Snapshot, dict[str, ExecutionHistory]]:
-        with self._lock:
-            if self._state is None or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
+        if not self._lock.acquire(timeout=MAX_WAIT_S):
+            raise unanswered()
+        try:
+            if self._state is None or self._is_outdated.is_set() or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
+                self._is_outdated.clear()
                 state = read_snapshot(self.catalog, self.catalog.now())
                 self._state = state, self.catalog.executions.histories(LISTED_INTERVALS)
                 self._read_at = time.monotonic()
                 self.rates.sample(state.jobs.values(), state.now)
             return self._state
+        finally:
+            self._lock.release()
 
     def invalidate(self) -> None:
-        """Drop the cached snapshot after a change."""
-        with self._lock:
-            self._state = None
+        """Have the snapshot read again after a change."""
+        self._is_outdated.set()
 
     def now(self) -> int:
         """Return the catalog's time in epoch milliseconds."""
@@ -132,7 +142,7 @@ def create_app(
 
 def create_router(access: Access, data: PageData, execute: Execute) -> APIRouter:
     """Create the routes of the JSON API."""
-    router = APIRouter()
+    router = APIRouter(dependencies=[Depends(thread_limit())])
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 
     def find_readable(job_id: str, user: User) -> JobRecord:
@@ -173,6 +183,28 @@ def create_router(access: Access, data: PageData, execute: Execute) -> APIRouter
     return router
 
 
+def thread_limit() -> Callable[[], AsyncIterator[None]]:
+    """Return a dependency that holds one of `MAX_THREADS` permits during a request."""
+    permits = asyncio.Semaphore(MAX_THREADS)
+
+    async def hold() -> AsyncIterator[None]:
+        try:
+            await asyncio.wait_for(permits.acquire(), MAX_WAIT_S)
+        except TimeoutError:
+            raise unanswered() from None
+        try:
+            yield
+        finally:
+            permits.release()
+
+    return hold
+
+
+def unanswered() -> OperationalError:
+    """Return the error of a request that has waited for long enough."""
+    return OperationalError("the catalog does not answer", hint="the page shows the jobs when it does")
+
+
 def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) -> JobRecord:
     """Return the job of an id.
 
@@ -184,7 +216,7 @@ def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) ->
         record = catalog.jobs.by_id(job_id)
     except NotFoundError:
         raise missing from None
-    dag_id = view.record_dag_id(record)
+    dag_id = record_dag_id(record)
     if dag_id not in access.readable_dags(user, {dag_id}):
         raise missing
     return record
@@ -192,13 +224,13 @@ def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) ->
 
 def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> bool:
     """Return True if the user has the right to an action on a job."""
-    dag_id = view.record_dag_id(record)
+    dag_id = record_dag_id(record)
     return access.can_edit(user, dag_id) and (action != actions.DROP or access.can_delete(user, dag_id))
 
 
 def filter_readable(state: Snapshot, access: Access, user: Any) -> Snapshot:
     """Return a snapshot without the jobs that the user may not read."""
-    dag_ids = {view.record_dag_id(record): job_id for job_id, record in state.jobs.items()}
+    dag_ids = {record_dag_id(record): job_id for job_id, record in state.jobs.items()}
     readable = access.readable_dags(user, set(dag_ids))
     if len(readable) == len(dag_ids):
         return state

@@ -11,7 +11,7 @@ from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.ledger import RunSummary
 from headrace.model.notifications import masked
 from headrace.runtime.activity import NO_ACTIVITY, ReportedActivity, current_lag_ms, reported_activity
-from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
+from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.roles import is_resident
 from headrace.runtime.supervision import Snapshot, driver_problem, stale_after_ms
 from headrace.settings import Settings
@@ -109,11 +109,6 @@ def snode_row(name: str, state: Snapshot, stale_ms: int) -> Json:
         "heartbeat": beat.at if beat else None,
         "dag_id": snode_dag_id(name),
     }
-
-
-def record_dag_id(record: JobRecord) -> str:
-    """Return the id of a job's DAG."""
-    return job_dag_id(record.definition.kind, record.definition.database, record.definition.name)
 
 
 def job_row(record: JobRecord, overview: Overview) -> Json:
