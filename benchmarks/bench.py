@@ -43,6 +43,7 @@ class Sizes:
         commits: Number of large commits that a stream takes one after the other.
         load_rows: Rows of the files to load.
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
+        scheduled: Numbers of streams beside which Airflow starts runs, in ascending order.
         processes: Processes per round of the command-line benchmark.
         rounds: Rounds after a first one, which is discarded.
         wide_devices: Devices of the tree with many measurements.
@@ -66,6 +67,7 @@ class Sizes:
     commits: int = 3
     load_rows: int = 20_000_000
     dags: int = 500
+    scheduled: tuple[int, ...] = (10, 500)
     processes: int = 3
     rounds: int = 3
     wide_devices: int = 10_000

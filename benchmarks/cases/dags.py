@@ -62,10 +62,10 @@ def fill_catalog(settings: Settings, streams: int) -> None:
             catalog.jobs.create(build_definition(number))
 
 
-def build_definition(number: int) -> JobDefinition:
-    name = f"s{number:03d}"
+def build_definition(number: int, prefix: str = "s", created: int = 0) -> JobDefinition:
+    name = f"{prefix}{number:03d}"
     return JobDefinition(
-        id=f"{number:032x}",
+        id=f"{prefix}-{number:030d}",
         kind=JobKind.STREAM,
         database="power",
         name=name,
@@ -73,7 +73,7 @@ def build_definition(number: int) -> JobDefinition:
         dialect="tdengine",
         sources=(TableId("power", "meters"),),
         target=TableId("power", f"{name}_result"),
-        created=0,
+        created=created,
     )
 
 
