@@ -26,6 +26,7 @@ from headrace.catalog import Catalog  # noqa: E402
 from headrace.model.clock import ManualClock  # noqa: E402
 from headrace.settings import Settings, current, load  # noqa: E402
 from headrace.web.app import create_app  # noqa: E402
+from tests.airflow.rest_server import Server, running_rest_server  # noqa: E402
 from tests.airflow.running import RunningSystem, running_system  # noqa: E402
 from tests.airflow.web_page import Executed, Rights  # noqa: E402
 from tests.support.postgres import find_programs, running_server  # noqa: E402
@@ -69,6 +70,13 @@ def page(home: Settings, catalog: Catalog, clock: ManualClock, rights: Rights, e
     assert catalog
     with TestClient(create_app(rights, home, execute=executed, clock=clock), raise_server_exceptions=False) as client:
         yield client
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Provide a server that responds like Airflow's REST API."""
+    with running_rest_server() as running:
+        yield running
 
 
 POLICY = """

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 
@@ -21,57 +17,10 @@ from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.login import Login
 from headrace.runtime.processes import find_free_port
 from headrace.settings import load
+from tests.airflow.rest_server import Server
 from tests.support.waiting import wait_until
 
 DAG = "/api/v2/dags/headrace_stream__power__avg_v"
-
-
-Answer = tuple[int, Any] | Callable[[dict[str, list[str]]], tuple[int, Any]]
-"""Status and content, or a function that returns them for a query."""
-
-
-@dataclass
-class Server:
-    """A server with fixed responses by path, which records the requests."""
-
-    url: str
-    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    requests: list[tuple[str, str, Any]] = field(default_factory=list)
-
-    def bodies(self, method: str, path: str) -> list[Any]:
-        """Return the bodies of the requests with a method and path."""
-        return [body for *request, body in self.requests if request == [method, path]]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            path, _, query = self.path.partition("?")
-            fake.requests.append((self.command, path, json.loads(body) if body else None))
-            answer = fake.answers.get((self.command, path), (404, {"detail": "unknown"}))
-            status, content = answer(parse_qs(query)) if callable(answer) else answer
-            payload = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
-
-        do_GET = do_POST = do_PUT = do_PATCH = answer
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake = Server(f"http://127.0.0.1:{http.server_port}")
-    fake.answers["POST", "/auth/token"] = (201, {"access_token": "t"})
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    yield fake
-    http.shutdown()
-    thread.join()
-    http.server_close()
 
 
 @pytest.fixture
@@ -91,7 +40,7 @@ def with_run(
     """Let the stream's DAG have one run, with tasks in these states."""
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "conf": conf}
     tasks = [{"task_id": task_id, "state": task_state} for task_state in states]
-    server.answers["GET", f"{DAG}/dagRuns"] = (200, {"dag_runs": [run]})
+    server.answers["GET", f"{DAG}/dagRuns"] = lambda query: (200, {"dag_runs": [run] if run_type in query["run_type"] else []})
     server.answers["GET", f"{DAG}/dagRuns/r1/taskInstances"] = (200, {"task_instances": tasks, "total_entries": len(tasks)})
     server.answers["POST", f"{DAG}/clearTaskInstances"] = (200, {})
     server.answers["POST", f"{DAG}/dagRuns"] = (200, {"dag_run_id": "r2"})
@@ -226,9 +175,30 @@ def test_a_stale_dag_does_not_exist(server: Server, client: AirflowClient) -> No
     assert client.dag("never") is None
 
 
-def test_streams_without_active_supervision_are_unsupervised(server: Server, client: AirflowClient) -> None:
-    runs = [{"dag_id": "headrace_stream__power__avg_v"}, {"dag_id": "headrace_snode__default"}]
-    tasks = [{"dag_id": "headrace_stream__power__low"}, {"dag_id": "somebody_elses"}]
-    server.answers["GET", "/api/v2/dags/~/dagRuns"] = (200, {"dag_runs": runs})
-    server.answers["GET", "/api/v2/dags/~/dagRuns/~/taskInstances"] = (200, {"task_instances": tasks})
-    assert client.find_unsupervised_dags() == {"headrace_stream__power__avg_v", "headrace_stream__power__low"}
+def test_a_resumed_job_is_supervised_however_many_manual_runs_its_dag_has(server: Server, client: AirflowClient) -> None:
+    with_run(server, "success", "skipped")
+    scheduled = {"dag_run_id": "r1", "state": "success", "run_type": "scheduled"}
+    manual = [{"dag_run_id": f"m{number}", "state": "success", "run_type": "manual"} for number in range(20)]
+
+    def page(query: dict[str, list[str]]) -> tuple[int, Any]:
+        runs = [run for run in (*manual, scheduled) if run["run_type"] in query.get("run_type", ["manual", "scheduled"])]
+        return 200, {"dag_runs": runs[: int(query["limit"][0])]}
+
+    server.answers["GET", f"{DAG}/dagRuns"] = page
+    assert client.supervise(stream_dag_id("power", "avg_v"))
+    (body,) = server.bodies("POST", f"{DAG}/clearTaskInstances")
+    assert (body["dag_run_id"], body["task_ids"]) == ("r1", ["supervise"])
+
+
+def test_the_supervision_of_more_streams_than_fit_on_a_page_is_found(server: Server, client: AirflowClient) -> None:
+    states = [("deferred", {"id": 1})] * 240 + [("deferred", None), ("queued", None)]
+    tasks = [{"dag_id": f"s{number}", "state": state, "triggerer_job": job} for number, (state, job) in enumerate(states)]
+
+    def page(query: dict[str, list[str]]) -> tuple[int, Any]:
+        first, limit = int(query["offset"][0]), min(100, int(query["limit"][0]))
+        return 200, {"task_instances": tasks[first : first + limit], "total_entries": len(tasks)}
+
+    server.answers["GET", "/api/v2/dags/~/dagRuns/~/taskInstances"] = page
+    supervised = client.find_supervised()
+    assert len(supervised) == len(tasks)
+    assert [dag_id for dag_id, has_triggerer in supervised.items() if not has_triggerer] == ["s240"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import PREFIXES, SNODE_PREFIX, STREAM_PREFIX, stream_dag_id
+from headrace.runtime.dag_ids import SNODE_PREFIX, stream_dag_id
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 SUPERVISE: Final = "supervise"
 EXECUTE: Final = "execute"
 # Task states in which supervision continues without us; in any other it has ended.
-ACTIVE: Final = frozenset({None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
+STARTED: Final = frozenset({"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"})
+ACTIVE: Final = STARTED | {None}
 ENDED: Final = frozenset({"success", "failed"})
 # The scheduler ends a run about a second after its last task, so poll this long for a consistent state.
 SETTLING_S: Final = 0.5
@@ -84,23 +85,50 @@ class AirflowClient:
         Returns False if Airflow cannot be reached, or does not have the DAG yet (a new DAG starts without our help).
         """
         try:
-            self._supervise(dag_id)
+            for _ in range(MAX_SETTLING_POLLS):
+                if self.restart_ended(dag_id) is not None:
+                    break
+                time.sleep(SETTLING_S)
         except OperationalError as error:
             log.info("skipping the supervision of %s: %s", dag_id, error.message)
             return False
         return True
 
-    def find_unsupervised_dags(self) -> set[str]:
-        """Return the ids of jobs' DAGs whose supervision has ended, or whose own run before it if they are streams.
+    # Called by the reconciliation of supervision.
 
-        Only the latest 100 runs count. If Airflow was stopped in between, supervision has ended in a run that has not.
+    def find_supervised(self) -> dict[str, bool]:
+        """Return the DAGs whose supervision has started and not ended, with False for those that no triggerer has taken yet."""
+        filters = {"task_id": SUPERVISE, "state": sorted(STARTED)}
+        tasks = self._pages("/api/v2/dags/~/dagRuns/~/taskInstances", filters)
+        return {str(task["dag_id"]): task["state"] != "deferred" or task["triggerer_job"] is not None for task in tasks}
+
+    def restart_ended(
+        self, dag_id: str, *, since: datetime | None = None, is_wanted: Callable[[], bool] = lambda: True
+    ) -> bool | None:
+        """Clear what has ended in the latest scheduled run of a job, unless it was done for good.
+
+        Args:
+            dag_id: The job's DAG.
+            since: When the run is due at the earliest: the DAG may have runs of a dropped job.
+            is_wanted: Called once the state of the run is known, as the last condition.
+
+        Returns:
+            Whether anything was cleared; None if that has to wait for the scheduler to end the run: a run cleared before that would
+            stay ended.
         """
-        latest = {"limit": 100, "order_by": "-run_after"}
-        ended_runs = {"run_type": "scheduled", "state": sorted(ENDED), "dag_id_prefix_pattern": STREAM_PREFIX, **latest}
-        runs = self._get("/api/v2/dags/~/dagRuns", ended_runs)["dag_runs"]
-        ended_tasks = {"task_display_name_pattern": SUPERVISE, "state": sorted(ENDED | {"skipped"}), **latest}
-        tasks = self._get("/api/v2/dags/~/dagRuns/~/taskInstances", ended_tasks)["task_instances"]
-        return {str(entry["dag_id"]) for entry in (*runs, *tasks) if str(entry["dag_id"]).startswith(tuple(PREFIXES.values()))}
+        run = self._scheduled_run(dag_id, since)
+        if run is None:
+            return False  # Airflow creates the first run without our help.
+        tasks = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run["dag_run_id"])}
+        has_failed = run["state"] == "failed"
+        ended = [task for task, state in tasks.items() if task == SUPERVISE or (task == EXECUTE and state == "skipped")]
+        if run["state"] in ENDED:
+            if not (has_failed or ended) or not is_wanted():
+                return False
+            self.clear(dag_id, run["dag_run_id"], None if has_failed else ended, only_failed=has_failed)
+            return True
+        is_active = any(tasks[task_id] in ACTIVE for task_id in (SUPERVISE, EXECUTE) if task_id in tasks)
+        return False if is_active else None
 
     # Called by users and tests.
 
@@ -141,13 +169,7 @@ class AirflowClient:
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the task instances of a run; mapped tasks have one for each index."""
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
-        instances: list[dict[str, Any]] = []
-        while True:
-            page = self._get(path, {"limit": PAGE_SIZE, "offset": len(instances), "order_by": "id"})
-            instances += page["task_instances"]
-            if not page["task_instances"] or len(instances) >= page["total_entries"]:
-                return instances
+        return self._pages(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
 
     def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
         """Return the log of one try of a task."""
@@ -181,28 +203,22 @@ class AirflowClient:
         if self._call("POST", "/api/v2/pools", json=body, accept=(201, 409)).get("slots") != slots:
             self._call("PATCH", f"/api/v2/pools/{name}", json={"pool": name, **{key: body[key] for key in body if key != "name"}})
 
-    def _supervise(self, dag_id: str) -> None:
-        """Clear what has ended, once the scheduler is done with the run: a run cleared before that would stay ended."""
-        for _ in range(MAX_SETTLING_POLLS):
-            run = next((run for run in self.runs(dag_id) if run["run_type"] == "scheduled"), None)
-            if run is None:
-                return  # Airflow creates the first run without our help.
-            tasks = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run["dag_run_id"])}
-            if run["state"] == "failed":
-                self.clear(dag_id, run["dag_run_id"], only_failed=True)
-                return
-            if run["state"] in ENDED:
-                self._clear_ended(dag_id, run["dag_run_id"], tasks)
-                return
-            if {state for task_id, state in tasks.items() if task_id in (SUPERVISE, EXECUTE)} & ACTIVE:
-                return
-            time.sleep(SETTLING_S)
+    def _scheduled_run(self, dag_id: str, since: datetime | None) -> dict[str, Any] | None:
+        """Return the latest scheduled run of a DAG, however many manual ones there are; None if there is none, or no DAG."""
+        filters: dict[str, Any] = {"run_type": "scheduled", "order_by": "-run_after", "limit": 1}
+        if since is not None:
+            filters["run_after_gte"] = since.isoformat()
+        page = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=filters, accept=(200, 404))
+        return next(iter(page.get("dag_runs", ())), None)
 
-    def _clear_ended(self, dag_id: str, run_id: str, tasks: Mapping[str, str | None]) -> None:
-        """Clear the supervision of a run that has ended, or an execution that was left out. One that was done stays done."""
-        ended = [task_id for task_id, state in tasks.items() if task_id == SUPERVISE or (task_id == EXECUTE and state == "skipped")]
-        if ended:
-            self.clear(dag_id, run_id, ended)
+    def _pages(self, path: str, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the task instances of all pages."""
+        instances: list[dict[str, Any]] = []
+        while True:
+            page = self._get(path, {**(filters or {}), "limit": PAGE_SIZE, "offset": len(instances), "order_by": "id"})
+            instances += page["task_instances"]
+            if not page["task_instances"] or len(instances) >= page["total_entries"]:
+                return instances
 
     def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._call("GET", path, params=params)

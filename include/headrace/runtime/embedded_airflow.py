@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from psutil import Process
 
-from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.model.jobs import DesiredState, JobState
 from headrace.runtime.airflow_settings import airflow_environment
-from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, job_dag_id
+from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import (
     Service,
@@ -291,22 +289,8 @@ def _configure_airflow(settings: Settings, console: Console) -> None:
     with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
         client.set_pool(QUERY_POOL, settings.cq_threads, "Spark drivers of Headrace's continuous queries")
-        _resume_supervision(settings, client)
         for error in client.import_errors():
             console.note(error)
-
-
-def _resume_supervision(settings: Settings, client: AirflowClient) -> None:
-    """Restart the supervision of streams that were resumed while Airflow was down. STOPPED ones still wait for a user."""
-    find_unsupervised_dags = client.find_unsupervised_dags()
-    with Catalog.open(settings.catalog) as catalog:
-        records = catalog.jobs.all() if find_unsupervised_dags else []
-    for record in records:
-        definition = record.definition
-        dag_id = job_dag_id(definition.kind, definition.database, definition.name)
-        should_run = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
-        if should_run and dag_id in find_unsupervised_dags:
-            client.supervise(dag_id)
 
 
 def _client(settings: Settings) -> AirflowClient:

@@ -27,6 +27,7 @@ from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
+from headrace.runtime.reconciliation import Reconciler
 from headrace.runtime.sharing import read_shared_jobs
 from headrace.streams.sources.subscriptions import JobActivity
 
@@ -128,7 +129,11 @@ class Snode:
             return Exit.LEASE_LOST if isinstance(error, FencedError) else Exit.FAILED
         self._driver.start()
         logger.info("running snode %s, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
+        reconciler = Reconciler(self._context, self._name)
+        if not self._fill_histories:
+            reconciler.start()
         exit_code = self._watch(keeper, spark)
+        reconciler.stop()
         return self._end(exit_code, endpoint, spark)
 
     def _create_driver(self, epoch: int) -> Driver:
