@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from headrace.streams.windows import retention
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -328,6 +332,36 @@ def test_the_history_is_sent_before_live_windows_if_asked_for(
     assert opened == [start for start, _, _ in expected]
     assert live[0]["eventType"] == OPEN
     assert all("curState" not in event or event["curState"] is not None for event in history)
+
+
+def test_a_large_history_is_sent_once_however_spark_divides_it(
+    env: StreamEnvironment, server: WebSocketServer, spark: SparkSession
+) -> None:
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": 2}))
+    env.insert([(name, second * 1_000, 1, "x") for name in ("d0", "d1", "d2") for second in range(0, 60, 10)])
+    query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))
+    with armed("history.commit:1:raise"), shuffled(spark, 2), suppress(FailpointError):
+        fill_history(env.context, plan.id)
+    with shuffled(spark, 5):
+        fill_history(env.context, plan.id)
+    env.settle()
+    closed = [(event["tableName"], event["windowStart"]) for event in server.events() if event["eventType"] == CLOSE]
+    assert len(closed) == len(set(closed)) == 18
+
+
+@contextmanager
+def shuffled(spark: SparkSession, partitions: int) -> Iterator[None]:
+    """Have Spark shuffle into this many partitions, and merge none of them."""
+    values = {"spark.sql.shuffle.partitions": str(partitions), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    before = {name: spark.conf.get(name) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, previous in before.items():
+            spark.conf.set(name, str(previous))
 
 
 def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: WebSocketServer) -> None:

@@ -6,12 +6,13 @@ Both write the same rows in one commit under the same guard. The size decides wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.terms import quote
+from headrace.compute.windows import key_columns
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
@@ -21,6 +22,8 @@ from headrace.streams.filling.marks import marked_table
 from headrace.streams.keep import kept_windows, oldest_kept
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sinks.target_frame import target_rows
+
+MAX_PARTS: Final = 32
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,9 +111,11 @@ class DataFrameChunkResult:
         self._retractions: DataFrame | None = None
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`. A part is a partition."""
-        for partition in range(self._windows.rdd.getNumPartitions()):
-            yield self._windows.where(F.spark_partition_id() == partition).toArrow()
+        """See `ChunkResult`. A part has the windows of some groups, so that it is the same however Spark divides them."""
+        keys = key_columns(self._target.plan.query)
+        part = F.pmod(F.xxhash64(*keys), F.lit(MAX_PARTS))
+        for number in range(MAX_PARTS if keys else 1):
+            yield (self._windows.where(part == number) if keys else self._windows).toArrow()
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         """See `ChunkResult`."""
