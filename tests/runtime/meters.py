@@ -29,7 +29,7 @@ METERS = Table(
 )
 START = 1_700_000_000_000
 SELECT = "SELECT _wstart, count(*) n, sum(v) total, max(v) high FROM meters {rest} INTERVAL(1m)"
-STREAM = "CREATE STREAM s {options} INTO {target} AS " + SELECT
+STREAM = "CREATE STREAM {name} {options} INTO {target} AS " + SELECT
 
 Row = tuple[str, int, int]
 """Subtable, epoch milliseconds, value."""
@@ -68,9 +68,11 @@ class Meters:
         for key in gone:
             del self.stored[key]
 
-    def create_stream(self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname", target: str = "out") -> str:
+    def create_stream(
+        self, options: str = "FILL_HISTORY 1", rest: str = "PARTITION BY tbname", target: str = "out", name: str = "s"
+    ) -> str:
         """Record a stream, like CREATE STREAM does, and return its id."""
-        sql = STREAM.format(options=options, rest=rest, target=target)
+        sql = STREAM.format(name=name, options=options, rest=rest, target=target)
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
         plan = define(statement, self.context.catalog, "db")

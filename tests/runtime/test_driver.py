@@ -140,6 +140,25 @@ def test_a_small_history_is_filled_by_the_driver_although_airflow_fills_others(
     assert [chunk.state for chunk in meters.context.catalog.ledger.chunks(stream, backfill.HISTORY)] == [ChunkState.DONE]
 
 
+@pytest.mark.spark
+def test_a_history_that_another_process_computes_delays_no_other(meters: Meters, spark: SparkSession) -> None:
+    first, second = (meters.create_stream("FILL_HISTORY 1", target=f"{name}_out", name=name) for name in ("a", "b"))
+    streams = meters.context.catalog.jobs
+    driver = Driver(replace(meters.context, spark=lambda: spark), "default", fills=True, batches=Histogram(), ended=lambda: None)
+
+    def is_live(stream: str) -> bool:
+        driver.reconcile()
+        return streams.by_id(stream).is_live
+
+    try:
+        with meters.context.catalog.lock(f"chunk.{first}.{backfill.HISTORY}.0"):
+            wait_until(lambda: is_live(second), "the history of the other stream to be filled", bound_s=120)
+            assert state_of(meters, first) is JobState.FILLING
+        wait_until(lambda: is_live(first), "its history to be filled")
+    finally:
+        driver.stop(10)
+
+
 def test_a_dropped_stream_is_removed(meters: Meters, driver: Driver) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     driver.reconcile()

@@ -17,7 +17,7 @@ from typing import Final
 
 from headrace.compute.window_plans import IntervalWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
-from headrace.history.backfill_writer import BackfillWriter
+from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
 from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
@@ -228,21 +228,24 @@ def max_ticks(length: Duration, precision: Precision) -> int:
     return length.months * MAX_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
-def fill_chunk(context: Context, job_id: str, run: str, number: int, progress: Progress = no_progress) -> Chunk:
+def fill_chunk(
+    context: Context, job_id: str, run: str, number: int, progress: Progress = no_progress, wait_ms: int = CHUNK_WAIT_MS
+) -> Chunk:
     """Compute one chunk and write its windows to the target; return the chunk as recorded afterwards (DONE).
 
     Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
     If it fails, the ledger records FAILED with the message, and the error is raised. Only one process works on a chunk: others
-    wait, and then see that it is done. If a process dies, the next one takes its chunk over.
+    wait, for at most `wait_ms`, and then see that it is done. If a process dies, the next one takes its chunk over.
 
     Raises:
         NotFoundError: There is no such stream, run or chunk.
         OperationalError: Spark or storage failed; a later try may succeed.
+        TransientError: Another process still works on the chunk.
     """
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
     writer = BackfillWriter(context, record, plan, grid_of(record, plan, run), history=run == HISTORY)
-    return writer.fill(run, number, progress)
+    return writer.fill(run, number, progress, wait_ms)
 
 
 def activate(context: Context, job_id: str) -> None:
@@ -302,15 +305,19 @@ def go_live(context: Context, job_id: str) -> None:
 
 
 def fill_history(
-    context: Context, job_id: str, progress: Progress = no_progress, stopped: Callable[[], bool] = lambda: False
+    context: Context,
+    job_id: str,
+    progress: Progress = no_progress,
+    stopped: Callable[[], bool] = lambda: False,
+    wait_ms: int = CHUNK_WAIT_MS,
 ) -> bool:
     """Backfill a stream in this process: plan, compute all chunks, activate and go live.
 
     The embedded connection, and an snode without Airflow, do this. `stopped` is checked before each chunk; returns False if it
-    ended the backfill early. Completed chunks are kept.
+    ended the backfill early. Completed chunks are kept. Chunks that others work on are waited for, each for at most `wait_ms`.
     """
     chunks = plan_chunks(context, job_id)
-    if not fill_chunks(context, chunks, progress, stopped):
+    if not fill_chunks(context, chunks, progress, stopped, wait_ms):
         return False
     activate(context, job_id)
     go_live(context, job_id)
@@ -318,7 +325,11 @@ def fill_history(
 
 
 def fill_chunks(
-    context: Context, chunks: Sequence[Chunk], progress: Progress = no_progress, stopped: Callable[[], bool] = lambda: False
+    context: Context,
+    chunks: Sequence[Chunk],
+    progress: Progress = no_progress,
+    stopped: Callable[[], bool] = lambda: False,
+    wait_ms: int = CHUNK_WAIT_MS,
 ) -> bool:
     """Compute those chunks of a run that are not done, one after another. Progress is in rows of the whole run."""
     total = sum(chunk.rows for chunk in chunks)
@@ -328,7 +339,7 @@ def fill_chunks(
         if stopped():
             return False
         if chunk.state is not ChunkState.DONE:
-            fill_chunk(context, chunk.job_id, chunk.run, chunk.number)
+            fill_chunk(context, chunk.job_id, chunk.run, chunk.number, wait_ms=wait_ms)
         done += chunk.rows
         progress(done, total)
     return True

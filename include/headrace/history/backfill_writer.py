@@ -68,10 +68,10 @@ class BackfillWriter:
         self._record = record
         self._target = TargetTable(context, plan)
 
-    def fill(self, run: str, number: int, progress: Progress) -> Chunk:
+    def fill(self, run: str, number: int, progress: Progress, wait_ms: int) -> Chunk:
         """Claim a chunk, compute it, write it, and record the outcome in the ledger; see `backfill.fill_chunk`."""
         ledger, job_id = self._context.catalog.ledger, self._plan.id
-        with self._context.catalog.lock(f"chunk.{job_id}.{run}.{number}", CHUNK_WAIT_MS):
+        with self._context.catalog.lock(f"chunk.{job_id}.{run}.{number}", wait_ms):
             # We hold the chunk's lock, so any existing claim belongs to a dead process.
             chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
             if chunk.state is not ChunkState.DONE:

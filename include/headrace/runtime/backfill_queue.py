@@ -6,14 +6,18 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
-from headrace.errors import Error, FencedError
+from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.context import Context
 from headrace.runtime.reasons import stop_job
 
 logger = logging.getLogger(__name__)
+
+MAX_WAIT_MS: Final = 1_000
+"""How long a backfill waits for a chunk that another process computes, before those of other streams have their turn."""
 
 
 class BackfillQueue:
@@ -29,7 +33,11 @@ class BackfillQueue:
     def fill(self, record: JobRecord) -> None:
         """Backfill a stream, then take it live. If that ends early, the next reconciliation queues it again."""
         job_id = record.definition.id
-        self._submit(job_id, lambda: backfill.fill_history(self._context, job_id, stopped=lambda: self._should_stop(job_id)))
+
+        def fill() -> None:
+            backfill.fill_history(self._context, job_id, stopped=lambda: self._should_stop(job_id), wait_ms=MAX_WAIT_MS)
+
+        self._submit(job_id, fill)
 
     def go_live(self, record: JobRecord) -> None:
         """Rebuild a stream's state as of its boundary and record its position there."""
@@ -69,5 +77,7 @@ class BackfillQueue:
         except FencedError:
             raise
         except Exception as error:
+            if type(error) is TransientError:  # another process has a lock
+                raise
             if not self._stopping.is_set():
                 stop_job(self._context, job_id, error)
