@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from multiprocessing.synchronize import Event
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.catalog.locks import advisory_key, file_name
-from headrace.errors import ConfigurationError, TransientError
+from headrace.catalog.locks import FileLocks, advisory_key, file_name
+from headrace.errors import ConfigurationError, OperationalError, TransientError
 from tests.support.forking import CONTEXT
 from tests.support.racing import race
 
@@ -143,3 +144,16 @@ def test_a_folder_that_cannot_hold_locks_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("in the way")
     with pytest.raises(ConfigurationError, match=r"lock .* cannot be used"):
         Catalog.open(f"sqlite:///{tmp_path / 'catalog.db'}")
+
+
+def test_a_process_with_too_many_open_files_may_lock_again_later(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OperationalError, match="Too many open files"), locks.hold("power/meters"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with locks.hold("power/meters"):
+        pass

@@ -94,6 +94,10 @@ def test_a_driver_that_was_fenced_sets_nothing_aside(catalog: Catalog) -> None:
     with pytest.raises(FencedError):
         catalog.quarantine.commit(stream.id, 1, QuarantineChange((row(FIRST, 1),)), epoch=1)
     assert keys(catalog, stream) == []
+    catalog.quarantine.commit(stream.id, 2, QuarantineChange((row(FIRST, 2),)), epoch=3)
+    with pytest.raises(FencedError):
+        catalog.quarantine.rewind(stream.id, 1, epoch=1)
+    assert keys(catalog, stream) == [FIRST]
 
 
 def test_a_dropped_stream_leaves_no_quarantine(catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.catalog import quarantine
 from headrace.history.backfill import fill_history, recompute
 from headrace.model.jobs import JobState
 from headrace.model.quarantine import QuarantineCode, QuarantineRequest
@@ -306,6 +307,29 @@ def test_a_state_that_is_computed_again_counts_what_was_dropped(offline_env: Str
     env.settle()
     counts = counters(env, plan)
     assert (counts.rows_in, counts.rows_used, counts.rows_quarantined, counts.rows_dropped) == (4, 3, 0, 1)
+
+
+def test_a_state_is_computed_again_without_a_row_that_left_the_quarantine_long_ago(
+    offline_env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEPT_BATCHES", 1)
+    env = offline_env
+    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"batch_rows": 1}))
+    plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
+    env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
+    env.settle()
+    env.delete("d1", 5 * HOUR, 5 * HOUR)
+    for second in range(1, 6):
+        env.insert([("d1", second * 1000, 2, None), ("d2", second * 5 * HOUR, 9, None)])
+        env.settle()
+    store = state_store(env.context, plan.id)
+    assert store.batches()[0] == 0
+    for batch in store.batches()[1:]:
+        remove_state(store, f"{batch:020d}-*")
+    env.restart()
+    env.insert([("d0", 6000, 2, None)])
+    env.settle()
+    assert (windows(env, plan), counters(env, plan).rows_expired) == ([(0, 7, 13)], 0)
 
 
 def test_a_full_quarantine_that_is_dropped_has_room_again(offline_env: StreamEnvironment) -> None:

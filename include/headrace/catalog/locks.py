@@ -5,6 +5,7 @@ The operating system or the server releases the locks of a process that dies.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -22,7 +23,7 @@ from sqlalchemy import Connection, Engine, exc, text
 
 from headrace.catalog.processes import process_name
 from headrace.catalog.store import translated
-from headrace.errors import ConfigurationError, TransientError
+from headrace.errors import ConfigurationError, OperationalError, TransientError
 
 # Longer than any statement holds a lock, and as long as a user will wait. A load may hold one longer; other writers then get an
 # error that says so.
@@ -32,6 +33,8 @@ POLL_SECONDS: Final = 0.005
 LOCK_NOT_AVAILABLE: Final = "55P03"
 TURN_SECONDS: Final = 10.0
 """How long a statement waits for a lock. It is repeated, since a server that takes much longer to answer counts as hanging."""
+PERMANENT: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""Errors of a file that do not pass by themselves, unlike too many open files, or a disk that fails or is full."""
 HOLDER_BYTES: Final = 320
 """The longest name of a host, and a process id."""
 
@@ -131,7 +134,10 @@ def _lock_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigurationError(f"lock {path} cannot be used: {error.strerror}", hint="may this user write there?") from None
+        message = f"lock {path} cannot be used: {error.strerror}"
+        if error.errno in PERMANENT:
+            raise ConfigurationError(message, hint="may this user write there?") from None
+        raise OperationalError(message, hint="check the limit of open files, and the disk") from None
 
 
 def _wait(descriptor: int, deadline: float) -> bool:

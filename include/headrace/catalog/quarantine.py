@@ -13,7 +13,7 @@ from headrace.catalog.store import Store
 from headrace.model.quarantine import QuarantineChange, QuarantinedRow, QuarantineRequest, RowKey
 
 KEPT_BATCHES = 100
-"""Micro-batches for which a released row is kept: a stream never restarts further back."""
+"""Micro-batches for which a released row is kept at least."""
 IN_QUARANTINE = (QUARANTINE.c.released.is_(None), QUARANTINE.c.dropped.is_(None))
 
 
@@ -42,12 +42,22 @@ class Quarantine:
         with self._store.read() as connection:
             return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
-    def commit(self, job_id: str, batch: int, change: QuarantineChange, epoch: int | None = None) -> None:
+    def commit(
+        self, job_id: str, batch: int, change: QuarantineChange, epoch: int | None = None, *, oldest: int | None = None
+    ) -> None:
         """Record what a micro-batch changes. Repeating the micro-batch repeats nothing.
+
+        Args:
+            job_id: The stream.
+            batch: The number of the micro-batch.
+            change: What it changes.
+            epoch: That of the driver's lease.
+            oldest: The oldest micro-batch at which the stream may restart, or from which it may recompute its state.
 
         Raises:
             FencedError: The stream belongs to another driver by now.
         """
+        kept_from = batch - KEPT_BATCHES if oldest is None else min(oldest, batch - KEPT_BATCHES)
         with self._store.write() as connection:
             if epoch is not None:
                 refuse_older(connection, job_id, epoch)
@@ -56,12 +66,14 @@ class Quarantine:
             _end(connection, job_id, change.dropped, dropped=batch)
             if change.added:
                 connection.execute(insert(QUARANTINE), [to_row(job_id, row) for row in change.added])
-            is_old = and_(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released < batch - KEPT_BATCHES)
+            is_old = and_(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released < kept_from)
             connection.execute(delete(QUARANTINE).where(is_old))
 
-    def rewind(self, job_id: str, batch: int) -> None:
-        """Undo what micro-batches after this one have changed."""
+    def rewind(self, job_id: str, batch: int, epoch: int | None = None) -> None:
+        """Undo what micro-batches after this one have changed; raises what `commit` does."""
         with self._store.write() as connection:
+            if epoch is not None:
+                refuse_older(connection, job_id, epoch)
             _rewind(connection, job_id, batch)
 
     def request(self, job_id: str, request: QuarantineRequest, now: int) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.into import IntoColumn, check_into, into_targets
+from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
 from headrace.compute.language import language
@@ -199,7 +200,7 @@ def recorded_query(sql: str, dialect: str) -> TreeQuery:
     return statement.query
 
 
-def is_divisible(definition: JobDefinition) -> bool:
+def is_divisible(definition: JobDefinition, context: Context) -> bool:
     """Return whether a query over adjoining ranges returns exactly what it returns over each of them.
 
     Such executions may be computed at once: windows are those of GROUP BY time, lie within one range, and are independent.
@@ -208,7 +209,7 @@ def is_divisible(definition: JobDefinition) -> bool:
     windows = None if query.grouping is None else query.grouping.time
     if windows is None or schedule.start_offset - schedule.end_offset != schedule.every:
         return False
-    if query.fill is not None or query.limit is not None or query.offset is not None or calls_series_function(query):
+    if query.fill is not None or query.limit is not None or query.offset is not None or calls_series_function(query, context):
         return False
     lengths = [windows.interval, windows.step or windows.interval]
     if any(part.is_calendar and part.unit != "y" for length in lengths for part in length):
@@ -233,9 +234,9 @@ def literal_prefix(path: str) -> tuple[str, ...]:
     return tuple(takewhile(lambda node: not any(sign in node for sign in ("*", "::", "${")), split_path(path)))
 
 
-def calls_series_function(query: TreeQuery) -> bool:
+def calls_series_function(query: TreeQuery, context: Context) -> bool:
     """Return whether an expression depends on more than one row or window."""
-    functions = language(DIALECT)
+    functions = with_registered(language(DIALECT), context.catalog.functions.all())
     return any(
         isinstance(part, Call) and (functions.series(part.function) or functions.series_arrow(part.function)) is not None
         for node in expressions(query)

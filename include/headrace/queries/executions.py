@@ -65,7 +65,7 @@ def due_together(context: Context, definition: JobDefinition) -> list[int]:
 
     One that was tried before is computed alone.
     """
-    if not is_divisible(definition) or context.catalog.executions.unfinished(definition.id):
+    if not is_divisible(definition, context) or context.catalog.executions.unfinished(definition.id):
         return list(islice(due(context, definition), 1))
     instants = list(islice(due(context, definition), MAX_TOGETHER))
     every = definition.schedule.every

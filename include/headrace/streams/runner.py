@@ -359,7 +359,7 @@ class Runner:
             moved = self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")
         with self.stopwatch.measure(Phase.WRITE):
-            self.quarantine.commit(result.quarantine, position.batch, now)
+            self.quarantine.commit(result.quarantine, position.batch, now, self.store.oldest)
             self.commit(result, moved.position)
         failpoint("streams.target.committed")
         self._state = replace(moved, messages=())

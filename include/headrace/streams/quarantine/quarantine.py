@@ -91,7 +91,7 @@ class Quarantine:
         recorded, batch = self.context.catalog.quarantine, position.batch
         rows = recorded.rows(self.plan.id, with_released=True)
         if any(max(row.batch, row.released or 0, row.dropped or 0) > batch for row in rows):
-            recorded.rewind(self.plan.id, batch)
+            recorded.rewind(self.plan.id, batch, self.context.epoch or None)
         self._load(rows, batch)
 
     def _load(self, rows: Iterable[QuarantinedRow], batch: int) -> None:
@@ -150,12 +150,12 @@ class Quarantine:
         dropped = sum(row.dropped is not None for row in rows)
         return replace(state, counters=counters_with(state.counters, len(rows) - dropped, dropped))
 
-    def commit(self, change: QuarantineChange | None, batch: int, now: int) -> None:
-        """Record what a micro-batch has changed."""
+    def commit(self, change: QuarantineChange | None, batch: int, now: int, oldest: int) -> None:
+        """Record what a micro-batch has changed; `oldest` is the first one that has a checkpoint."""
         if not change:
             return
         change = replace(change, added=tuple(replace(row, batch=batch, since=now) for row in change.added))
-        self.context.catalog.quarantine.commit(self.plan.id, batch, change, self.context.epoch or None)
+        self.context.catalog.quarantine.commit(self.plan.id, batch, change, self.context.epoch or None, oldest=oldest)
         failpoint("streams.quarantine.committed")
         self._record_event(change)
         self._apply(change)

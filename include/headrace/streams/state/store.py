@@ -41,6 +41,9 @@ class StateStore:
 
     A file has the whole state, or the changes since the checkpoint before it, whose files it names with their checksums. Drivers of
     different epochs never write the same file, so a driver that has been fenced off cannot do damage.
+
+    Attributes:
+        oldest: The oldest micro-batch of which there is a file, as of the last checkpoint written.
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
@@ -48,6 +51,7 @@ class StateStore:
         self._is_remote = is_object_store(uri)
         self.folder = f"{root}/{job_id}"
         self.epoch = epoch
+        self.oldest = 0
         # The names of the files that must be read before a file.
         self._earlier: dict[str, tuple[str, ...]] = {}
 
@@ -172,6 +176,7 @@ class StateStore:
                 failpoint("streams.state.delete")
                 self.filesystem.delete_file(f"{self.folder}/{name}")
                 self._earlier.pop(name, None)
+        self.oldest = min(map(batch_of, needed), default=0)
 
     def _files_of(self, name: str) -> tuple[str, ...]:
         """Return the names of a checkpoint's files."""
