@@ -9,7 +9,7 @@ from headrace.catalog import executions as module
 from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
-from headrace.model.continuous_queries import ContinuousQuery, ExecutionState, Schedule
+from headrace.model.continuous_queries import ContinuousQuery, Execution, ExecutionState, Schedule
 from headrace.model.jobs import JobKind
 from headrace.model.tree_statements import TimeoutPolicy
 from tests.catalog.samples import definition
@@ -203,13 +203,32 @@ def test_failed_attempts_are_counted(catalog: Catalog, query: str) -> None:
     assert (counters.failures, counters.batches) == (2, 1)
 
 
-def test_instants_are_left_out_if_a_later_one_was_executed(catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instants_are_left_out_if_a_later_one_was_executed(catalog: Catalog, query: str) -> None:
     ledger = catalog.executions
     assert ledger.left_out(query, EVERY_10S) == []
     for instant in (10_000, 50_000, 70_000):
         ledger.claim(query, EVERY_10S, instant, "a")
     assert ledger.left_out(query, EVERY_10S) == [20_000, 30_000, 40_000, 60_000]
-    monkeypatch.setattr(module, "KEPT", 3)
-    assert ledger.left_out(query, EVERY_10S) == [60_000], "older ones may have been executed and removed"
-    ledger.claim(query, EVERY_10S, 60_000, "a")
+    for instant in (20_000, 30_000, 40_000, 60_000):
+        ledger.claim(query, EVERY_10S, instant, "a")
     assert ledger.left_out(query, EVERY_10S) == []
+
+
+def test_executions_that_the_ledger_has_forgotten_are_not_left_out(
+    catalog: Catalog, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "PRUNED_EVERY", 5)
+    ledger, second = catalog.executions, 10_000
+    finish(catalog, query, EVERY_10S, *(number * second for number in range(2, 12)))
+    finish(catalog, query, EVERY_10S, 3 * second)
+    assert ledger.left_out(query, EVERY_10S) == [], "an old one was executed again"
+    claimed = ledger.claim_all([(query, EVERY_10S, number * second) for number in range(12, 17)], "a")
+    executions = [claim for claim in claimed if isinstance(claim, Execution)]
+    ledger.fail(executions[0], "no space")
+    ledger.release(executions[1:])
+    assert [execution.scheduled for execution in ledger.all(query)] == [12 * second]
+    assert ledger.left_out(query, EVERY_10S) == []
+    assert ledger.first_known(query, EVERY_10S) == 13 * second
+    finish(catalog, query, EVERY_10S, 15 * second)
+    assert ledger.left_out(query, EVERY_10S) == [13 * second, 14 * second]

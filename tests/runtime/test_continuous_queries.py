@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.catalog import executions as ledger_module
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.queries.executions import recompute
 from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
 from headrace.settings import current, load
 
@@ -211,3 +213,18 @@ def test_a_small_execution_imports_neither_pandas_nor_spark(tmp_path: Path) -> N
         assert "sqlalchemy" in imported
         assert not imported & {"pandas.core", "pyspark.sql"}
         assert ledger(connection, "q")[0].state is ExecutionState.DONE
+
+
+def test_aggregates_outlive_the_rows_that_a_time_to_live_has_removed(
+    connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "KEPT", 20)
+    monkeypatch.setattr(ledger_module, "PRUNED_EVERY", 1)
+    create(connection, "a")
+    connection.clock.advance(40 * SECOND)
+    connection.settle()
+    connection.execute("set ttl to root.plant.** 1000")
+    (record,) = records(connection)
+    recompute(connection.session.context, record.definition, START + 5 * SECOND, START + 6 * SECOND, "test")
+    connection.settle()
+    assert points(connection, "root.agg.a") == {second: second for second in range(-1, 40) if second != 5}

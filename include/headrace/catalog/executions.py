@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, or_, select, update
 
 from headrace.catalog.processes import has_ended
 from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED, from_row
@@ -137,19 +137,22 @@ class Executions:
     def left_out(self, job_id: str, schedule: Schedule) -> list[int]:
         """Return the instants of a schedule, oldest first, that have no execution although a later one has.
 
-        Those before the oldest execution count only as long as no old executions have been removed.
+        Those that the ledger has forgotten count as executed.
         """
-        own = EXECUTIONS.c.job_id == job_id
-        from_first = own & (EXECUTIONS.c.scheduled >= schedule.first)
         at = EXECUTIONS.c.scheduled
         with self._store.read() as connection:
-            total = connection.scalar(select(func.count()).where(own)) or 0
-            number, oldest, newest = connection.execute(select(func.count(), func.min(at), func.max(at)).where(from_first)).one()
-            first = schedule.first if total < KEPT else oldest
+            first = _first_known(connection, job_id, schedule)
+            known = and_(EXECUTIONS.c.job_id == job_id, at >= first)
+            number, newest = connection.execute(select(func.count(), func.max(at)).where(known)).one()
             if not number or number == (newest - first) // schedule.every + 1:
                 return []
-            recorded = set(connection.scalars(select(at).where(from_first)))
+            recorded = set(connection.scalars(select(at).where(known)))
         return [instant for instant in range(first, newest, schedule.every) if instant not in recorded]
+
+    def first_known(self, job_id: str, schedule: Schedule) -> int:
+        """Return the first instant of a schedule of which the ledger knows whether it was executed."""
+        with self._store.read() as connection:
+            return _first_known(connection, job_id, schedule)
 
     def unfinished(self, job_id: str) -> list[Execution]:
         """Return the executions that are not DONE, oldest instant first."""
@@ -292,16 +295,24 @@ def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:
 
 def _prune(connection: Connection, job_id: str) -> None:
     """Remove all but the newest executions of a job, and those that run: they may be old ones that are executed again."""
-    oldest = (
+    last = connection.scalar(
         select(EXECUTIONS.c.scheduled)
         .where(EXECUTIONS.c.job_id == job_id)
         .order_by(EXECUTIONS.c.scheduled.desc())
         .offset(KEPT)
         .limit(1)
-        .scalar_subquery()
     )
+    if last is None:
+        return
     is_running = EXECUTIONS.c.state == ExecutionState.RUNNING.value
-    connection.execute(delete(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled <= oldest, ~is_running))
+    connection.execute(delete(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled <= last, ~is_running))
+    is_further = or_(JOBS.c.pruned.is_(None), JOBS.c.pruned < last)
+    connection.execute(update(JOBS).where(JOBS.c.id == job_id, is_further).values(pruned=last))
+
+
+def _first_known(connection: Connection, job_id: str, schedule: Schedule) -> int:
+    pruned = connection.scalar(select(JOBS.c.pruned).where(JOBS.c.id == job_id))
+    return schedule.first if pruned is None else max(schedule.first, schedule.at_or_after(pruned + 1))
 
 
 def _find(connection: Connection, job_id: str, scheduled: int) -> Execution | None:

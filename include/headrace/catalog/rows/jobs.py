@@ -40,7 +40,7 @@ from headrace.model.tree_statements import TimeoutPolicy
 
 
 class JobColumns(TypedColumns):
-    """Columns of `jobs`."""
+    """Columns of `jobs`; `pruned` is the last instant up to which executions of a continuous query have been removed."""
 
     id: Named[str] = Column(String, primary_key=True)
     kind: Named[str]
@@ -67,6 +67,7 @@ class JobColumns(TypedColumns):
     updated: Named[int | None] = Column(BigInteger, nullable=True)
     pending_since: Named[int | None] = Column(BigInteger, nullable=True)
     counters: Named[dict[str, int]] = Column(JSON)
+    pruned: Named[int | None] = Column(BigInteger, nullable=True)
 
 
 JOBS = Table(
@@ -79,9 +80,11 @@ JOBS = Table(
 
 PLAIN_PROGRESS = ("watermark", "updated", "pending_since")
 CHANGING = ("desired", "state", "reason", "position", "boundary", "skip_to", "quarantine_requested", *PLAIN_PROGRESS, "counters")
+LEDGER = ("pruned",)
+"""Columns that are neither part of a definition nor of a status."""
 STATUS = tuple(JOBS.c[name] for name in ("id", "sql", "snode", "created", *CHANGING))
 """The columns that change, and those that show whether a definition has."""
-DEFINITION = tuple(column for column in JOBS.c if column.name not in CHANGING)
+DEFINITION = tuple(column for column in JOBS.c if column.name not in (*CHANGING, *LEDGER))
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from headrace.catalog.executions import KEPT
 from headrace.errors import NotFoundError
 from headrace.model.continuous_queries import Execution
 from headrace.model.execution_history import absent_executions
@@ -122,7 +121,6 @@ def executions(record: JobRecord, context: Context) -> Iterator[Execution]:
     """Yield the executions of a query: recorded ones, and of those that are not recorded the latest `MAX_PENDING`."""
     definition = record.definition
     recorded = context.catalog.executions.all(definition.id)
-    # Older executions have been removed from the ledger.
-    since = min((execution.scheduled for execution in recorded), default=0) if len(recorded) >= KEPT else definition.schedule.first
+    since = context.catalog.executions.first_known(definition.id, definition.schedule)
     absent = absent_executions(definition.id, definition.schedule, recorded, since, context.clock.now())
     return chain(recorded, islice(absent, MAX_PENDING))

@@ -196,6 +196,7 @@ def create_jobs() -> None:
         sa.Column("updated", sa.BigInteger()),
         sa.Column("pending_since", sa.BigInteger()),
         sa.Column("counters", sa.JSON(), nullable=False),
+        sa.Column("pruned", sa.BigInteger()),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
         sa.UniqueConstraint("database", "kind", "name", name="uq_jobs_database_kind_name"),
         sa.UniqueConstraint("target_database", "target_table", name="uq_jobs_target_database_target_table"),
