@@ -32,7 +32,7 @@ from headrace.model.positions import Offsets, furthest, latest
 from headrace.model.progress import Progress
 from headrace.model.time import Precision
 from headrace.storage import Bounds, Commit, ExpectedTransaction
-from headrace.storage.delta.commits import chunk_app, stream_app
+from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
 from headrace.storage.delta.shares import SeriesRange
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
@@ -122,6 +122,8 @@ class BackfillWriter:
     def _live_offsets(self) -> tuple[int | None, Offsets]:
         """Return the live stream's last micro-batch in the target, and the offsets it has reached by now."""
         committed = self._context.tables.committed_position(self._plan.target, self._plan.id, self._plan.source_ids)
+        if committed is not None and committed.batch == RETIRED:
+            raise FencedError(f"the stream {self._plan.name} was dropped or replaced", hint="nothing was written")
         position = latest(committed, self._context.catalog.jobs.by_id(self._plan.id).progress.position)
         if position is None:
             raise OperationalError(f"the stream {self._plan.name} is not live", hint="wait until it is RUNNING")

@@ -19,7 +19,7 @@ from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
 from headrace.runtime.stream_metrics import StreamSampler
-from headrace.streams.lifecycle import forget
+from headrace.streams.lifecycle import drop
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.subscriptions import JobActivity
 
@@ -243,8 +243,10 @@ class Driver:
         self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
 
     def _forget(self, record: JobRecord) -> None:
-        forget(self._context, record.definition.id)
-        self._context.catalog.jobs.drop(record.definition.id)
+        if record.definition.kind is JobKind.STREAM:
+            drop(self._context, record.definition)
+        else:
+            self._context.catalog.jobs.drop(record.definition.id)
 
     def _try_forget(self, record: JobRecord) -> None:
         try:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
-from headrace.storage.delta.commits import epoch_app
+from headrace.storage.delta.commits import RETIRED, epoch_app
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
@@ -51,13 +51,14 @@ def newest_target_epoch(context: Context, snode: str) -> int:
 
 
 def target_epoch(context: Context, record: JobRecord) -> int:
-    """Return the newest epoch recorded in a stream's target; 0 if there is none, or the target cannot be read."""
+    """Return the newest epoch recorded in a stream's target; 0 if there is none, it is retired, or it cannot be read."""
     target = record.definition.target
     if target is None:
         return 0
     try:
         table = context.catalog.tables.get(target.database, target.name)
-        return context.tables.transaction(table, epoch_app(record.definition.id)) or 0
+        epoch = context.tables.transaction(table, epoch_app(record.definition.id)) or 0
+        return 0 if epoch == RETIRED else epoch
     except Error as error:
         logger.warning("skipping the epoch of %s: %s", target, error.message)
         return 0

@@ -13,6 +13,7 @@ from headrace.model.tables import Table
 from headrace.runtime.adoption import adopt_subtables
 from headrace.runtime.context import Context
 from headrace.storage import Bounds
+from headrace.streams.leftovers import remove_leftovers
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ def maintain(
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
+    With all tables, what crashes have left of streams goes too.
+
     With `bounds`, only files that may have rows of this range are compacted.
     """
     names = [database] if database is not None else [entry.name for entry in context.catalog.databases.all()]
@@ -48,6 +51,11 @@ def maintain(
             results.append(maintain_table(context, table, retention_hours, bounds))
         except Error as error:
             logger.error("skipping maintenance of %s.%s: %s", table.database, table.name, error.message)
+    if database is None:
+        try:
+            remove_leftovers(context)
+        except Error as error:
+            logger.error("leaving what crashes have left: %s", error.message)
     return results
 
 

@@ -42,10 +42,11 @@ def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
 
 @apply.register(database_stages.RemoveDatabase)
 def _(stage: database_stages.RemoveDatabase, session: SessionState) -> Result:
-    from headrace.streams.lifecycle import forget
+    from headrace.streams.lifecycle import forget, retire
 
     session.context.catalog.databases.drop(stage.name)
     for record in stage.streams:
+        retire(session.context, record.definition)
         forget(session.context, record.definition.id)
     for table in stage.tables:
         session.context.tables.drop(table)
@@ -309,12 +310,12 @@ def _(stage: stages.RecordContinuousQuery, session: SessionState) -> Result:
 @apply.register(stages.RemoveJob)
 def _(stage: stages.RemoveJob, session: SessionState) -> Result:
     job = stage.record.definition
-    session.context.catalog.jobs.set_desired(job.id, DesiredState.DROPPED)
-    session.context.catalog.jobs.drop(job.id)
     if job.kind is JobKind.STREAM:
-        from headrace.streams.lifecycle import forget
+        from headrace.streams.lifecycle import drop
 
-        forget(session.context, job.id)
+        drop(session.context, job)
+    else:
+        session.context.catalog.jobs.drop(job.id)
     return DONE
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
-from headrace.model.jobs import JobDefinition, JobProgress, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.model.time import Precision
@@ -65,9 +67,32 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
         context.catalog.jobs.replace(old.id, definition, desired=replaced.desired, target=new_target, progress=progress)
         failpoint("streams.replace.recorded")
     context.catalog.events.record("job", definition.id, "REBUILDING", f"in place of the stream with the id {old.id}")
-    if old.target == target.id:
-        context.tables.retire(target, old.id)
+    retire(context, old)
     forget(context, old.id)
+
+
+def drop(context: Context, definition: JobDefinition) -> None:
+    """Drop a stream, whose target keeps its rows. Repeating it completes what was interrupted.
+
+    Its record goes last: until then a driver knows that it was dropped, and another stream cannot take its target, to which it
+    could still commit.
+    """
+    context.catalog.jobs.set_desired(definition.id, DesiredState.DROPPED)
+    failpoint("streams.drop.requested")
+    retire(context, definition)
+    failpoint("streams.drop.retired")
+    forget(context, definition.id)
+    failpoint("streams.drop.forgotten")
+    context.catalog.jobs.drop(definition.id)
+
+
+def retire(context: Context, definition: JobDefinition) -> None:
+    """Make all later commits of a stream to its target fail: those of its drivers, even a frozen one, and of its backfills."""
+    target = definition.target
+    table = None if target is None else context.catalog.tables.find(target.database, target.name)
+    if table is not None:
+        with suppress(NotFoundError):  # the table's files are gone
+            context.tables.retire(table, definition.id)
 
 
 def create_target(context: Context, plan: StreamPlan) -> Table:

@@ -269,10 +269,11 @@ class SourcePoller:
             self._handle_outcome(subscription, future.result())
 
     def _has_left(self, subscription: Subscription) -> bool:
-        """Return True if a stream was replaced, or has moved to another snode: this driver's lease has not passed to another."""
+        """Return True if a stream was replaced or dropped, or has another snode: this driver's lease has not passed to another."""
         definition = subscription.record.definition
         try:
-            return self.context.catalog.jobs.by_id(definition.id).definition.snode != definition.snode
+            record = self.context.catalog.jobs.by_id(definition.id)
+            return record.desired is DesiredState.DROPPED or record.definition.snode != definition.snode
         except NotFoundError:
             return True
         except TransientError:
