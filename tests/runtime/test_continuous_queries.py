@@ -17,10 +17,11 @@ import pytest
 
 import headrace
 from headrace.catalog import executions as ledger_module
+from headrace.errors import FencedError, NotFoundError
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobKind, JobRecord, JobState
-from headrace.queries.executions import recompute
+from headrace.queries.executions import execute, recompute
 from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
 from headrace.settings import current, load
 
@@ -228,3 +229,35 @@ def test_aggregates_outlive_the_rows_that_a_time_to_live_has_removed(
     recompute(connection.session.context, record.definition, START + 5 * SECOND, START + 6 * SECOND, "test")
     connection.settle()
     assert points(connection, "root.agg.a") == {second: second for second in range(-1, 40) if second != 5}
+
+
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["taken over", "dropped"])
+def test_a_frozen_attempt_writes_nothing_even_if_nobody_else_has_written(
+    connection: headrace.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dropped: bool
+) -> None:
+    create(connection, "a")
+    connection.settle()
+    connection.clock.advance(SECOND)
+    (record,) = records(connection)
+    executions = connection.session.context.catalog.executions
+    check, checks = executions.check, []
+
+    def take_over() -> None:
+        settings = load(home=tmp_path / "home")
+        with headrace.connect(dialect="iotdb", clock=headrace.ManualClock(START + SECOND), settings=settings) as other:
+            if is_dropped:
+                other.execute("drop cq a")
+            else:
+                other.execute(f"delete from root.plant.line1.s1 where time >= {START}")
+                execute(other.session.context, record.definition, START + SECOND, "successor", abandoned_ms=0)
+
+    def check_and_freeze(execution: Execution) -> None:
+        check(execution)
+        checks.append(execution)
+        if len(checks) == 1:
+            take_over()
+
+    monkeypatch.setattr(executions, "check", check_and_freeze)
+    with pytest.raises(NotFoundError if is_dropped else FencedError):
+        execute(connection.session.context, record.definition, START + SECOND, "frozen")
+    assert points(connection, "root.agg.a") == {-1: -1}

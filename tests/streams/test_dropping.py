@@ -84,6 +84,16 @@ def test_a_drop_that_was_interrupted_is_completed(offline_env: StreamEnvironment
         env.record(plan)
 
 
+def change(env: StreamEnvironment, plan: StreamPlan, point: str) -> None:
+    """Create another stream, or replace the stream, as a failpoint requires."""
+    if point.startswith("streams.create"):
+        env.create(STREAM.format(name="t", options="").replace(" into o ", " into o2 "))
+        return
+    old = env.record(plan)
+    new = env.define(STREAM.format(name="s", options="fill_history 1"), replaced=old.definition)
+    lifecycle.replace_stream(env.context, new, new.definition(created=old.definition.created + 1), old)
+
+
 @pytest.mark.parametrize("point", ["streams.create.prepared", "streams.replace.prepared", "streams.replace.recorded"])
 def test_what_crashes_leave_of_streams_is_removed_later(offline_env: StreamEnvironment, point: str) -> None:
     env = offline_env
@@ -92,12 +102,7 @@ def test_what_crashes_leave_of_streams_is_removed_later(offline_env: StreamEnvir
     env.settle()
     env.tables.outbox(plan.id).open()
     with armed(f"{point}:1:raise"), pytest.raises(FailpointError):
-        if point.startswith("streams.create"):
-            env.create(STREAM.format(name="t", options="").replace(" into o ", " into o2 "))
-        else:
-            old = env.record(plan)
-            new = env.define(STREAM.format(name="s", options="fill_history 1"), replaced=old.definition)
-            lifecycle.replace_stream(env.context, new, new.definition(created=old.definition.created + 1), old)
+        change(env, plan, point)
     known = {record.definition.id for record in env.catalog.jobs.all()}
     leftovers = folders(env) - known
     assert bool(leftovers) == (point != "streams.replace.prepared")

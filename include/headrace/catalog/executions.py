@@ -216,7 +216,8 @@ def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled:
     # The first one of a job may overlap what a dropped query of the same name has written.
     is_fresh = present is None and newest is not None and schedule.range_at(newest)[1] <= start
     attempt = 1 if present is None else present.attempt + 1
-    return Execution(job_id, scheduled, start, end, ExecutionState.RUNNING, attempt, replaces=not is_fresh)
+    takes_over = present is not None and present.state is not ExecutionState.DONE
+    return Execution(job_id, scheduled, start, end, ExecutionState.RUNNING, attempt, replaces=not is_fresh, takes_over=takes_over)
 
 
 def _newest(limit: int) -> Select[*tuple[Any, ...]]:

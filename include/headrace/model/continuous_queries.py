@@ -103,6 +103,7 @@ class Execution:
         holder: Who runs it, or ran it.
         rows: Rows written by the last attempt; None before it is done.
         replaces: Whether an earlier attempt, or another execution, may have written to the range.
+        takes_over: Whether the process of an earlier attempt may still be about to write.
     """
 
     job_id: str
@@ -117,6 +118,7 @@ class Execution:
     finished: int | None = None
     message: str | None = None
     replaces: bool = True
+    takes_over: bool = False
 
     def is_done_for(self, holder: str, again: bool) -> bool:
         """Return whether it is DONE, and, if it is to be repeated, by the holder or on its behalf."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
@@ -224,9 +225,19 @@ def may_read(definition: JobDefinition, other: JobDefinition) -> bool:
         return False
     sources = [literal_prefix(path) for path in definition.continuous_query.sources]
     targets = [literal_prefix(path) for path in other.continuous_query.targets]
-    return any(
-        all(mine == theirs for mine, theirs in zip(source, target, strict=False)) for source in sources for target in targets
-    )
+    return any(may_meet(source, target) for source in sources for target in targets)
+
+
+def target_databases(definition: JobDefinition, databases: Iterable[str]) -> list[str]:
+    """Return those of the databases of trees that a continuous query may write to, judging by the first nodes of its paths."""
+    paths = () if definition.continuous_query is None else definition.continuous_query.targets
+    targets = [literal_prefix(path) for path in paths]
+    return [name for name in databases if any(may_meet(target, split_path(name)) for target in targets)]
+
+
+def may_meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether one path may be below another, judging by the nodes that both have."""
+    return all(mine == theirs for mine, theirs in zip(one, other, strict=False))
 
 
 def literal_prefix(path: str) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query
+from headrace.model.trees import TREE_TABLE
+from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
 from headrace.queries.into import IntoPoints, compute_into, write_points
 from headrace.streams.context import Context
 from headrace.streams.failures import to_error
@@ -224,12 +225,31 @@ def compute(context: Context, definition: JobDefinition, *claims: Execution) -> 
     """Compute the range of an execution, or of several that adjoin each other."""
     details = definition.continuous_query
     assert details is not None
+    if any(claim.takes_over for claim in claims):
+        fence_targets(context, definition)
     start, end = claims[0].start, claims[-1].end
     body = bind_body(recorded_query(definition.sql, definition.dialect), start, end, context, details.timezone)
     if body.plan is None:
         return IntoPoints()
     replaced = (start, end) if any(claim.replaces for claim in claims) else None
     return compute_into(context, body.plan, body.targets, replaced)
+
+
+def fence_targets(context: Context, definition: JobDefinition) -> None:
+    """Prevent commits of processes that have checked their claims before, in all databases that a continuous query may write to.
+
+    What they build on is outdated then, so they check again. Other commits do not ensure that: there may be none.
+    """
+    for name in target_databases(definition, context.catalog.trees.databases()):
+        context.tables.advance(context.catalog.tables.get(name, TREE_TABLE), definition.id)
+
+
+def drop_query(context: Context, definition: JobDefinition) -> None:
+    """Drop a continuous query. What it is about to write is not written afterwards."""
+    unfinished = context.catalog.executions.unfinished(definition.id)
+    context.catalog.jobs.drop(definition.id)
+    if any(execution.state is ExecutionState.RUNNING for execution in unfinished):
+        fence_targets(context, definition)
 
 
 def compute_and_write(context: Context, definition: JobDefinition, claimed: Execution) -> int:

@@ -315,7 +315,9 @@ def _(stage: stages.RemoveJob, session: SessionState) -> Result:
 
         drop(session.context, job)
     else:
-        session.context.catalog.jobs.drop(job.id)
+        from headrace.queries.executions import drop_query
+
+        drop_query(session.context, job)
     return DONE
 
 

@@ -177,6 +177,10 @@ class Tables:
         """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
         self._writer.retire(table, job_id)
 
+    def advance(self, table: Table, job_id: str) -> None:
+        """Make commits fail that build on the present version, so that their writers check again whether they may commit."""
+        self._writer.advance(table, job_id)
+
     def delete(
         self,
         table: Table,

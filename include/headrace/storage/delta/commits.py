@@ -34,6 +34,11 @@ def epoch_app(job_id: str) -> str:
     return f"headrace.epoch.{job_id}"
 
 
+def execution_app(job_id: str) -> str:
+    """App transaction that a continuous query's execution records when it takes over from an earlier attempt."""
+    return f"headrace.execution.{job_id}"
+
+
 def chunk_app(job_id: str, run: str, number: int) -> str:
     """App transaction that says that a target has a backfill's chunk."""
     return f"headrace.fill.{job_id}.{run}.{number}"

@@ -28,6 +28,7 @@ from headrace.storage.delta.commits import (
     commit_properties,
     commit_status,
     epoch_app,
+    execution_app,
     fence_commit,
     retire_commit,
 )
@@ -198,6 +199,15 @@ class Writer:
                 commit_transactions(delta, retire_commit(job_id))
 
         # Without the lock, which a driver of the job may hold.
+        self.attempts(self._handles.writer(table), work)
+
+    def advance(self, table: Table, job_id: str) -> None:
+        """Commit a version without changes; see `Tables.advance`."""
+
+        def work(_: Handle, delta: DeltaTable) -> None:
+            commit_transactions(delta, Commit(execution_app(job_id), delta.version() + 1))
+
+        # Without the lock, which the process to be fenced may hold.
         self.attempts(self._handles.writer(table), work)
 
     def delete(
