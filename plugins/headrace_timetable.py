@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # SQLite rounds the current time down to seconds, so a run dated now would only be due in the next second.
 BACKDATE: Final = timedelta(seconds=1)
 STEP: Final = timedelta(microseconds=1)
+GENERATIONS: Final = 500
+"""Queries of one name that are told apart: more microseconds would be rounded to the next millisecond."""
 START_DATE: Final = pendulum.datetime(1970, 1, 1)
 """Start of the DAGs of continuous queries: Airflow requires one for catchup, but would give no tasks to manual runs before it."""
 
@@ -94,12 +96,18 @@ class QuerySchedule(Timetable):
 
     The run for an instant is due at that instant. Its data interval is the range that is computed, so its logical date is the start
     of this range.
+
+    Airflow keeps the runs of a query that was dropped, has one run for each logical date, and takes the runs of its name for those
+    of this one. So the dates of the first query of a name are exact, and those of later ones that many microseconds later.
     """
 
     description = "Each execution of the continuous query"
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, generation: int = 0) -> None:
+        """Create the timetable of a query; `generation` is the number of queries of its name that were dropped."""
         self._schedule = schedule
+        self._generation = generation
+        self._shift = timedelta(microseconds=generation % GENERATIONS)
 
     @property
     def summary(self) -> str:
@@ -108,12 +116,14 @@ class QuerySchedule(Timetable):
 
     def serialize(self) -> dict[str, Any]:
         """Return the schedule as plain values."""
-        return asdict(self._schedule) | {"policy": self._schedule.policy.value}
+        return asdict(self._schedule) | {"policy": self._schedule.policy.value, "generation": self._generation}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> QuerySchedule:
         """Recreate the timetable from its serialized schedule."""
-        return cls(Schedule(**data | {"policy": TimeoutPolicy(data["policy"])}))
+        fields = data | {"policy": TimeoutPolicy(data["policy"])}
+        generation = fields.pop("generation")
+        return cls(Schedule(**fields), generation)
 
     def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
         """Return the range that begins at a logical date, or if none does so yet, the latest range that was due by then."""
@@ -135,15 +145,15 @@ class QuerySchedule(Timetable):
         schedule, first = self._schedule, self._schedule.first
         if restriction.earliest is not None and restriction.earliest != START_DATE:
             first = schedule.at_or_after(epoch_ms(restriction.earliest) + schedule.start_offset)
-        if last_automated_data_interval is not None:
+        if last_automated_data_interval is not None and self._is_own(last_automated_data_interval):
             last = epoch_ms(last_automated_data_interval.start) + schedule.start_offset
             first = max(first, schedule.at_or_after(last + 1))
         if not restriction.catchup:
             first = max(first, schedule.at_or_before(epoch_ms(utc_now())))
         interval = self._range(first)
-        if restriction.latest is not None and interval.start > restriction.latest:
+        if restriction.latest is not None and interval.start - self._shift > restriction.latest:
             return None
-        return DagRunInfo(run_after=from_epoch_ms(first), data_interval=interval)
+        return DagRunInfo(run_after=from_epoch_ms(first) + self._shift, data_interval=interval)
 
     def run_info_from_dag_run(self, *, dag_run: DagRun) -> DagRunInfo:
         """Return a run as the timetable would schedule it, from its logical date.
@@ -155,11 +165,18 @@ class QuerySchedule(Timetable):
             return super().run_info_from_dag_run(dag_run=dag_run)
         logical_date = pendulum.instance(dag_run.logical_date)
         instant = self._schedule.at_or_before(epoch_ms(logical_date) + self._schedule.start_offset)
-        return DagRunInfo(run_after=from_epoch_ms(instant), data_interval=self._range(instant))
+        interval = self._range(instant)
+        if logical_date.microsecond % 1000 != self._shift.microseconds:
+            interval = DataInterval(logical_date, max(logical_date, interval.end))
+        return DagRunInfo(run_after=from_epoch_ms(instant) + self._shift, data_interval=interval)
+
+    def _is_own(self, interval: DataInterval) -> bool:
+        """Return whether a run was one of this query, rather than of one of its name that was dropped."""
+        return interval.start.microsecond % 1000 == self._shift.microseconds
 
     def _range(self, instant: int) -> DataInterval:
-        start, end = self._schedule.range_at(instant)
-        return DataInterval(from_epoch_ms(start), from_epoch_ms(end))
+        start, end = (from_epoch_ms(ms) + self._shift for ms in self._schedule.range_at(instant))
+        return DataInterval(start, end)
 
 
 class BackToBack(Timetable):

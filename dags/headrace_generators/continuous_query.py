@@ -79,9 +79,10 @@ def query_dag(definition: JobDefinition, settings: Settings) -> DAG:
 
 def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG of a query that Airflow executes, each time in a process of its own."""
-    schedule = definition.schedule
+    details, schedule = definition.continuous_query, definition.schedule
+    assert details is not None
     with DAG(
-        schedule=QuerySchedule(schedule),
+        schedule=QuerySchedule(schedule, details.generation),
         start_date=START_DATE,
         catchup=schedule.policy is TimeoutPolicy.BLOCKED,
         max_active_runs=1,

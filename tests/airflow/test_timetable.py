@@ -61,9 +61,9 @@ def test_timetables_are_restored_from_airflows_database() -> None:
     from headrace_timetable import OncePerJob, QuerySchedule
 
     assert decode_timetable(encode_timetable(OncePerJob(CREATED))).serialize() == {"created": CREATED}
-    restored = decode_timetable(encode_timetable(QuerySchedule(HOURLY)))
+    restored = decode_timetable(encode_timetable(QuerySchedule(HOURLY, 3)))
     assert isinstance(restored, QuerySchedule)
-    assert restored._schedule == HOURLY
+    assert (restored._schedule, restored._generation) == (HOURLY, 3)
 
 
 @pytest.fixture
@@ -146,3 +146,34 @@ def test_a_manual_run_with_the_date_of_a_scheduled_one_takes_its_turn(timetable:
 def test_runs_of_a_dropped_query_of_the_same_name_do_not_delay_the_first_one(timetable: Any) -> None:
     earlier = SimpleNamespace(logical_date=datetime.fromisoformat("2025-12-30T07:03:00+00:00"))
     assert shown(following(timetable, timetable.run_info_from_dag_run(dag_run=earlier)))[0] == "00:15"
+
+
+def test_a_query_created_again_under_its_name_has_runs_of_its_own(timetable: Any) -> None:
+    """Airflow has one run for each logical date and run id, and passes the last run of the name, even of the dropped query."""
+    from headrace_timetable import QuerySchedule
+
+    again = QuerySchedule(HOURLY, 1)
+    dropped = [following(timetable, None)]
+    for _ in range(3):
+        dropped.append(following(timetable, dropped[-1]))
+    last = SimpleNamespace(logical_date=datetime.fromisoformat(str(dropped[-1].logical_date)))
+    runs = [following(again, again.run_info_from_dag_run(dag_run=last))]
+    for _ in range(3):
+        own = SimpleNamespace(logical_date=datetime.fromisoformat(str(runs[-1].logical_date)))
+        runs.append(following(again, again.run_info_from_dag_run(dag_run=own)))
+    assert [shown(run) for run in runs] == [shown(run) for run in dropped]
+    assert {run.logical_date for run in runs}.isdisjoint(run.logical_date for run in dropped)
+    assert {run.run_after for run in runs}.isdisjoint(run.run_after for run in dropped)
+
+
+def test_a_backfill_of_a_query_created_again_skips_nothing(timetable: Any) -> None:
+    from headrace_timetable import QuerySchedule
+
+    bounds: Any = {"earliest": pendulum.datetime(2025, 12, 31, 20, 15), "latest": pendulum.datetime(2025, 12, 31, 23, 15)}
+    dates = []
+    for schedule in (timetable, QuerySchedule(HOURLY, 2)):
+        run = following(schedule, None, **bounds)
+        while run is not None:
+            dates.append(run.logical_date)
+            run = following(schedule, run, **bounds)
+    assert (len(dates), len(set(dates))) == (8, 8)

@@ -143,6 +143,15 @@ def test_dropping_the_query_drops_its_executions_and_fails_those_that_run(catalo
             use()
 
 
+def test_queries_of_one_name_are_counted_when_they_are_dropped(catalog: Catalog, query: str) -> None:
+    assert catalog.jobs.dropped_queries("cq1") == 0
+    for number in (1, 2):
+        catalog.jobs.drop(query)
+        assert catalog.jobs.dropped_queries("cq1") == number
+        create(catalog, "cq1", EVERY_10S)
+    assert catalog.jobs.dropped_queries("cq2") == 0
+
+
 def test_the_last_instant_counts_whatever_became_of_it(catalog: Catalog, query: str) -> None:
     assert catalog.executions.last(query, 20_000) is None
     catalog.executions.claim(query, EVERY_10S, 10_000, "a")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows import leases, snodes
+from headrace.catalog.rows.dropped_queries import DROPPED_QUERIES
 from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, progress_to_row, reason_to_json, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
@@ -28,6 +29,7 @@ JOB_ID: Final = "job_id"
 STATUS_BY_ID: Final = select(*STATUS).where(JOBS.c.id == bindparam(JOB_ID))
 JOB_BY_ID: Final = select(*JOBS.c).where(JOBS.c.id == bindparam(JOB_ID))
 UPDATE_BY_ID: Final = update(JOBS).where(JOBS.c.id == bindparam(JOB_ID))
+IS_QUERY: Final = JOBS.c.kind == JobKind.CONTINUOUS_QUERY.value
 NEWEST_EPOCH: Final = (
     select(LEASES.c.epoch)
     .where(LEASES.c.snode == select(JOBS.c.snode).where(JOBS.c.id == bindparam(JOB_ID)).scalar_subquery())
@@ -227,7 +229,16 @@ class Jobs:
     def drop(self, id: str) -> None:
         """Remove the record and its ledger, if there is one."""
         with self._store.write() as connection:
-            connection.execute(delete(JOBS).where(JOBS.c.id == id))
+            name = connection.scalar(delete(JOBS).where(JOBS.c.id == id).returning(case((IS_QUERY, JOBS.c.name))))
+            if name is not None:
+                row = insert(connection, DROPPED_QUERIES).values(name=name, number=1)
+                number = DROPPED_QUERIES.c.number + 1
+                connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"number": number}))
+
+    def dropped_queries(self, name: str) -> int:
+        """Return how many continuous queries of a name were dropped."""
+        with self._store.read() as connection:
+            return connection.scalar(select(DROPPED_QUERIES.c.number).where(DROPPED_QUERIES.c.name == name)) or 0
 
     def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
         with self._store.write() as connection:

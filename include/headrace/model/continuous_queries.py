@@ -70,12 +70,14 @@ class ContinuousQuery:
         timezone: The zone of the session that created it, for texts without a zone and for calendar months.
         sources: The paths of FROM, for display.
         targets: The devices of INTO as written, for display.
+        generation: How many queries of its name were dropped before it was created.
     """
 
     schedule: Schedule
     timezone: str
     sources: tuple[str, ...]
     targets: tuple[str, ...]
+    generation: int = 0
 
 
 class ExecutionState(StrEnum):

@@ -64,6 +64,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
         context.settings.timezone,
         tuple(str(prefix) for prefix in statement.query.prefixes),
         tuple(dict.fromkeys(join_path(target.device) for target in statement.query.into)),
+        context.catalog.jobs.dropped_queries(statement.name),
     )
     return JobDefinition(
         id=f"cq-{uuid.uuid4().hex}",

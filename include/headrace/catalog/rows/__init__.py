@@ -3,6 +3,7 @@
 from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.column_references import COLUMN_REFERENCES
 from headrace.catalog.rows.databases import DATABASES
+from headrace.catalog.rows.dropped_queries import DROPPED_QUERIES
 from headrace.catalog.rows.events import EVENTS
 from headrace.catalog.rows.executions import EXECUTIONS
 from headrace.catalog.rows.functions import FUNCTIONS
@@ -23,6 +24,7 @@ __all__ = [
     "DEVICES",
     "DEVICE_SCHEMAS",
     "DEVICE_TEMPLATES",
+    "DROPPED_QUERIES",
     "EVENTS",
     "EXECUTIONS",
     "FUNCTIONS",

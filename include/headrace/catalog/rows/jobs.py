@@ -188,7 +188,7 @@ def continuous_query_from_json(value: dict[str, Any] | None) -> ContinuousQuery 
     if value is None:
         return None
     schedule = Schedule(**value["schedule"] | {"policy": TimeoutPolicy(value["schedule"]["policy"])})
-    return ContinuousQuery(schedule, value["timezone"], tuple(value["sources"]), tuple(value["targets"]))
+    return ContinuousQuery(schedule, value["timezone"], tuple(value["sources"]), tuple(value["targets"]), value["generation"])
 
 
 def schema_to_json(schema: StreamSchema | None) -> dict[str, Any] | None:

@@ -270,7 +270,13 @@ def create_chunks() -> None:
 
 
 def create_executions() -> None:
-    """Create `executions`, the ledger of continuous queries."""
+    """Create `executions`, the ledger of continuous queries, and `dropped_queries`."""
+    op.create_table(
+        "dropped_queries",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_dropped_queries"),
+    )
     op.create_table(
         "executions",
         sa.Column("job_id", sa.String(), nullable=False),
