@@ -152,7 +152,7 @@ def test_a_query_created_again_under_its_name_has_runs_of_its_own(timetable: Any
     """Airflow has one run for each logical date and run id, and passes the last run of the name, even of the dropped query."""
     from headrace_timetable import QuerySchedule
 
-    again = QuerySchedule(HOURLY, 1)
+    again: Any = QuerySchedule(HOURLY, 1)
     dropped = [following(timetable, None)]
     for _ in range(3):
         dropped.append(following(timetable, dropped[-1]))
