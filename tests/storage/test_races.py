@@ -8,15 +8,18 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 
-from headrace.errors import FencedError
+from headrace.catalog.locks import FileLocks
+from headrace.errors import FencedError, TransientError
 from headrace.model.tables import TBNAME
 from headrace.storage import Commit, Tables
+from headrace.storage.delta.writer import Writer
 from tests.storage.samples import METERS, POWER, open_tables, read, rows
 from tests.support.racing import race
 
@@ -146,3 +149,17 @@ assert "pyspark" not in sys.modules
             [sys.executable, "-c", script, str(tmp_path / str(number))], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_writer_goes_on_without_the_lock_while_spark_merges(tables: Tables, tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path / "locks")
+    merging, other = (Writer(tables._handles, partial(locks.hold, timeout_ms=10)) for _ in range(2))
+
+    def write() -> bool:
+        with other.exclusive("table.d.t"):
+            return True
+
+    with ThreadPoolExecutor(1) as pool, merging.exclusive("table.d.t", needed=True):
+        assert pool.submit(write).result(), "the holder may be frozen, and its commit would fail"
+        with merging.merging_by_spark("table.d.t"), pytest.raises(TransientError, match=r"spark\.table\.d\.t has been locked"):
+            pool.submit(write).result()

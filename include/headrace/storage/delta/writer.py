@@ -278,6 +278,7 @@ class Writer:
         """Hold the lock of a name, among threads and processes.
 
         If the lock is unavailable (its holder is frozen, say), continue without it unless `needed`: the compare-and-set protects.
+        Spark has none on a local disk, so nobody continues while it merges.
         """
         with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as locks:
             try:
@@ -285,8 +286,21 @@ class Writer:
             except TransientError as error:
                 if needed:
                     raise
+                with self._lock(spark_lock(name)):
+                    pass
                 log.warning("continuing without the lock %s: %s", name, error.message)
             yield
+
+    @contextmanager
+    def merging_by_spark(self, name: str) -> Iterator[None]:
+        """Make writers that do not get the lock of a name, which this thread holds, wait for it and fail."""
+        with self._lock(spark_lock(name)):
+            yield
+
+
+def spark_lock(name: str) -> str:
+    """Return the name of the lock of merges by Spark beside another lock."""
+    return f"spark.{name}"
 
 
 def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None, schema: pa.Schema | None = None) -> WriteMetrics:

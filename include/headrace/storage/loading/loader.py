@@ -208,9 +208,10 @@ class Loader:
     def _merge_by_spark(self, files: list[StagedFile], present_columns: frozenset[str]) -> WriteMetrics:
         spark = self._spark()
         rows = spark_writes.staged_frame(spark, self._uri, (file.path for file in files))
-        merged = spark_writes.merge_rows(
-            spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), present_columns
-        )
+        with self._writer.merging_by_spark(self._writer.lock_name(self._table)):
+            merged = spark_writes.merge_rows(
+                spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), present_columns
+            )
         with self._handles.writer(self._table).latest() as delta:
             return replace(merged, version=delta.version())
 
