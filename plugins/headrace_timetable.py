@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BACKDATE: Final = timedelta(seconds=1)
 STEP: Final = timedelta(microseconds=1)
 GENERATIONS: Final = 500
-"""Queries of one name that are told apart: more microseconds would be rounded to the next millisecond."""
+"""Queries of one name that are distinguished: more microseconds would be rounded to the next millisecond."""
 START_DATE: Final = pendulum.datetime(1970, 1, 1)
 """Start of the DAGs of continuous queries: Airflow requires one for catchup, but would give no tasks to manual runs before it."""
 

@@ -34,7 +34,7 @@ LOCK_NOT_AVAILABLE: Final = "55P03"
 TURN_SECONDS: Final = 10.0
 """How long a statement waits for a lock. It is repeated, since a server that takes much longer to answer counts as hanging."""
 PERMANENT: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors of a file that do not pass by themselves, unlike too many open files, or a disk that fails or is full."""
+"""Errors of a file that last, unlike too many open files, or a disk that fails or is full."""
 HOLDER_BYTES: Final = 320
 """The longest name of a host, and a process id."""
 

@@ -1,4 +1,4 @@
-"""How many continuous queries of each name were dropped, which tells their runs in Airflow apart."""
+"""How many continuous queries of each name were dropped, which distinguishes their runs in Airflow."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class Writer:
         """Hold the lock of a name, among threads and processes.
 
         If the lock is unavailable (its holder is frozen, say), continue without it unless `needed`: the compare-and-set protects.
-        Spark has none on a local disk, so nobody continues while it merges.
+        Spark has none on a local disk, so no writer continues while it merges.
         """
         with self._mutexes.setdefault(name, threading.Lock()), ExitStack() as locks:
             try:
