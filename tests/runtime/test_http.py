@@ -98,6 +98,16 @@ def test_rows_are_returned_as_arrow_if_accepted(http: httpx.Client) -> None:
     assert pa.ipc.open_stream(response.content).read_all().schema == ROWS.schema
 
 
+def test_rows_are_sent_in_parts(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = http.post("/sql", json={"sql": "rows"}).json()
+    monkeypatch.setattr("headrace.runtime.http.BATCH_ROWS", 1)
+    assert http.post("/sql", json={"sql": "rows"}).json() == whole
+    response = http.post("/sql", json={"sql": "rows"}, headers={"Accept": ARROW})
+    batches = list(pa.ipc.open_stream(response.content))
+    assert len(batches) == len(whole["rows"]) > 1
+    assert str(pa.Table.from_batches(batches).to_pydict()) == str(ROWS.to_pydict())
+
+
 def test_a_statement_without_rows_returns_the_number_it_changed(http: httpx.Client) -> None:
     assert http.post("/sql", json={"sql": "none"}).json() == {"columns": [], "rows": [], "affected": 3}
 

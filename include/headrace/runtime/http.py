@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
+import json
 import logging
 import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel
 
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
@@ -34,6 +36,8 @@ WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 MIN_NONCE_LENGTH: Final = 16
 MAX_NONCE_LENGTH: Final = 128
 ARROW: Final = "application/vnd.apache.arrow.stream"
+BATCH_ROWS: Final = 65_536
+"""Rows of a result that are sent at a time."""
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -142,7 +146,11 @@ def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
     except Exception as error:
         logger.exception("unexpected error in a statement: %s", masked(statement.sql))
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
-    return arrow_response(result) if arrow and result.rows is not None else JSONResponse(json_body(result))
+    if result.rows is None:
+        return JSONResponse({"columns": [], "rows": [], "affected": result.affected})
+    if arrow:
+        return StreamingResponse(arrow_parts(result.rows), media_type=ARROW)
+    return StreamingResponse(json_parts(result.rows, result.affected), media_type="application/json")
 
 
 def status_of(error: Error) -> int:
@@ -160,24 +168,34 @@ def error_body(error: Error) -> dict[str, Any]:
     return {"code": error.code, "message": error.message, "hint": error.hint} | location
 
 
-def arrow_response(result: StatementResult) -> Response:
-    """Return the rows as an Arrow stream."""
+def arrow_parts(rows: pa.Table) -> Iterator[bytes]:
+    """Return the parts of an Arrow stream, of which one at a time is in memory."""
     import pyarrow as pa
 
-    sink = pa.BufferOutputStream()
-    assert result.rows is not None
-    with pa.ipc.new_stream(sink, result.rows.schema) as writer:
-        writer.write_table(result.rows)
-    return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
 
 
-def json_body(result: StatementResult) -> dict[str, Any]:
-    """Return columns with their Arrow types, and rows as lists."""
-    if result.rows is None:
-        return {"columns": [], "rows": [], "affected": result.affected}
-    columns = [{"name": field.name, "type": str(field.type)} for field in result.rows.schema]
-    values = [[to_json_value(value) for value in column.to_pylist()] for column in result.rows.columns]
-    return {"columns": columns, "rows": [list(row) for row in zip(*values, strict=True)], "affected": result.affected}
+def json_parts(rows: pa.Table, affected: int) -> Iterator[str]:
+    """Return the parts of a JSON object: columns with their Arrow types, and rows as lists."""
+    columns = [{"name": field.name, "type": str(field.type)} for field in rows.schema]
+    separator = f'{{"columns":{to_json(columns)},"rows":['
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+        values = [[to_json_value(value) for value in column.to_pylist()] for column in batch.columns]
+        yield separator + to_json([list(row) for row in zip(*values, strict=True)])[1:-1]
+        separator = ","
+    yield f'{"" if separator == "," else separator}],"affected":{affected}}}'
+
+
+def to_json(value: object) -> str:
+    """Write a value as JSON responses do."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def to_json_value(value: object) -> object:
