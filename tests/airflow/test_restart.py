@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pendulum
 import pytest
 
+from headrace.runtime.airflow_database import end_lost_components
 from headrace.settings import Settings
 
 pytestmark = pytest.mark.airflow
@@ -132,3 +134,30 @@ def test_a_run_follows_after_the_dags_were_parsed_again(scheduler: Callable[[], 
     end_runs()
     sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)
     assert len(scheduler()) == 2
+
+
+def test_a_task_of_lost_processes_is_run_again_by_the_next_scheduler(scheduler: Callable[[], list[str]]) -> None:
+    """Its scheduler has sent a heartbeat just before it was killed."""
+    from airflow.executors.local_executor import LocalExecutor
+    from airflow.jobs.job import Job
+    from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select, update
+
+    (run_id,) = scheduler()
+    with create_session() as session:
+        lost = Job(job_type="SchedulerJob", state="running", latest_heartbeat=pendulum.now("UTC"))  # type: ignore[no-untyped-call]
+        session.add(lost)
+        session.flush()
+        session.execute(update(DagRun).where(DagRun.run_id == run_id).values(state="running"))
+        task = update(TaskInstance).where(TaskInstance.run_id == run_id)
+        session.execute(task.values(state="running", queued_by_job_id=lost.id))
+    next_one = SchedulerJobRunner(job=Job())  # type: ignore[no-untyped-call]
+    next_one.executors = [LocalExecutor()]  # type: ignore[no-untyped-call]
+    assert next_one.adopt_or_reset_orphaned_tasks() == 0, "as long as it may be alive"
+    end_lost_components(os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+    assert next_one.adopt_or_reset_orphaned_tasks() == 1
+    with create_session() as session:
+        assert session.scalars(select(TaskInstance.state).where(TaskInstance.run_id == run_id)).all() == [None]

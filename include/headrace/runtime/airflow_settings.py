@@ -122,6 +122,10 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
         "workers": {"min_heartbeat_interval": 1},
         "scheduler": {
             "parsing_cleanup_interval": 10,
+            # The tasks of a lost scheduler run again within 45 seconds of its last heartbeat, the task of a lost worker within 70
+            # seconds of its own. An API server that is started again may take nearly as long to accept heartbeats.
+            "orphaned_tasks_check_interval": 15,
+            "task_instance_heartbeat_timeout": 60,
             # Fork tasks from a process that has already imported the modules that they need.
             "mp_start_method": "forkserver",
             "mp_forkserver_preload": ",".join(PRELOADED),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from psutil import Process
 
 from headrace.errors import ConfigurationError, OperationalError
+from headrace.runtime.airflow_database import end_lost_components
 from headrace.runtime.airflow_settings import airflow_environment
 from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
@@ -176,6 +177,8 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
         ports = _ports(settings, home, current.running)
         environment = airflow_environment(settings, ports)
         _migrate(settings, home, environment, console)
+        if not _members(settings):
+            end_lost_components(environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
         launched = [service for service in services(settings) if service.process() is None]
         try:
             for service in launched:
