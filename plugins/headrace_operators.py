@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from headrace.errors import TerminalError
 from headrace.model.spark_options import Role
+from headrace.runtime.dag_ids import SPARK_CONNECTION
 from headrace.settings import current
 
 if TYPE_CHECKING:
@@ -32,8 +33,26 @@ class SparkJob(SparkSubmitOperator):
         """Submit the job and wait for its end."""
         from headrace.storage.spark.session import launch_conf
 
-        self.conf = {**launch_conf(current(), self.role), **(self.conf or {})}
+        settings = current()
+        self.conf = {**launch_conf(settings, self.role), **(self.conf or {})}
+        self._hook = self._get_hook()
+        check_connection(self._hook._connection, settings.spark_master)
         super().execute(context)
+
+
+def check_connection(connection: Mapping[str, Any], master: str) -> None:
+    """Reject a connection that a driver would not follow, since it gets its settings from the environment of its task.
+
+    Raises:
+        AirflowFailException: It names another master than the settings, or the deploy mode `cluster`.
+    """
+    if connection["deploy_mode"] == "cluster":
+        reason = "in the deploy mode cluster, a driver would not get Headrace's settings; remove it"
+    elif connection["master"] != master:
+        reason = f"its master is {connection['master']}, but HEADRACE_SPARK_MASTER is {master}; set both to the same"
+    else:
+        return
+    raise AirflowFailException(f"the connection {SPARK_CONNECTION} cannot be used: {reason}")
 
 
 class SnodeDriver(SparkJob):

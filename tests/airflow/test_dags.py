@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -330,6 +331,31 @@ def test_the_drivers_task_is_guarded_and_retried(home: Settings) -> None:
     assert command[-3:] == ["--snode", "default", "--no-fill"]
     assert task.retries > 5
     assert task.retry_exponential_backoff
+
+
+@pytest.mark.parametrize(
+    ("connection", "error"),
+    [
+        ({"host": "local[*]"}, None),
+        ({"host": "spark://elsewhere", "port": 7077}, r"spark://elsewhere:7077, but HEADRACE_SPARK_MASTER is local\[\*\]"),
+        ({"host": "local[*]", "extra": {"deploy-mode": "cluster"}}, "deploy mode cluster"),
+    ],
+    ids=["same", "other master", "cluster"],
+)
+@pytest.mark.usefixtures("home")
+def test_a_connection_that_a_driver_would_not_follow_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], error: str | None
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    monkeypatch.setenv("AIRFLOW_CONN_HEADRACE_SPARK", json.dumps({"conn_type": "spark", **connection}))
+    task = generated()[SNODE].get_task("driver")
+    monkeypatch.setattr(type(task._get_hook()), "submit", lambda *_: None)  # a driver would run until it is stopped
+    if error is None:
+        task.execute({})
+        return
+    with pytest.raises(AirflowFailException, match=error):
+        task.execute({})
 
 
 def test_tasks_that_compute_have_a_time_limit_and_the_driver_has_none(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,7 @@ RESERVED: Final = frozenset(
         "spark.sql.parquet.outputTimestampType",
         "spark.sql.session.timeZone",
         "spark.sql.warehouse.dir",
+        "spark.submit.deployMode",
     }
 )
 """Options on which results, or the start of a driver, depend."""
