@@ -164,7 +164,12 @@ class Settings(BaseSettings):
         100_000, ge=0, description="Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
     http_host: str = Field("127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
-    http_port: int = Field(0, ge=0, le=65535, description="Port of the snode's HTTP endpoint; 0 selects a free port.")
+    http_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port of the snode's HTTP endpoint; 0 selects a free port. The snode of dnode 2 has the next one, and so on.",
+    )
     http_advertise: str = Field(
         "",
         description="Host, or host:port, under which clients reach the endpoint; if empty, `http_host` or the machine's name.",

@@ -19,7 +19,7 @@ from headrace.model.jobs import JobState
 from headrace.runtime.context import Context, open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.sharing import plan_moves
+from headrace.runtime.sharing import plan_moves, port_of
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.meters import DATABASE, START, Meters, readings
@@ -58,6 +58,9 @@ def test_snodes_are_registered_by_dnode(context: Context) -> None:
     with headrace.connect(settings=context.settings) as connection:
         connection.execute("create snode on dnode 2")
         connection.execute("create snode on dnode 3")
+        members = context.catalog.members.all()
+        assert [port_of(name, members, 9000) for name in ("default", "snode2", "snode3", "another")] == [9000, 9001, 9002, 9000]
+        assert port_of("snode3", members, 0) == 0
         shown = connection.execute("show snodes")
         assert [name for name, *_ in shown.description or ()] == ["id", "snode", "endpoint", "epoch", "holder", "alive", "jobs"]
         assert [(row[0], row[1], row[5]) for row in shown.fetchall()] == [

@@ -267,9 +267,9 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise ConfigurationError(
-            f"port {port} of {host} cannot be bound: {error.strerror}",
+            f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
             hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
         ) from None
 

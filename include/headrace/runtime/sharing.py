@@ -12,12 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.catalog.members import FIRST
 from headrace.catalog.processes import has_ended
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
     from headrace.model.jobs import JobRecord
-    from headrace.model.snodes import Lease
+    from headrace.model.snodes import Lease, Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ def quotas(counts: Counter[str], total: int) -> Counter[str]:
 def is_alive(lease: Lease | None, now: int) -> bool:
     """Return True if an snode has a driver: its lease has not expired, and no sign shows that its process has ended."""
     return lease is not None and lease.expires > now and not has_ended(lease.holder)
+
+
+def port_of(snode: str, members: Sequence[Member], port: int) -> int:
+    """Return the port of an snode's endpoint: members that share a machine have consecutive ports, if the first is fixed."""
+    dnode = next((member.dnode for member in members if member.name == snode), FIRST)
+    return port + dnode - FIRST if port else 0
 
 
 @dataclass(frozen=True, slots=True)

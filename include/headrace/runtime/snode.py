@@ -28,7 +28,7 @@ from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.reconciliation import Reconciler
-from headrace.runtime.sharing import read_shared_jobs
+from headrace.runtime.sharing import port_of, read_shared_jobs
 from headrace.streams.sources.subscriptions import JobActivity
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class Snode:
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
         app = create_app(guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper))
-        endpoint = Endpoint(app, settings.http_port, settings.http_host, settings.http_advertise)
+        port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
+        endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)
         endpoint.start()
         keeper.publish(endpoint.address)
         return endpoint
