@@ -6,7 +6,9 @@ import ctypes
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAILED: Final = 1
+CLEANING: Final = (sys.executable, "-m", "headrace.runtime.retention")
+CLEANING_SECONDS: Final = 3_600.0
+"""How often old runs and logs are removed, first this long after the start, when there is much else to do."""
 
 
 class Worker(NamedTuple):
@@ -42,7 +47,12 @@ class LocalExecutor(local_executor.LocalExecutor):
 
     A scheduler that fails ends at once, so that it can be started again. That of Airflow waits for running tasks, so it would
     neither end nor schedule anything. A new scheduler runs interrupted tasks again once the old one has missed its heartbeats.
+
+    Every hour, a process removes old runs and logs. The scheduler starts it, since tasks may not use Airflow's database.
     """
+
+    _cleaning: subprocess.Popen[bytes] | None = None
+    _clean_at = 0.0
 
     def start(self) -> None:
         """Start without workers."""
@@ -84,6 +94,16 @@ class LocalExecutor(local_executor.LocalExecutor):
                 del self.drivers[key]
                 if worker.process.exitcode:
                     self.fail(key)
+        self._clean_if_due()
+
+    def _clean_if_due(self) -> None:
+        is_running = self._cleaning is not None and self._cleaning.poll() is None
+        now = time.monotonic()
+        if now < self._clean_at or is_running:
+            return
+        if self._clean_at:
+            self._cleaning = subprocess.Popen(CLEANING)
+        self._clean_at = now + CLEANING_SECONDS
 
     def end(self) -> None:
         """End the workers: wait for their tasks, unless the scheduler fails."""

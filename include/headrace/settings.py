@@ -163,6 +163,9 @@ class Settings(BaseSettings):
     small_write_rows: int = Field(
         100_000, ge=0, description="Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
+    keep_runs_days: int = Field(
+        30, ge=1, description="Days after which ended runs are deleted from the database of Airflow, with their logs."
+    )
     http_host: str = Field("127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
     http_port: int = Field(
         0,

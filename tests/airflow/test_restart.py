@@ -1,16 +1,19 @@
-"""Restarts of an snode's driver: its DAG's runs, created by Airflow's real scheduler."""
+"""Restarts of an snode's driver: its DAG's runs, created by Airflow's real scheduler, and what becomes of old ones."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pendulum
 import pytest
 
 from headrace.runtime.airflow_database import end_lost_components
+from headrace.runtime.retention import clean
 from headrace.settings import Settings
 
 pytestmark = pytest.mark.airflow
@@ -161,3 +164,59 @@ def test_a_task_of_lost_processes_is_run_again_by_the_next_scheduler(scheduler: 
     assert next_one.adopt_or_reset_orphaned_tasks() == 1
     with create_session() as session:
         assert session.scalars(select(TaskInstance.state).where(TaskInstance.run_id == run_id)).all() == [None]
+
+
+def test_old_runs_are_deleted_with_their_logs_but_not_what_runs_or_is_the_latest(
+    scheduler: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select, update
+
+    def age(number: int) -> None:
+        """Let one of the runs have begun long ago, and ended then, unless it is the last."""
+        with create_session() as session:
+            ended = {"end_date": None, "state": "running"} if number == 3 else {"end_date": long_ago}
+            session.execute(update(DagRun).where(DagRun.run_id == runs[number - 1]).values(start_date=long_ago, **ended))
+
+    def kept() -> tuple[list[str], list[str]]:
+        with create_session() as session:
+            tasks = session.scalars(select(TaskInstance.run_id).where(TaskInstance.dag_id == SNODE)).all()
+        return list(tasks), sorted(path.name.removeprefix("run_id=") for path in tmp_path.rglob("run_id=*"))
+
+    long_ago = NOW.subtract(days=400)
+    url = os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    for _ in range(3):
+        runs = scheduler()
+        end_runs()
+    for number, run_id in enumerate(runs, start=1):
+        age(number)
+        log = tmp_path / f"dag_id={SNODE}" / f"run_id={run_id}" / "task_id=driver" / "attempt=1.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("first\n" + "middle\n" * 100 + "last\n")
+    clean(url, tmp_path, NOW.subtract(days=30), max_bytes=100)
+    assert kept() == ([runs[2]], [runs[2]]), "the driver runs since then"
+    assert log.stat().st_size < 100
+    assert log.read_text().endswith("middle\nlast\n")
+    with create_session() as session:
+        session.execute(update(DagRun).where(DagRun.run_id == runs[2]).values(end_date=long_ago, state="success"))
+    clean(url, tmp_path, NOW.subtract(days=30))
+    assert kept() == ([runs[2]], [runs[2]]), "Airflow continues from it"
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_the_executor_has_old_runs_deleted() -> None:
+    from headrace_executor import LocalExecutor
+
+    executor = LocalExecutor(parallelism=1)  # type: ignore[no-untyped-call]
+    executor.start()
+    try:
+        executor.sync()
+        assert executor._cleaning is None, "the scheduler has other things to do while it starts"
+        executor._clean_at = time.monotonic()
+        executor.sync()
+        assert executor._cleaning is not None
+        assert executor._cleaning.wait() == 0
+    finally:
+        executor.end()

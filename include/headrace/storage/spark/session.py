@@ -29,6 +29,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 DEFAULTS: Final = {
+    # A worker would keep all that an executor writes, which may run for months.
+    "spark.executor.logs.rolling.strategy": "size",
+    "spark.executor.logs.rolling.maxRetainedFiles": "3",
     # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
     "spark.databricks.delta.snapshotPartitions": "2",
     # The default of 32 MiB is also the least memory of each broadcast table, such as the tags of a few subtables.
