@@ -48,7 +48,7 @@ def delete_old_parse_logs(logs: Path, before: datetime) -> None:
 
 
 def shorten(log: Path, max_bytes: int) -> bool:
-    """Keep the last half of a log that is longer than the maximum. Those who write it append, so they go on at its new end."""
+    """Keep the last half of a log that is longer than the maximum. Those who write it append, so they continue at its new end."""
     if log.stat().st_size <= max_bytes:
         return False
     with log.open("r+b") as file:
