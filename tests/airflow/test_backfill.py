@@ -267,7 +267,7 @@ def test_a_chunk_whose_worker_was_lost_stops_the_stream(catalog: Catalog) -> Non
     stream = new_stream(catalog)
     definition = catalog.jobs.by_id(stream).definition
     dag_id = stream_dag_id(definition.database, definition.name)
-    task = next(iter(generate(dag_id))).get_task("fill_history")
+    task: Any = next(iter(generate(dag_id))).get_task("fill_history")
     (stop,) = task.on_failure_callback
     stop({"task": task, "dag_run": SimpleNamespace(run_type="scheduled")})
     record = catalog.jobs.by_id(stream)
