@@ -105,6 +105,8 @@ def test_the_target_is_filled_at_every_moment(
     home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
 ) -> None:
     environment, cached = home
+    if profile_of(environment) == "spark":  # gaps are filled in one way, whatever has computed the windows
+        options = options[:MAX_STREAMS_ON_SPARK]
     with environment.new_database(scenario.subtables) as own, pytest.MonkeyPatch.context() as patch:
         patch.setattr(emitted, "MAX_CACHED_PER_GROUP", cached)
         patch.setattr(emitted, "FIRST_SLIDES", 1)
