@@ -40,7 +40,7 @@ def generate(only: str | None = None) -> Iterator[DAG]:
         yield build_or_replace(only, lambda: snode_dag(snode, settings))
         return
     definitions, members = read_catalog(settings, only)
-    for name in sorted({settings.snode, *members, *(definition.snode for definition in definitions)}):
+    for name in sorted({*settings.own_snodes, *members, *(definition.snode for definition in definitions)}):
         if only is None or only == snode_dag_id(name):
             yield build_or_replace(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
     for definition in definitions:

@@ -143,6 +143,21 @@ class Settings(BaseSettings):
         description="Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
     )
+    query_rows: int = Field(
+        0, ge=0, description="Maximum number of rows in the result of a query that an snode runs; 0 for no limit."
+    )
+    query_bytes: int = Field(
+        4 << 30,
+        ge=0,
+        description="Maximum size of such a result in Arrow's format, in bytes; 0 for no limit. Results of more than 64 MiB are "
+        "in a temporary file, in `TMPDIR`, until the client has received them.",
+    )
+    query_timeout_s: int = Field(3_600, ge=0, description="Seconds after which an snode ends a query; 0 for no limit.")
+    query_snode: str = Field(
+        "",
+        description="Name of an snode that runs no streams and answers queries, in a process of its own; if empty, the snode in "
+        "`HEADRACE_SNODE` does.",
+    )
     heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
     slow_batch_ms: int = Field(
         120_000,
@@ -241,6 +256,11 @@ class Settings(BaseSettings):
     def home_path(self) -> Path:
         """The home directory, absolute."""
         return self.home.expanduser().resolve()
+
+    @property
+    def own_snodes(self) -> tuple[str, ...]:
+        """The snodes that the settings name: the one that answers queries first, if it is another one."""
+        return (self.query_snode, self.snode) if self.query_snode not in ("", self.snode) else (self.snode,)
 
     def create_home(self) -> Path:
         """Create the home directory unless it exists, closed to other users, and return it."""

@@ -49,3 +49,8 @@ def test_no_secret_is_shown(secretive: Settings) -> None:
 )
 def test_the_password_of_a_url_is_masked(url: str, expected: str) -> None:
     assert mask_secrets(url) == expected
+
+
+def test_the_snode_for_queries_is_asked_before_the_one_with_streams() -> None:
+    assert load(snode="a").own_snodes == load(snode="a", query_snode="a").own_snodes == ("a",)
+    assert load(snode="a", query_snode="queries").own_snodes == ("queries", "a")

@@ -66,6 +66,8 @@ STATEMENTS = {
     "reset stream s": "operate stream d.s, read table d.readings, write table d.out1, describe stream d.s",
     "create snode on dnode 3": "alter catalog",
     "drop snode on dnode 2": "alter catalog",
+    "show queries": "describe catalog",
+    "kill query '1:1'": "operate catalog",
     "drop stream s": "drop stream d.s, describe stream d.s",
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",

@@ -367,6 +367,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.DropQuarantine, table_names, st.booleans()),
     st.builds(model.CreateSnode, st.integers(1, 1000)),
     st.builds(model.DropSnode, st.integers(1, 1000)),
+    st.builds(model.KillQuery, st.sampled_from(["1:2", "it's"])),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),

@@ -450,6 +450,14 @@ class DropSnode:
 
 
 @dataclass(frozen=True, slots=True)
+class KillQuery:
+    """`KILL QUERY 'id'`, with an id of SHOW QUERIES."""
+
+    id: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """`EXPLAIN [ANALYZE [VERBOSE]] statement`; `analyze` runs a query, and `verbose` reports on each of its operators."""
 
@@ -492,6 +500,7 @@ Statement = (
     | ResumeStream
     | CreateSnode
     | DropSnode
+    | KillQuery
     | Explain
     | TreeStatement
 )

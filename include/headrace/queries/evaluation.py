@@ -15,8 +15,10 @@ from headrace.compute.local.evaluation import evaluate_locally
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
+from headrace.queries import running
 from headrace.queries.local_reads import CountedReader, LocalReader
 from headrace.storage.delta.extents import extents
+from headrace.storage.spark.arrow_results import collect_arrow
 from headrace.streams.context import Context
 from headrace.streams.sources.shares import TableShares, is_unsupported
 from headrace.streams.sources.virtual_frames import virtual_frame
@@ -205,7 +207,7 @@ def evaluate_with_kernels(
 
 def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
     """Return all rows of a data frame, or `max_rows` of them."""
-    return (frame if max_rows is None else frame.limit(max_rows)).toArrow()
+    return collect_arrow(frame if max_rows is None else frame.limit(max_rows), running.check)
 
 
 def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None = None) -> pa.Table:
@@ -220,6 +222,7 @@ def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None 
     local = evaluate_locally(plan, reader, context.settings.local_rows)
     execution.rows_read = reader.rows
     if local is not None:
+        running.check(local.num_rows, local.nbytes)
         return local
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():

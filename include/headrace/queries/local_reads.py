@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.queries import running
 from headrace.streams.sources.shares import stored_bounds
 
 if TYPE_CHECKING:
@@ -49,5 +50,6 @@ class CountedReader:
     def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
         """See `LocalReader`."""
         for batch in self.reader.batches(scan, devices, first, last):
+            running.check()
             self.rows += batch.num_rows
             yield batch

@@ -114,7 +114,7 @@ def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: fl
 def _read(settings: Settings) -> list[Obstacle]:
     try:
         with Catalog.open(settings.catalog) as catalog:
-            return find_obstacles(read_snapshot(catalog, catalog.now(), settings.snode), settings)
+            return find_obstacles(read_snapshot(catalog, catalog.now(), *settings.own_snodes), settings)
     except TransientError as error:
         return [Obstacle(f"the catalog cannot be read: {error.message}")]
 

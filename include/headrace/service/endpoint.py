@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.queries.running import RunningQueries
 from headrace.runtime.context import Context
 from headrace.runtime.http import RunSql, StatementResult
 from headrace.service.rights import Authorizer
@@ -15,9 +16,10 @@ HTTP_USER: Final = "http"
 
 def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql:
     """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
+    queries = RunningQueries(context)
 
     def run(sql: str, dialect: str, database: str | None = None) -> StatementResult:
-        session = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer, reads_files=False)
+        session = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer, reads_files=False, queries=queries)
         result = session.execute(sql)
         return StatementResult(result.table, result.affected)
 

@@ -287,6 +287,21 @@ def _(stage: snode_stages.RemoveSnode, session: SessionState) -> Result:
     return DONE
 
 
+@apply.register(snode_stages.ListQueries)
+def _(_: snode_stages.ListQueries, session: SessionState) -> Result:
+    from headrace.service.running_queries import list_queries
+
+    return list_queries(session)
+
+
+@apply.register(snode_stages.EndQuery)
+def _(stage: snode_stages.EndQuery, session: SessionState) -> Result:
+    from headrace.service.running_queries import end_query
+
+    end_query(stage.id, session)
+    return DONE
+
+
 @apply.register(stages.NotifyAirflow)
 def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
     from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need

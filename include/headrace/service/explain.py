@@ -299,6 +299,16 @@ def _(stage: snode_stages.RemoveSnode) -> list[str]:
 
 
 @describe.register
+def _(_: snode_stages.ListQueries) -> list[str]:
+    return ["ask the snodes that are alive for the queries that they run"]
+
+
+@describe.register
+def _(stage: snode_stages.EndQuery) -> list[str]:
+    return [f"have the snode that runs query {stage.id} end it"]
+
+
+@describe.register
 def _(stage: stages.NotifyAirflow) -> list[str]:
     return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.kind, stage.database, stage.name)}"]
 

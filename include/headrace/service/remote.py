@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
@@ -24,20 +26,23 @@ CONNECT_SECONDS: Final = 1.0
 PROOF_SECONDS: Final = 5.0
 
 
-def living_snode(context: Context) -> Heartbeat | None:
-    """Return the snode's last heartbeat, or None if this process should run queries itself.
+def living_snodes(context: Context) -> Iterator[Heartbeat]:
+    """Yield the last heartbeats of the snodes that are alive and serve statements, in the order in which to ask them for rows."""
+    for name in context.settings.own_snodes:
+        lease = context.catalog.leases.get(name)
+        with suppress(errors.NotFoundError):
+            heartbeat = context.catalog.snodes.get(name)
+            is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.expires > context.catalog.now()
+            if is_live and heartbeat.address and heartbeat.token:
+                yield heartbeat
 
-    It should if it has a Spark session of its own, or if the snode is dead or does not serve statements.
-    """
+
+def query_living_snode(context: Context, text: str, dialect: str, database: str | None) -> Result | None:
+    """Have an snode that is alive run a query; None if this process should, for example since it has a Spark session of its own."""
     if getattr(context.spark, "started", True):
         return None
-    try:
-        heartbeat = context.catalog.snodes.get(context.settings.snode)
-    except errors.NotFoundError:
-        return None
-    lease = context.catalog.leases.get(context.settings.snode)
-    is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.expires > context.catalog.now()
-    return heartbeat if is_live and heartbeat.address and heartbeat.token else None
+    results = (query_snode(snode, text, dialect, database) for snode in living_snodes(context))
+    return next((result for result in results if result is not None), None)
 
 
 def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Result | None:
@@ -65,6 +70,8 @@ def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None)
             ) from error
     if response.status_code != 200:
         raise rebuild_error(response)
+    if response.headers["content-type"] != ARROW:
+        return Result()
     return Result(pa.ipc.open_stream(response.content).read_all())
 
 

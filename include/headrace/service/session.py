@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ from headrace.errors import Error, InternalError
 from headrace.model.progress import no_progress
 from headrace.service.executors import apply
 from headrace.service.planning import plan
-from headrace.service.remote import living_snode, query_snode
+from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
 from headrace.service.rights import AllowAll, Authorizer, required_rights
 from headrace.service.stages import DescribeStages, RunQuery
@@ -22,6 +22,7 @@ from headrace.sql import parse
 if TYPE_CHECKING:
     from headrace.model.clock import Clock
     from headrace.model.progress import Progress
+    from headrace.queries.running import RunningQueries
     from headrace.runtime.context import Context
     from headrace.service.embedded import EmbeddedRunner
     from headrace.service.stages import Stage
@@ -44,6 +45,7 @@ class Session:
         user: str = "",
         authorizer: Authorizer | None = None,
         reads_files: bool = True,
+        queries: RunningQueries | None = None,
     ) -> None:
         """Create a session.
 
@@ -54,8 +56,9 @@ class Session:
             user: The user whose rights apply; the default is that of the settings.
             authorizer: Decides what the user may do; the default allows everything.
             reads_files: Whether statements may name files of this machine, which must not be so if they come from another one.
+            queries: Registers and limits the session's queries.
         """
-        self.state = SessionState(context, dialect, database, user or context.settings.login, reads_files)
+        self.state = SessionState(context, dialect, database, user or context.settings.login, reads_files, queries)
         self._authorizer = authorizer or AllowAll()
         self._embedded: EmbeddedRunner | None = None
 
@@ -109,20 +112,23 @@ class Session:
         """
         self._authorizer.authorize(self.user, required_rights(stages))
         result = None if text is None else self._ask_snode(stages, text)
-        return self._apply(stages) if result is None else result
+        return self._apply(stages, text or "") if result is None else result
 
-    def _apply(self, stages: Sequence[Stage]) -> Result:
+    def _apply(self, stages: Sequence[Stage], text: str) -> Result:
         result = Result()
-        for stage in stages:
-            result = apply(stage, self.state)
+        with self._registered(stages, text):
+            for stage in stages:
+                result = apply(stage, self.state)
         return result
+
+    def _registered(self, stages: Sequence[Stage], text: str) -> AbstractContextManager[None]:
+        """Register a query with the snode that runs it."""
+        queries = self.state.queries
+        return nullcontext() if queries is None or not is_query(stages) else queries.run(self.user, text)
 
     def _ask_snode(self, stages: Sequence[Stage], text: str) -> Result | None:
         """Run a query on a live snode, whose Spark session is warm; return None if it must run here."""
-        if not any(isinstance(stage, SNODE_STAGES) for stage in stages):
-            return None
-        snode = living_snode(self.context)
-        return None if snode is None else query_snode(snode, text, self.dialect, self.database)
+        return query_living_snode(self.context, text, self.dialect, self.database) if is_query(stages) else None
 
     def explain(self, stages: Sequence[Stage]) -> list[str]:
         """Describe what stages would do, and the rights that they require."""
@@ -196,6 +202,11 @@ class Session:
         """Stop what this session started. The Spark session stays, since the process shares it."""
         if self._embedded is not None:
             self._embedded.close()
+
+
+def is_query(stages: Sequence[Stage]) -> bool:
+    """Return whether stages are those of a query of rows."""
+    return any(isinstance(stage, SNODE_STAGES) for stage in stages)
 
 
 @contextmanager

@@ -29,3 +29,25 @@ class RemoveSnode:
     def required(self) -> tuple[Right, ...]:
         """ALTER on the catalog."""
         return (Right(Action.ALTER, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class ListQueries:
+    """List the queries that snodes run for users."""
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """DESCRIBE on the catalog."""
+        return (Right(Action.DESCRIBE, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuery:
+    """End a query that an snode runs, by its id."""
+
+    id: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the catalog."""
+        return (Right(Action.OPERATE, CATALOG),)

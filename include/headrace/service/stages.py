@@ -21,7 +21,7 @@ from headrace.service.rights import (
     required_rights,
     table_securable,
 )
-from headrace.service.snode_stages import AddSnode, RemoveSnode
+from headrace.service.snode_stages import AddSnode, EndQuery, ListQueries, RemoveSnode
 from headrace.service.tree_stages import TreeStage
 from headrace.service.virtual_stages import VirtualStage
 from headrace.service.work_stages import (
@@ -384,6 +384,8 @@ Stage = (
     | RedefineStream
     | AddSnode
     | RemoveSnode
+    | ListQueries
+    | EndQuery
     | NotifyAirflow
     | RecordContinuousQuery
     | RemoveJob

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.queries.running import RunningQueries
     from headrace.runtime.context import Context
 
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 class SessionState:
     """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
 
-    Only `database` changes, by USE.
+    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in.
     """
 
     context: Context
@@ -21,3 +22,4 @@ class SessionState:
     database: str | None
     user: str
     reads_files: bool = True
+    queries: RunningQueries | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.queries import running
 from headrace.queries.evaluation import read_scan, translated
 from headrace.queries.local_reads import LocalReader
 from headrace.service.results import INT, STRING, CatalogRows, Result
 from headrace.service.tree_stages import FindLast, WriteInto
+from headrace.storage.spark.arrow_results import collect_arrow
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.into import IntoColumn
@@ -25,7 +27,7 @@ def find_last(stage: FindLast, context: Context) -> Result:
         return Result(points)
     context.spark()
     with translated():
-        return Result(last_points(stage.plan, lambda scan: read_scan(scan, context)).toArrow())
+        return Result(collect_arrow(last_points(stage.plan, lambda scan: read_scan(scan, context)), running.check))
 
 
 def write_into(stage: WriteInto, context: Context) -> Result:

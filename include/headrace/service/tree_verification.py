@@ -15,7 +15,7 @@ from headrace.model.tables import Database, Table
 from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
-from headrace.service.remote import living_snode, query_snode
+from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
 from headrace.service.tree_stages import VerifyTree
 from headrace.service.verification import repeat_if_disturbed
@@ -42,8 +42,7 @@ def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationR
 
 def query_rows(stage: VerifyTree, session: SessionState) -> pa.Table:
     """Return the query's rows, from a live snode if there is one, like any SELECT."""
-    snode = living_snode(session.context)
-    result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
+    result = query_living_snode(session.context, stage.sql, session.dialect, session.database)
     if result is None:
         rows = evaluate_query(stage.plan.plan, session.context)
         return rows if isinstance(stage.plan, TreePlan) else stage.plan.finish(rows)

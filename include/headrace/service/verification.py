@@ -23,7 +23,7 @@ from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
-from headrace.service.remote import living_snode, query_snode
+from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
 from headrace.service.work_stages import VerifyQuery, VerifyStream
 from headrace.sql import parse
@@ -54,8 +54,7 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
 
 def query_rows(stage: VerifyQuery, session: SessionState) -> pa.Table:
     """Return the query's rows, from a live snode if there is one, like any SELECT."""
-    snode = living_snode(session.context)
-    result = None if snode is None else query_snode(snode, stage.sql, session.dialect, session.database)
+    result = query_living_snode(session.context, stage.sql, session.dialect, session.database)
     rows = evaluate_query(stage.plan, session.context) if result is None else result.table
     assert rows is not None
     return rows

@@ -55,6 +55,7 @@ PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
     statements.ResumeStream: ("streams", "resume_stream"),
     statements.CreateSnode: ("snodes", "create_snode"),
     statements.DropSnode: ("snodes", "drop_snode"),
+    statements.KillQuery: ("snodes", "kill_query"),
     tree_statements.CreateTreeDatabase: ("trees", "create_database"),
     tree_statements.DropTreeDatabases: ("trees", "drop_databases"),
     tree_statements.CreateTimeseries: ("trees", "create_timeseries"),

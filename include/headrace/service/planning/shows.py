@@ -27,12 +27,15 @@ from headrace.service import system_tables
 from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
+from headrace.service.snode_stages import ListQueries
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.sql import to_sql
 
 
 def show(statement: Show, session: PlanningContext) -> list[Stage]:
     """Plan SHOW."""
+    if statement.what == "queries":
+        return [ListQueries()]
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(
@@ -152,7 +155,7 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
     catalog = session.context.catalog
     members = {member.name: member for member in catalog.members.all()}
     jobs = Counter(job.definition.snode for job in catalog.jobs.all())
-    names = sorted({session.context.settings.snode, *members, *jobs})
+    names = sorted({*session.context.settings.own_snodes, *members, *jobs})
     leases = {name: catalog.leases.get(name) for name in names}
     now = catalog.now()
     rows = [

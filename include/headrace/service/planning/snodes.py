@@ -1,12 +1,12 @@
-"""Plan CREATE SNODE and DROP SNODE."""
+"""Plan CREATE SNODE, DROP SNODE and KILL QUERY."""
 
 from __future__ import annotations
 
 from headrace.catalog.members import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
-from headrace.model.statements import CreateSnode, DropSnode
+from headrace.model.statements import CreateSnode, DropSnode, KillQuery
 from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.snode_stages import AddSnode, RemoveSnode
+from headrace.service.snode_stages import AddSnode, EndQuery, RemoveSnode
 from headrace.service.stages import Stage
 
 
@@ -26,6 +26,11 @@ def drop_snode(statement: DropSnode, session: PlanningContext) -> list[Stage]:
     if statement.dnode not in registered(session):
         raise NotFoundError(f"dnode {statement.dnode} has no snode", hint="SHOW SNODES lists what there is", span=statement.span)
     return [RemoveSnode(statement.dnode)]
+
+
+def kill_query(statement: KillQuery, _: PlanningContext) -> list[Stage]:
+    """Plan KILL QUERY."""
+    return [EndQuery(statement.id)]
 
 
 def registered(session: PlanningContext) -> set[int]:

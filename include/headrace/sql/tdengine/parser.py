@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.model.queries import Query, Union
-from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, Select, Show, Statement
+from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, KillQuery, Select, Show, Statement
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
-LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES")
+LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES")
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 
@@ -28,6 +28,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "FLUSH": lambda self: self._parse_maintain_database(compact=False),
+        "KILL": lambda self: self._parse_kill(),
         "PAUSE": lambda self: self._parse_pause(),
         "REPLAY": lambda self: self._parse_replay(),
         "RESET": lambda self: self._parse_reset(),
@@ -115,6 +116,11 @@ class Parser(TDengineVirtualTables, TDengineStreams):
     def _parse_drop_snode(self) -> DropSnode:
         start = self._index - 2
         return DropSnode(self._parse_dnode(), self._span(start))
+
+    def _parse_kill(self) -> KillQuery:
+        start = self._index - 1
+        self._expect("QUERY")
+        return KillQuery(self._parse_string(), self._span(start))
 
     def _parse_alter(self) -> Statement:
         if self._accept("DATABASE"):

@@ -417,3 +417,8 @@ def _(statement: model.CreateSnode) -> str:
 @statement_sql.register
 def _(statement: model.DropSnode) -> str:
     return f"DROP SNODE ON DNODE {statement.dnode}"
+
+
+@statement_sql.register
+def _(statement: model.KillQuery) -> str:
+    return f"KILL QUERY {LEXICAL_RULES.quote(statement.id)}"

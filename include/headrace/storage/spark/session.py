@@ -38,6 +38,10 @@ DEFAULTS: Final = {
     "spark.buffer.pageSize": "4m",
     # Each alias of a column doubles the constraints that Spark infers from a condition on it.
     "spark.sql.constraintPropagation.enabled": "false",
+    # The limit of results is HEADRACE_QUERY_BYTES. They pass through the JVM partition by partition.
+    "spark.driver.maxResultSize": "0",
+    # Jobs of users' queries have a pool of their own.
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

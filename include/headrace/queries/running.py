@@ -1,0 +1,130 @@
+"""The queries that an snode runs for users: listed, limited, and ended when they are killed."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import Error, LimitError, OperationalError
+
+if TYPE_CHECKING:
+    from headrace.settings import Settings
+    from headrace.streams.context import Context
+
+POOL: Final = "queries"
+"""Spark's pool of their jobs, which share the cores equally with those of streams."""
+
+
+class RunningQuery:
+    """One query. `id` names it in KILL QUERY; `started` is in epoch ms."""
+
+    def __init__(self, id: str, user: str, sql: str, started: int, settings: Settings, cancel_jobs: Callable[[str], None]) -> None:
+        self.id, self.user, self.sql, self.started = id, user, sql, started
+        self._settings = settings
+        self._cancel_jobs = cancel_jobs
+        self._rows = 0
+        self._bytes = 0
+        self.error: Error | None = None
+        """Why the query has to end."""
+
+    def end(self, error: Error) -> None:
+        """End the query with an error."""
+        self.error = self.error or error
+        self._cancel_jobs(self.id)
+
+    def check(self, rows: int = 0, bytes_: int = 0) -> None:
+        """Count a part of the result; raise if the query has to end."""
+        self._rows += rows
+        self._bytes += bytes_
+        most_rows, most_bytes = self._settings.query_rows, self._settings.query_bytes
+        if most_rows and self._rows > most_rows:
+            self.end(limit_error(f"{most_rows} rows", "HEADRACE_QUERY_ROWS"))
+        if most_bytes and self._bytes > most_bytes:
+            self.end(limit_error(f"{most_bytes} bytes", "HEADRACE_QUERY_BYTES"))
+        if self.error is not None:
+            raise self.error
+
+
+def limit_error(limit: str, setting: str) -> LimitError:
+    """Return the error of a query that exceeds a limit."""
+    return LimitError(f"the query exceeds the limit of {limit}", hint=f"narrow it with WHERE or LIMIT; {setting} sets the limit")
+
+
+_CURRENT: Final[ContextVar[RunningQuery | None]] = ContextVar("query", default=None)
+
+
+def check(rows: int = 0, bytes_: int = 0) -> None:
+    """Count a part of the result of this thread's query; raise if the query has to end. Elsewhere there are no limits."""
+    query = _CURRENT.get()
+    if query is not None:
+        query.check(rows, bytes_)
+
+
+@dataclass
+class RunningQueries:
+    """The running queries of an snode. Thread-safe."""
+
+    context: Context
+
+    def __post_init__(self) -> None:
+        self._prefix = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self._queries: dict[str, RunningQuery] = {}
+
+    @contextmanager
+    def run(self, user: str, sql: str) -> Iterator[None]:
+        """Register the query that this thread runs."""
+        settings, now = self.context.settings, self.context.clock.now()
+        query = RunningQuery(f"{self._prefix}:{next(self._numbers):x}", user, sql, now, settings, self._cancel_jobs)
+        self._queries[query.id] = query
+        late = limit_error(f"{settings.query_timeout_s} s", "HEADRACE_QUERY_TIMEOUT_S")
+        timer = threading.Timer(settings.query_timeout_s or threading.TIMEOUT_MAX, query.end, [late])
+        timer.daemon = True
+        timer.start()
+        token = _CURRENT.set(query)
+        try:
+            with self._job_group(query.id):
+                yield
+            query.check()
+        except Exception as error:  # of Spark, whose jobs are canceled, or ours
+            if query.error is None or query.error is error:
+                raise
+            raise query.error from error
+        finally:
+            _CURRENT.reset(token)
+            timer.cancel()
+            del self._queries[query.id]
+
+    def all(self) -> list[RunningQuery]:
+        """Return all running queries, oldest first."""
+        return list(self._queries.values())
+
+    def kill(self, id: str) -> bool:
+        """End a query; return False if it does not run here."""
+        query = self._queries.get(id)
+        if query is None:
+            return False
+        query.end(OperationalError("the query was killed", hint="KILL QUERY has ended it"))
+        return True
+
+    @contextmanager
+    def _job_group(self, id: str) -> Iterator[None]:
+        """Make all of Spark's jobs that this thread starts jobs of a query."""
+        spark = self.context.spark().sparkContext
+        properties = {"spark.jobGroup.id": id, "spark.scheduler.pool": POOL}
+        for name, value in properties.items():
+            spark.setLocalProperty(name, value)
+        try:
+            yield
+        finally:
+            for name in properties:
+                spark.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def _cancel_jobs(self, id: str) -> None:
+        self.context.spark().sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(id)

@@ -1,0 +1,165 @@
+"""Queries that an snode runs for users: their limits, SHOW QUERIES and KILL QUERY, and what they leave to streams."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace
+from headrace.errors import LimitError, NotFoundError, OperationalError
+from headrace.queries.running import RunningQueries
+from headrace.runtime.context import Context, Lazy, open_context
+from headrace.runtime.credentials import Identity
+from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.service.endpoint import sql_runner
+from headrace.service.results import Result
+from headrace.service.session import Session
+from headrace.storage.spark import arrow_results
+from tests.support.waiting import MAX_WAIT_S, wait_until
+
+pytestmark = pytest.mark.spark
+
+SELECT = "SELECT ts, a FROM d.readings ORDER BY ts"
+ROWS = 100
+
+
+@pytest.fixture
+def home(readings: headrace.Connection) -> Context:
+    """The context of a home with rows."""
+    values = ", ".join(f"({1_700_000_000_000 + number}, {number}, 0)" for number in range(ROWS))
+    readings.execute(f"insert into dev1 values {values}")
+    return readings.session.context
+
+
+@pytest.fixture
+def served(home: Context, spark: SparkSession) -> Context:
+    """The context of an snode that answers statements."""
+    return replace(home, spark=lambda: spark)
+
+
+def limited(context: Context, **limits: int) -> Session:
+    """Return a session of an snode with limits."""
+    context = replace(context, settings=context.settings.model_copy(update=limits))
+    return Session(context, queries=RunningQueries(context))
+
+
+@pytest.mark.parametrize(("name", "limit"), [("query_rows", f"{ROWS - 1} rows"), ("query_bytes", "10 bytes")])
+def test_a_query_beyond_a_limit_ends_with_its_name(served: Context, name: str, limit: str) -> None:
+    with pytest.raises(LimitError, match=f"limit of {limit}") as caught:
+        limited(served, **{name: int(limit.split()[0])}).execute(SELECT)
+    assert f"HEADRACE_{name.upper()}" in caught.value.hint
+    assert limited(served, query_rows=ROWS).execute(SELECT).count == ROWS
+
+
+def test_a_large_result_is_kept_in_a_file_that_is_removed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    frame = spark.range(1_000, numPartitions=4).selectExpr("id", "CAST(id AS STRING) AS text").orderBy("text")
+    expected = frame.toArrow()
+    monkeypatch.setattr(arrow_results, "MAX_MEMORY_BYTES", 100)
+    files: set[str] = set()
+    result = arrow_results.collect_arrow(frame, lambda *_: files.update(path.name for path in tmp_path.iterdir()))
+    assert result == expected
+    assert arrow_results.collect_arrow(frame.limit(0), lambda *_: None) == expected.slice(0, 0)
+    assert files
+    assert not list(tmp_path.iterdir())
+
+
+@contextmanager
+def occupied(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Occupy all of Spark's cores, so that no query ends."""
+    released, count = folder / "released", spark.sparkContext.defaultParallelism
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(run_tasks, spark, dict.fromkeys(range(count), released))
+        wait_until(lambda: running_tasks(spark) == count, "all cores to be occupied")
+        try:
+            yield
+        finally:
+            released.touch()
+            done.result(MAX_WAIT_S)
+
+
+def run_tasks(spark: SparkSession, awaited: dict[int, Path]) -> None:
+    """Run a job with a task for each file, which ends once there is that file."""
+
+    def run(number: int) -> None:
+        while not awaited[number].exists():
+            time.sleep(0.02)
+
+    spark.sparkContext.parallelize(range(len(awaited)), len(awaited)).foreach(run)
+
+
+def running_tasks(spark: SparkSession) -> int:
+    tracker = spark.sparkContext.statusTracker()
+    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(info.numActiveTasks for info in infos if info is not None)
+
+
+@pytest.fixture
+def client(served: Context) -> Iterator[Session]:
+    """A session in another process than the snode that is alive."""
+    catalog = served.catalog
+    lease = catalog.leases.acquire("default", "elsewhere:1:a", 3_600_000)
+    assert lease is not None
+    guard = Guard("token", "", lambda: Identity(lease.epoch, endpoint.address))
+    endpoint = Endpoint(create_app(guard, sql_runner(served), lambda: Health(True, {}), str))
+    endpoint.start()
+    catalog.snodes.beat(catalog.leases.renew(replace(lease, address=endpoint.address), 3_600_000), token="token", detail={})
+    opened = open_context(served.settings, served.clock)
+    yield Session(replace(opened, spark=Lazy(lambda: pytest.fail("the query ran here"))))
+    opened.catalog.close()
+    endpoint.stop()
+
+
+def test_a_running_query_is_listed_and_killed(client: Session, spark: SparkSession, tmp_path: Path) -> None:
+    with occupied(spark, tmp_path), ThreadPoolExecutor(1) as pool:
+        query: Future[Result] = pool.submit(client.execute, SELECT)
+        wait_until(lambda: client.execute("SHOW QUERIES").count == 1, "the query to be listed")
+        (row,) = client.execute("SHOW QUERIES").tuples()
+        listed = dict(zip(client.execute("SHOW QUERIES").names, row, strict=True))
+        assert (listed["user"], listed["sql"]) == ("http", SELECT)
+        client.execute(f"KILL QUERY '{listed['kill_id']}'")
+        with pytest.raises(OperationalError, match="the query was killed"):
+            query.result(MAX_WAIT_S)
+    assert client.execute("SHOW QUERIES").count == 0
+    with pytest.raises(NotFoundError, match="is not running"):
+        client.execute(f"KILL QUERY '{listed['kill_id']}'")
+    assert client.execute(SELECT).count == ROWS
+
+
+def test_a_query_ends_after_its_time_even_if_it_waits_for_spark(served: Context, spark: SparkSession, tmp_path: Path) -> None:
+    with occupied(spark, tmp_path), pytest.raises(LimitError, match="limit of 1 s"):
+        limited(served, query_timeout_s=1).execute(SELECT)
+
+
+def test_jobs_of_streams_do_not_wait_for_the_tasks_of_a_query(served: Context, spark: SparkSession, tmp_path: Path) -> None:
+    """A core that becomes free goes to the stream although tasks of the query have waited for it for longer."""
+    cores, queries = spark.sparkContext.defaultParallelism, RunningQueries(served)
+    first, rest = tmp_path / "first", tmp_path / "rest"
+
+    def run_query() -> None:
+        with queries.run("user", "SELECT"):
+            run_tasks(spark, {number: rest if number else first for number in range(2 * cores)})
+
+    with ThreadPoolExecutor(2) as pool:
+        query = pool.submit(run_query)
+        try:
+            wait_until(lambda: running_tasks(spark) == cores, "the query to occupy all cores")
+            before = set(spark.sparkContext.statusTracker().getActiveJobsIds())
+            stream = pool.submit(spark.sparkContext.parallelize([0], 1).count)
+            wait_until(lambda: set(spark.sparkContext.statusTracker().getActiveJobsIds()) > before, "the stream's job")
+            first.touch()
+            assert stream.result(MAX_WAIT_S) == 1
+        finally:
+            first.touch()
+            rest.touch()
+        query.result(MAX_WAIT_S)
