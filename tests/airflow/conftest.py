@@ -82,9 +82,9 @@ def server() -> Iterator[Server]:
 POLICY = """
 def task_policy(task):
     if task.dag_id == "headrace_cq__killed" and task.task_id == "execute":
-        task.env_vars = {"HEADRACE_FAILPOINTS": "queries.execution.written:7:kill"}
+        task.env_vars = {"HEADRACE_FAILPOINTS": "queries.execution.written:5:kill"}
 """
-"""The Spark process of this query dies when it has written its seventh execution, and before the ledger says so."""
+"""The Spark process of this query dies when it has written its fifth execution, and before the ledger says so."""
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
+BACKFILLED = 6
+"""Intervals of a native backfill, of which Airflow starts two at a time."""
 BODY = "BEGIN SELECT count(s), max_value(s) INTO root.{name}.d(c, m) FROM root.plant.d GROUP BY (1m) END"
 
 
@@ -83,12 +85,12 @@ def queries(up: RunningSystem) -> Iterator[Queries]:
 
 
 def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(queries: Queries) -> None:
-    """The seventh execution has been written when the process dies, so its retry writes it again."""
-    queries.create("killed", "1m", ago=10 * MINUTE)
-    for number in range(1, 11):
-        queries.until(lambda: len(queries.done("killed")) >= number, f"execution {number} of 10")  # noqa: B023
-    for number in range(1, 11):
-        queries.until(lambda: len(done_runs(queries, "killed", "scheduled")) >= number, f"run {number} of 10")  # noqa: B023
+    """The fifth execution has been written when the process dies, so its retry writes it again."""
+    queries.create("killed", "1m", ago=6 * MINUTE)
+    for number in range(1, 7):
+        queries.until(lambda: len(queries.done("killed")) >= number, f"execution {number} of 6")  # noqa: B023
+    for number in range(1, 7):
+        queries.until(lambda: len(done_runs(queries, "killed", "scheduled")) >= number, f"run {number} of 6")  # noqa: B023
     queries.sql("PAUSE CONTINUOUS QUERY killed")
     queries.until(lambda: all(run["state"] == "success" for run in queries.runs("killed", "scheduled")), "the last run to end")
     executions = queries.executions("killed")
@@ -99,7 +101,7 @@ def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(que
     finished = [execution.finished or 0 for execution in executions]
     assert finished == sorted(finished)
     assert {execution.state for execution in executions} == {ExecutionState.DONE}
-    assert [execution.attempt for execution in executions] == [1] * 6 + [2] + [1] * (len(executions) - 7)
+    assert [execution.attempt for execution in executions] == [1] * 4 + [2] + [1] * (len(executions) - 5)
     queries.assert_equals_query("killed", executions)
 
 
@@ -107,13 +109,13 @@ def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries
     queries.create("hourly", "1h")
     queries.until(lambda: queries.up.client.dag("headrace_cq__hourly"), "the DAG")
     first = queries.now // HOUR * HOUR - 26 * HOUR
-    from_date, to_date = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, first + 23 * HOUR))
+    from_date, to_date = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, first + (BACKFILLED - 1) * HOUR))
     queries.up.client.backfill("headrace_cq__hourly", from_date, to_date)
-    for number in range(1, 25):
-        queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) >= number, f"run {number} of 24")  # noqa: B023
+    for number in range(1, BACKFILLED + 1):
+        queries.until(lambda: len(done_runs(queries, "hourly", "backfill")) >= number, f"run {number}")  # noqa: B023
     runs = done_runs(queries, "hourly", "backfill")
     executions = [execution for execution in queries.done("hourly") if "backfill" in execution.holder]
-    assert [execution.start for execution in executions] == [first + number * HOUR for number in range(24)]
+    assert [execution.start for execution in executions] == [first + number * HOUR for number in range(BACKFILLED)]
     tries = [task["try_number"] for run in runs for task in queries.up.client.tasks("headrace_cq__hourly", run["dag_run_id"])]
     assert max(execution.attempt for execution in executions) <= max(tries), "only a task that is tried again repeats an interval"
     queries.assert_equals_query("hourly", queries.done("hourly"))
