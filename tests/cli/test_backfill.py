@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import headrace
+from headrace.cli.app import app
 from headrace.cli.completion import SqlCompleter
-from headrace.cli.main import app
-from headrace.cli.system import build_jobs_table
+from headrace.cli.system import describe_jobs
 from headrace.errors import Error, NotFoundError, ProgrammingError
 from headrace.model.jobs import JobKind
 from headrace.runtime.supervision import read_snapshot
@@ -110,9 +110,7 @@ def test_status_lists_queries_with_lag_and_why_they_failed(connection: headrace.
     for claimed in claims[:2]:
         catalog.executions.finish(claimed, 12_000)
     catalog.executions.fail(claims[2], "no space left")
-    table = build_jobs_table(read_snapshot(catalog, START + 3 * HOUR + 250), catalog.executions.histories(), 1_000)
-    rows = list(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
-    assert rows == [
+    assert describe_jobs(read_snapshot(catalog, START + 3 * HOUR + 250), catalog.executions.histories(), 1_000) == [
         ("hour by hour", "continuous query", "RUNNING", f"{3 * HOUR + 250} ms", "–", "0", ""),
         ("hourly", "continuous query", "RUNNING", f"{HOUR + 250} ms", "–", "24,000", "attempt 1 failed: no space left"),
     ]

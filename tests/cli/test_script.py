@@ -10,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headrace.cli.main import app, main
+from headrace.cli.app import app
+from headrace.cli.main import main
 from headrace.errors import ProgrammingError
 
 SCRIPT = """-- USE cold;

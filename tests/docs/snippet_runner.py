@@ -18,7 +18,8 @@ import typer
 from typer.testing import CliRunner
 
 import headrace
-from headrace.cli import console, main
+from headrace.cli import output as printing
+from headrace.cli.app import app
 from headrace.runtime.http import Endpoint, Guard, Health, create_app
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings
@@ -51,7 +52,7 @@ class SnippetRunner:
         patch.chdir(folder)
         patch.setenv("HEADRACE_HOME", str(self.home))
         patch.setattr("headrace.service.connection.SystemClock", lambda: self.clock)
-        patch.setattr(console.out, "width", CONSOLE_WIDTH)
+        patch.setattr(printing, "output_width", lambda: CONSOLE_WIDTH)
 
     def run(self, block: Block) -> None:
         """Run a block and compare its output with the expected output."""
@@ -103,11 +104,10 @@ class SnippetRunner:
             for sql, _ in parse_script(text, connection.session.dialect):
                 result = connection.session.execute(sql)
                 if result.table is not None:
-                    with console.out.capture() as captured:
-                        console.show_rows(result, console.Format.TABLE)
-                    output += captured.get()
+                    lines = printing.format_table(result.names, list(result.tuples()), CONSOLE_WIDTH)
+                    output += "".join(f"{line}\n" for line in lines)
         except headrace.Error as error:
-            return output + error_text(error)
+            return output + printing.format_error(error)
         return output
 
     def _run_python(self, text: str) -> str:
@@ -185,25 +185,18 @@ def split_commands(text: str) -> Iterator[list[str]]:
 
 def run_headrace(arguments: list[str]) -> str:
     """Run a `headrace` command and return its output, including errors."""
-    result = CliRunner().invoke(main.app, arguments)
+    result = CliRunner().invoke(app, arguments)
     if isinstance(result.exception, headrace.Error):
-        return result.output + error_text(result.exception)
+        return result.output + printing.format_error(result.exception)
     assert result.exit_code == 0 or arguments[0] in MAY_FAIL_COMMANDS, result.output + str(result.exception)
     return result.output
 
 
 def check_arguments(name: str, arguments: list[str]) -> None:
     """Fail if the command, an option or an argument does not exist."""
-    commands: dict[str, Any] = vars(typer.main.get_command(main.app))["commands"]
+    commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
     assert name in commands, f"headrace has no command {name}"
     commands[name].make_context(name, list(arguments))
-
-
-def error_text(error: headrace.Error) -> str:
-    """Return an error as the command line prints it."""
-    with console.err.capture() as captured:
-        console.show_error(error)
-    return captured.get()
 
 
 def normalized_lines(text: str) -> list[str]:

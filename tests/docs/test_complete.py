@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import typer
 
-from headrace.cli.main import app
+from headrace.cli.app import app
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
 from headrace.service.planning.shows import READERS
 from headrace.sql.tdengine.parser import Parser

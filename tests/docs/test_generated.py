@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
+from headrace.cli.app import app
 from headrace.cli.docs import PAGES
-from headrace.cli.main import app
 from tests.docs.pages import ROOT
 
 REFERENCE: Final = ROOT / "docs" / "reference"

@@ -14,7 +14,8 @@ import pytest
 from headrace.errors import ConfigurationError, OperationalError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, identity_proof, session_token
-from headrace.runtime.http import ARROW, Endpoint, Guard, Health, StatementResult, create_app, with_port
+from headrace.runtime.http import Endpoint, Guard, Health, StatementResult, create_app, with_port
+from headrace.runtime.snode_client import ARROW
 
 ROWS = pa.table(
     {

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headrace
-from headrace.cli.main import app
+from headrace.cli.app import app
 from headrace.compute import Scan, TableStatistics
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.queries import evaluation

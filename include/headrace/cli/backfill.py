@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.console import out, progress_bar, show_lines
+from headrace.cli.console import out, progress_bar
 from headrace.cli.options import ExplainOnly, Home, format_example, open_connection
+from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:

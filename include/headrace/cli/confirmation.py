@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
-from headrace.cli.console import show_lines
+from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 from headrace.model.statements import CreateStream
 from headrace.service.session import Session, with_statement
@@ -37,4 +35,4 @@ def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise ProgrammingError(f"replacing stream {statement.name} needs a confirmation", hint="add --yes", sql=text)
-    return typer.confirm("Replace the stream?")
+    return input("Replace the stream? [y/N]: ").strip().lower() in ("y", "yes")

@@ -1,166 +1,36 @@
-"""The `headrace` command: its subcommands and its entry point."""
+"""The entry point of `headrace`. Statements are run without importing the other commands."""
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Final
 
-import typer
-
-from headrace.cli import backfill, docs, system, verify
-from headrace.cli.console import Format, out, progress_bar, show_error, show_lines
-from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
+from headrace.cli.output import show_error
+from headrace.cli.sql import parse_command, run_sql
 from headrace.errors import Error
 from headrace.runtime.garbage import collect_rarely
 
-app = typer.Typer(
-    name="headrace",
-    help="Stream processing declared in SQL, run by Spark on Delta Lake, supervised by Airflow.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-Output = Annotated[Format, typer.Option("--format", "-f", help="Format of the rows.")]
-
-
-@app.command(epilog=format_example('headrace sql -d cold "SELECT * FROM rooms LIMIT 5" --format csv'))
-def sql(
-    statement: Annotated[str | None, typer.Argument(help="One or more statements. Default: read standard input.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-F", exists=True, dir_okay=False, help="Read statements from a file.")
-    ] = None,
-    home: Home = None,
-    database: DatabaseName = None,
-    dialect: DialectName = None,
-    output_format: Output = Format.TABLE,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Replace streams (CREATE OR REPLACE STREAM) without a question.")
-    ] = False,
-) -> None:
-    """Run SQL statements separated by semicolons, stopping at the first error. Without statements, a terminal gets a shell."""
-    from headrace.cli.script import run_script
-
-    with open_connection(home, database, dialect) as connection:
-        if statement is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
-            from headrace.cli.shell import run_shell
-
-            run_shell(connection, output_format)
-        else:
-            text = statement if statement is not None else file.read_text() if file else sys.stdin.read()
-            run_script(connection, text, output_format, file, yes=yes)
-
-
-@app.command(epilog=format_example('headrace explain -d cold "DROP TABLE a1"'))
-def explain(
-    statement: Annotated[str, typer.Argument(help="Any statement, including CREATE STREAM.")],
-    home: Home = None,
-    database: DatabaseName = None,
-    dialect: DialectName = None,
-) -> None:
-    """Show what a statement would do, without running it."""
-    with open_connection(home, database, dialect) as connection:
-        show_lines(line for (line,) in connection.session.execute(f"EXPLAIN {statement}").tuples())
-
-
-@app.command(epilog=format_example("headrace load rooms-2024.parquet --into cold.rooms"))
-def load(
-    files: Annotated[
-        list[Path], typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet or NDJSON files, all of one format.")
-    ],
-    into: Annotated[
-        str, typer.Option("--into", help="database.table: a supertable, plain table or subtable; or a tree, root.database.")
-    ],
-    subtable: Annotated[str | None, typer.Option(help="Subtable of all rows, if the files have no tbname column.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device of all rows of a tree, if the files name none: root.database.device.")
-    ] = None,
-    aligned: Annotated[bool, typer.Option("--aligned", help="Create the missing devices of a tree as aligned.")] = False,
-    only_explain: ExplainOnly = False,
-    home: Home = None,
-    database: DatabaseName = None,
-) -> None:
-    """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
-    from headrace.service.planning.jobs import plan_load
-
-    with open_connection(home, database) as connection:
-        session = connection.session
-        if only_explain:
-            show_lines(session.explain(plan_load(session.state, files, into, subtable, device=device, aligned=aligned)))
-            return
-        with progress_bar(f"loading into {into}") as progress:
-            written = session.load(files, into, subtable=subtable, device=device, aligned=aligned, progress=progress)
-    out.print(f"{written} rows in {into}")
-
-
-@app.command(epilog=format_example("headrace config --home /data/headrace"))
-def config(home: Home = None) -> None:
-    """Print every setting with its value and where the value comes from."""
-    from headrace.cli.console import build_table
-    from headrace.settings import load as load_settings
-
-    settings = load_settings() if home is None else load_settings(home=home)
-    sources = settings.sources() | ({} if home is None else {"home": "--home"})
-    displayed = settings.display_values()
-    out.print(build_table(("setting", "value", "from"), [(name, displayed[name], sources[name]) for name in displayed]))
-
-
-@app.command(epilog=format_example("headrace doctor"))
-def doctor(home: Home = None) -> None:
-    """Check the prerequisites: Java, Spark's jars, memory, a writable home, the catalog."""
-    from headrace.cli.doctor import run_checks
-
-    raise typer.Exit(run_checks(home))
-
-
-@app.command(epilog=format_example("headrace setup"))
-def setup() -> None:
-    """Fetch Delta's jars and prepare a fast start of Spark. Does nothing if both exist."""
-    from headrace.cli.doctor import prepare_spark
-
-    prepare_spark()
-
-
-@app.command(epilog=format_example("headrace demo --exit"))
-def demo(
-    exit_: Annotated[
-        bool, typer.Option("--exit", help="Stop the system afterwards and remove what the demonstration created.")
-    ] = False,
-    home: Home = None,
-) -> None:
-    """Run the system on real readings: history, live windows, a killed driver, recovery."""
-    from headrace.cli.demo import run_demo
-
-    raise typer.Exit(0 if run_demo(home, end=exit_) else 1)
-
-
-@app.command(epilog=format_example("headrace settle"))
-def settle(home: Home = None) -> None:
-    """Wait until every stream has processed all commits. Runs the streams in this process if no snode does.
-
-    Without an snode it also executes the continuous queries that are due.
-    """
-    with open_connection(home) as connection:
-        connection.settle()
-
-
-backfill.register(app)
-system.register(app)
-docs.register(app)
-verify.register(app)
+ERROR_EXIT_CODES: Final = {"verify": 2}
+"""Exit codes of an error by command, if not 1. Those of `verify` are as those of diff, which ends with 1 if files differ."""
 
 
 def main() -> None:
-    """Run the command line: print errors of Headrace without a traceback and exit with code 1."""
+    """Run the command line: print errors of Headrace without a traceback, and exit with a code that is not 0."""
     collect_rarely()
     os.umask(0o077)  # also for the components that it starts: tables, logs and results are the user's alone
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
+        command = parse_command(sys.argv[2:]) if name == "sql" else None
+        if command is not None:
+            run_sql(command)
+            return
+        from headrace.cli.app import app
+
         app()
     except Error as error:
         show_error(error)
-        raise SystemExit(1) from None
+        raise SystemExit(ERROR_EXIT_CODES.get(name, 1)) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

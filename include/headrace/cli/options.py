@@ -10,9 +10,8 @@ import typer
 if TYPE_CHECKING:
     from headrace.service.connection import Connection
 
-Home = Annotated[
-    Path | None, typer.Option("--home", help="Folder of the catalog, tables and state. Default: HEADRACE_HOME, else ./.headrace.")
-]
+HOME_HELP = "Folder of the catalog, tables and state. Default: HEADRACE_HOME, else ./.headrace."
+Home = Annotated[Path | None, typer.Option("--home", help=HOME_HELP)]
 DatabaseName = Annotated[str | None, typer.Option("--database", "-d", help="Current database, as set by USE.")]
 DialectName = Annotated[
     str | None, typer.Option("--dialect", help="SQL dialect, tdengine or iotdb. Default: HEADRACE_DIALECT, else tdengine.")

@@ -16,7 +16,8 @@ from rich.status import Status
 
 from headrace.cli.completion import SqlCompleter
 from headrace.cli.confirmation import confirm_replacement
-from headrace.cli.console import Format, err, out, show_error
+from headrace.cli.console import err, out
+from headrace.cli.output import Format, show_error
 from headrace.cli.script import show_result
 from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
 from headrace.errors import Error
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 HISTORY_FILE_NAME: Final = "sql_history"
 
 
-def run_shell(connection: Connection, output_format: Format) -> None:
+def run_shell(connection: Connection, output_format: Format, separator: str) -> None:
     """Read statements from the terminal and run them until the user quits."""
-    Shell(connection, output_format).run()
+    Shell(connection, output_format, separator).run()
 
 
 @dataclass(slots=True)
@@ -60,9 +61,10 @@ class AnnouncedSpark:
 class Shell:
     """An interactive session at a terminal."""
 
-    def __init__(self, connection: Connection, output_format: Format) -> None:
+    def __init__(self, connection: Connection, output_format: Format, separator: str) -> None:
         self._session = connection.session
         self._format = output_format
+        self._separator = separator
         self._dialect = DIALECTS[self._session.dialect]
         self._lexical_rules = lexical_rules_of(self._session.dialect)
         self._status: Status | None = None
@@ -103,7 +105,7 @@ class Shell:
                     return
                 with self._show_status():
                     result = self._session.execute(statement)
-                show_result(result, self._format)
+                show_result(result, self._format, self._separator)
         except Error as error:
             show_error(error)
         except KeyboardInterrupt:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from headrace.cli.console import STATE_STYLES, err, out
+from headrace.cli.console import err, out
 from headrace.cli.options import Home, format_example
+from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobKind, JobRecord
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.runtime.embedded_airflow import Component
     from headrace.runtime.supervision import Snapshot
     from headrace.settings import Settings
+
+
+JOB_COLUMNS: Final = ("name", "kind", "state", "lag", "rows in", "rows out", "why")
 
 
 def register(app: typer.Typer) -> None:
@@ -85,12 +87,12 @@ def status(home: Home = None) -> None:
         histories = catalog.executions.histories()
     out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if airflow.running:
-        out.print(build_components_table(airflow.components))
+        show_table(("component", "process", "state", "log"), describe_components(airflow.components))
     remaining = find_obstacles(state, settings)
     for line in describe_live_snodes(state, settings, without_driver={obstacle.snode for obstacle in remaining}):
         out.print(line, style="green", markup=False, highlight=False)
     if state.jobs:
-        out.print(build_jobs_table(state, histories, supervision.stale_after_ms(settings)))
+        show_table(JOB_COLUMNS, describe_jobs(state, histories, supervision.stale_after_ms(settings)))
     for obstacle in remaining:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
     if remaining or not airflow.healthy:
@@ -135,14 +137,17 @@ def show_progress() -> Iterator[Spinner]:
         yield Spinner(status)
 
 
-def build_components_table(components: tuple[Component, ...]) -> Table:
-    """Build a table of Airflow's components with their process id, health and log file."""
-    table = Table("component", "process", "state", "log", header_style="bold", box=None, pad_edge=False)
-    for component in components:
-        state = "healthy" if component.healthy else "not healthy" if component.pid else "ended"
-        style = "green" if component.healthy else "bold red"
-        table.add_row(component.name, str(component.pid or "–"), Text(state, style), Text(component.log, overflow="fold"))
-    return table
+def describe_components(components: tuple[Component, ...]) -> list[tuple[str, str, str, str]]:
+    """Return the name, process id, health and log file of Airflow's components."""
+    return [
+        (
+            component.name,
+            str(component.pid or "–"),
+            "healthy" if component.healthy else "not healthy" if component.pid else "ended",
+            component.log,
+        )
+        for component in components
+    ]
 
 
 def describe_live_snodes(state: Snapshot, settings: Settings, without_driver: set[str | None]) -> list[str]:
@@ -153,8 +158,8 @@ def describe_live_snodes(state: Snapshot, settings: Settings, without_driver: se
     return [f"Snode {lease.snode}: alive, process {lease.holder}, epoch {lease.epoch}" for lease in leases]
 
 
-def build_jobs_table(state: Snapshot, histories: Mapping[str, ExecutionHistory], stale_ms: int) -> Table:
-    """Build a table of all streams and continuous queries, sorted by name.
+def describe_jobs(state: Snapshot, histories: Mapping[str, ExecutionHistory], stale_ms: int) -> list[tuple[str, ...]]:
+    """Return the row of each stream and continuous query, sorted by name.
 
     Args:
         state: The catalog's jobs, heartbeats and leases.
@@ -164,28 +169,30 @@ def build_jobs_table(state: Snapshot, histories: Mapping[str, ExecutionHistory],
     from headrace.runtime.activity import NO_ACTIVITY, reported_activity
 
     reported = reported_activity(state, stale_ms)
-    table = Table("name", "kind", "state", "lag", "rows in", "rows out", "why", header_style="bold", box=None, pad_edge=False)
+    rows = []
     for record in sorted(state.jobs.values(), key=lambda job: str(job.definition)):
         job_id = record.definition.id
         activity, history = reported.get(job_id, NO_ACTIVITY), histories.get(job_id, NO_HISTORY)
-        table.add_row(*describe_job(record, activity, history, state.now))
-    return table
+        rows.append(describe_job(record, activity, history, state.now))
+    return rows
 
 
-def describe_job(record: JobRecord, activity: ReportedActivity, history: ExecutionHistory, now: int) -> Iterator[str | Text]:
-    """Yield the cells of a job: name, kind, state, lag, rows in and out, and why it is stopped, slow or behind."""
+def describe_job(record: JobRecord, activity: ReportedActivity, history: ExecutionHistory, now: int) -> tuple[str, ...]:
+    """Return the cells of a job: name, kind, state, lag, rows in and out, and why it is stopped, slow or behind."""
     from headrace.runtime.activity import current_lag_ms
 
     definition, counters = record.definition, record.progress.counters
     lag = current_lag_ms(record, activity, history, now)
-    yield str(definition)
-    yield definition.kind.value
-    yield Text(record.state.value, STATE_STYLES.get(record.state.value, ""))
-    yield "–" if lag is None else f"{lag} ms"
-    yield "–" if definition.kind is JobKind.CONTINUOUS_QUERY else f"{counters.rows_in:,}"
-    yield f"{counters.rows_out:,}"
     problem = record.reason or activity.slow_batch or quarantine_text(counters.rows_quarantined) or failure_text(history)
-    yield Text(str(problem), overflow="fold")
+    return (
+        str(definition),
+        definition.kind.value,
+        record.state.value,
+        "–" if lag is None else f"{lag} ms",
+        "–" if definition.kind is JobKind.CONTINUOUS_QUERY else f"{counters.rows_in:,}",
+        f"{counters.rows_out:,}",
+        str(problem),
+    )
 
 
 def quarantine_text(rows: int) -> str:

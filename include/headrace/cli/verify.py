@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.console import build_table, format_value, out, show_lines
+from headrace.cli.console import out
 from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
+from headrace.cli.output import format_value, show_lines, show_table
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def show_verification(result: VerificationResult) -> None:
         return
     difference = result.difference
     out.print(f"{result.rows} {unit}, different: {summarize_difference(difference)}", highlight=False)
-    out.print(build_table(("column", "expected", "found"), compare_columns(difference, result.precision)))
+    show_table(("column", "expected", "found"), compare_columns(difference, result.precision))
     if result.remark:
         out.print(f"\n{result.remark}", highlight=False, soft_wrap=True)
     if difference.total:
@@ -107,7 +108,7 @@ def show_verification(result: VerificationResult) -> None:
             f"\nof {difference.total} row{'' if difference.total == 1 else 's'} of the source"
             + (f", the first {shown}:" if shown < difference.total else ":")
         )
-        out.print(build_table(difference.source.names, format_source_rows(difference.source, result.precision)))
+        show_table(difference.source.names, format_source_rows(difference.source, result.precision))
 
 
 def summarize_difference(difference: Difference) -> str:

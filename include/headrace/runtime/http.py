@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
 from headrace.model.notifications import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
+from headrace.runtime.snode_client import ARROW, JSON
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +36,10 @@ LOOPBACK: Final = "127.0.0.1"
 WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 MIN_NONCE_LENGTH: Final = 16
 MAX_NONCE_LENGTH: Final = 128
-ARROW: Final = "application/vnd.apache.arrow.stream"
 BATCH_ROWS: Final = 65_536
 """Rows of a result that are sent at a time."""
+MAX_JSON_ROWS: Final = 1_000
+"""Clients that accept both JSON and Arrow get results of more rows as Arrow."""
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -121,8 +123,7 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
 
     @app.post("/sql", dependencies=[Depends(writer)])
     async def sql(statement: Statement, request: Request) -> Response:
-        arrow = ARROW in request.headers.get("accept", "")
-        return await run_in_threadpool(respond, run_sql, statement, arrow)
+        return await run_in_threadpool(respond, run_sql, statement, request.headers.get("accept", ""))
 
     @app.get("/health")
     def healthy(bearer: str = Depends(bearer_token)) -> Response:
@@ -137,8 +138,8 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
     return app
 
 
-def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
-    """Run a statement and return its result, or its error, as a response."""
+def respond(run_sql: RunSql, statement: Statement, accept: str) -> Response:
+    """Run a statement and return its result, or its error, as a response of a content type that the client accepts."""
     try:
         result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
@@ -148,9 +149,9 @@ def respond(run_sql: RunSql, statement: Statement, arrow: bool) -> Response:
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
     if result.rows is None:
         return JSONResponse({"columns": [], "rows": [], "affected": result.affected})
-    if arrow:
+    if ARROW in accept and not (JSON in accept and result.rows.num_rows <= MAX_JSON_ROWS):
         return StreamingResponse(arrow_parts(result.rows), media_type=ARROW)
-    return StreamingResponse(json_parts(result.rows, result.affected), media_type="application/json")
+    return StreamingResponse(json_parts(result.rows, result.affected), media_type=JSON)
 
 
 def status_of(error: Error) -> int:

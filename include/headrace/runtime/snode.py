@@ -29,6 +29,7 @@ from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.reconciliation import Reconciler
 from headrace.runtime.sharing import port_of, read_shared_jobs
+from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
 from headrace.streams.sources.subscriptions import JobActivity
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Snode:
         self._batch_durations = Histogram()
         self._started = context.clock.now()
         self._is_member = False
+        self._published: SnodeEndpoint | None = None
         self._process = psutil.Process()
 
     def run(self, wait_s: float | None) -> Exit:
@@ -171,7 +173,19 @@ class Snode:
         endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)
         endpoint.start()
         keeper.publish(endpoint.address)
+        self._publish_endpoint(keeper.lease)
         return endpoint
+
+    def _publish_endpoint(self, lease: Lease) -> None:
+        """Write the address to a file of the home, from which the command line reads it faster than from the catalog."""
+        settings, endpoint = self._context.settings, SnodeEndpoint(self._name, lease.epoch, lease.address or "", self._token)
+        if endpoint == self._published:
+            return
+        try:
+            write_endpoint(settings.home_path, settings.catalog, endpoint)
+            self._published = endpoint
+        except OSError as error:
+            logger.warning("the command line will read the address of this snode from the catalog: %s", error)
 
     def _watch(self, keeper: LeaseKeeper, spark: SparkSession) -> Exit:
         """Send heartbeats until there is a reason to end, and return it."""
@@ -228,6 +242,7 @@ class Snode:
     def _send_heartbeat(self, keeper: LeaseKeeper) -> None:
         try:
             self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail())
+            self._publish_endpoint(keeper.lease)
         except FencedError:
             keeper.lost.set()
             self._wake.set()

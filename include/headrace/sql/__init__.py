@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, ProgrammingError, SqlSyntaxError
-from headrace.model.expressions import Expression
 from headrace.model.spans import Span
-from headrace.model.statements import Statement
 
 if TYPE_CHECKING:
+    from headrace.model.expressions import Expression
+    from headrace.model.statements import Statement
     from headrace.sql.dialect import Dialect
     from headrace.sql.lexical_rules import LexicalRules
 
 __all__ = ["check_dialect", "expression_sql", "instant_sql", "lexical_rules_of", "parse", "parse_script", "to_sql"]
 
-DIALECTS: Final = {"iotdb": ("headrace.sql.iotdb", "IoTDB"), "tdengine": ("headrace.sql.tdengine", "TDengine")}
-"""Module and class of each dialect, imported on first use."""
+DIALECTS: Final = {"iotdb": "IoTDB", "tdengine": "TDengine"}
+"""Package and class of each dialect, imported on first use: its grammar takes much longer to import than its lexical rules."""
 
 
 def parse(text: str, dialect: str = "tdengine") -> Statement:
@@ -62,7 +62,10 @@ def instant_sql(text: str, dialect: str = "tdengine", *, is_data: bool = False) 
 
 def lexical_rules_of(dialect: str = "tdengine") -> LexicalRules:
     """Return how a dialect writes strings, names and comments."""
-    return _load_dialect(dialect.lower()).lexical_rules
+    name = dialect.lower()
+    check_dialect(name)
+    rules: LexicalRules = import_module(f"{__name__}.{name}.words").LEXICAL_RULES
+    return rules
 
 
 def check_dialect(name: str) -> None:
@@ -79,6 +82,5 @@ def check_dialect(name: str) -> None:
 @functools.cache
 def _load_dialect(name: str) -> Dialect:
     check_dialect(name)
-    module, class_ = DIALECTS[name]
-    loaded: Dialect = getattr(import_module(module), class_)()
+    loaded: Dialect = getattr(import_module(f"{__name__}.{name}.dialect"), DIALECTS[name])()
     return loaded

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headrace
-from headrace.cli.main import app
+from headrace.cli.app import app
 from headrace.errors import ProgrammingError
 from tests.service.iotdb.conftest import START
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.cli.console import build_table, out, progress_bar
+from headrace.cli.console import progress_bar
 from headrace.cli.demo.streams import are_close
+from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import JobKind
 from headrace.model.paths import ROOT
@@ -79,7 +80,7 @@ class QueryAct:
         columns = [column[0] for column in cursor.description or ()]
         shown = [columns.index(name) for name in ("Start", "End", "State", "Rows", "DurationMs")]
         rows = [tuple(str(row[position]) for position in shown) for row in reversed(cursor.fetchall())]
-        out.print(build_table(tuple(columns[position] for position in shown), rows))
+        show_table(tuple(columns[position] for position in shown), rows)
 
     def compare(self, means: dict[datetime, float]) -> bool:
         """Return whether the query's result has these means by day, and no others."""

@@ -14,11 +14,12 @@ import pandas as pd
 import psutil
 from rich.markup import escape
 
-from headrace.cli.console import ProgressTask, build_table, out, progress_bar
+from headrace.cli.console import ProgressTask, out, progress_bar
 from headrace.cli.demo.chart import line_chart
 from headrace.cli.demo.queries import QueryAct, remove_query
 from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
+from headrace.cli.output import show_table
 from headrace.errors import InternalError, OperationalError
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.positions import is_behind
@@ -103,7 +104,7 @@ class Demonstration:
         with progress_bar("  computing history") as progress:
             self.wait_until(HISTORY_SECONDS, "the history is not complete", lambda: self.is_history_done(progress))
         counts = [(stream.name, len(self.target_rows(stream))) for stream in STREAMS]
-        out.print(build_table(("stream", "windows from history"), counts))
+        show_table(("stream", "windows from history"), counts)
 
     def is_history_done(self, progress: ProgressTask) -> bool:
         """Update the progress bar; return True once all streams are RUNNING.

@@ -1,5 +1,1 @@
 """The TDengine dialect."""
-
-from headrace.sql.tdengine.dialect import TDengine
-
-__all__ = ["TDengine"]
