@@ -74,7 +74,7 @@ def test_explain_runs_nothing(home: Path) -> None:
     ("arguments", "error", "message"),
     [
         ((), ProgrammingError, "either a stream or a continuous query"),
-        (("cold.hourly", "--cq", "hourly"), ProgrammingError, "either a stream or a continuous query"),
+        (("--stream", "cold.hourly", "--cq", "hourly"), ProgrammingError, "either a stream or a continuous query"),
         (("--cq", "hourly", "--chunk-rows", "5"), ProgrammingError, "cannot be combined"),
         (("--cq", "hourli"), NotFoundError, "CQ hourli doesn't exist"),
     ],

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import headrace
 from headrace.cli.app import app
 from headrace.cli.main import main
 from headrace.errors import ProgrammingError
@@ -99,3 +100,26 @@ def test_help_describes_each_option_and_has_an_example(name: str) -> None:
     command = group.commands[name]  # type: ignore[attr-defined]
     assert command.help
     assert all(getattr(parameter, "help", None) for parameter in command.params), output
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["verify", "SELECT nothing FROM nothing"], 2), (["explain", "SELECT FROM"], 1)])
+def test_an_error_of_verify_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
+) -> None:
+    monkeypatch.setattr("sys.argv", ["headrace", *arguments, "--home", str(tmp_path / "home")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+
+
+def test_the_version_is_printed() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"headrace {headrace.__version__}\n"
+
+
+def test_options_are_named_as_those_of_psql(tmp_path: Path) -> None:
+    file = tmp_path / "script.sql"
+    file.write_text("CREATE DATABASE a; SHOW DATABASES")
+    result = CliRunner().invoke(app, ["sql", "--home", str(tmp_path / "home"), "-f", str(file), "-F", "|"])
+    assert result.stdout.splitlines() == ["name|precision", "a|ms"]
+    refused = CliRunner().invoke(app, ["sql", "SHOW DATABASES", "-F", "||"])
+    assert isinstance(refused.exception, ProgrammingError)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import headrace
 from headrace.cli import backfill, docs, system, verify
 from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
@@ -21,6 +22,20 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def show_version(is_asked: bool) -> None:
+    """Print the version and end, if asked to."""
+    if is_asked:
+        show_lines([f"headrace {headrace.__version__}"])
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version.")] = False,
+) -> None:
+    """Stream processing declared in SQL, run by Spark on Delta Lake, supervised by Airflow."""
 
 
 @app.command(epilog=format_example('headrace sql -d cold "SELECT * FROM rooms LIMIT 5" --format csv'))

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command to an application."""
-    app.command(epilog=format_example("headrace backfill cold.hourly --from '2024-05-01' --to '2024-06-01'"))(backfill)
+    app.command(epilog=format_example("headrace backfill --stream cold.hourly --from '2024-05-01' --to '2024-06-01'"))(backfill)
 
 
 def backfill(
-    stream: Annotated[str | None, typer.Argument(help="database.stream")] = None,
+    stream: Annotated[str | None, typer.Option("--stream", help="database.stream: the stream to recompute.")] = None,
     query: Annotated[str | None, typer.Option("--cq", help="Name of a continuous query, in place of a stream.")] = None,
     start: Annotated[
         str | None,
@@ -59,7 +59,9 @@ def backfill(
 def check_arguments(stream: str | None, query: str | None, chunk_rows: int | None) -> None:
     """Raise `ProgrammingError` unless exactly one job is named, with options that apply to it."""
     if (stream is None) == (query is None):
-        raise ProgrammingError("backfill takes either a stream or a continuous query", hint="pass database.stream, or --cq NAME")
+        raise ProgrammingError(
+            "backfill takes either a stream or a continuous query", hint="pass --stream database.stream, or --cq NAME"
+        )
     if query is not None and chunk_rows is not None:
         raise ProgrammingError(
             "--chunk-rows cannot be combined with --cq", hint="each range of a continuous query is computed alone"
