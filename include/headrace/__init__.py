@@ -10,15 +10,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import (
+    ConfigurationError,
+    ConflictError,
     DatabaseError,
     DataError,
     Error,
+    ExistsError,
+    FencedError,
+    HistoryGoneError,
     IntegrityError,
     InterfaceError,
     InternalError,
+    InvalidStreamError,
+    LimitError,
+    NotFoundError,
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    SqlSyntaxError,
+    StorageError,
+    TerminalError,
+    TransientError,
+    TypeMismatchError,
 )
 from headrace.model.clock import ManualClock, SystemClock
 
@@ -38,6 +51,10 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
+    from headrace.service.rights import PermissionDeniedError
+    from headrace.streams.quarantine.quarantine import QuarantineFullError
+    from headrace.streams.state.checkpoints import StateError
+    from headrace.verify import VerificationResult
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,6 +64,8 @@ __all__ = [
     "ROWID",
     "STRING",
     "Binary",
+    "ConfigurationError",
+    "ConflictError",
     "Connection",
     "Cursor",
     "DataError",
@@ -54,18 +73,33 @@ __all__ = [
     "Date",
     "DateFromTicks",
     "Error",
+    "ExistsError",
+    "FencedError",
+    "HistoryGoneError",
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "InvalidStreamError",
+    "LimitError",
     "ManualClock",
+    "NotFoundError",
     "NotSupportedError",
     "OperationalError",
+    "PermissionDeniedError",
     "ProgrammingError",
+    "QuarantineFullError",
+    "SqlSyntaxError",
+    "StateError",
+    "StorageError",
     "SystemClock",
+    "TerminalError",
     "Time",
     "TimeFromTicks",
     "Timestamp",
     "TimestampFromTicks",
+    "TransientError",
+    "TypeMismatchError",
+    "VerificationResult",
     "Warning",
     "apilevel",
     "connect",
@@ -94,6 +128,10 @@ LAZY = {
         ),
         "headrace.service.dbapi_types",
     ),
+    "PermissionDeniedError": "headrace.service.rights",
+    "QuarantineFullError": "headrace.streams.quarantine.quarantine",
+    "StateError": "headrace.streams.state.checkpoints",
+    "VerificationResult": "headrace.verify",
 }
 """The module of each name that is imported on first use."""
 

@@ -8,8 +8,9 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
+import headrace
 from headrace.cli.app import app
-from headrace.cli.docs import PAGES
+from headrace.cli.docs import PAGES, list_errors
 from tests.docs.pages import ROOT
 
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -25,3 +26,9 @@ def test_the_docs_command_writes_every_page(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["docs", "--write", str(folder)])
     assert result.output.split() == [str(folder / name) for name in PAGES]
     assert {page.name for page in folder.iterdir()} == set(PAGES)
+
+
+def test_every_error_is_exported() -> None:
+    for kind in list_errors():
+        assert getattr(headrace, kind.__name__) is kind
+        assert kind.__name__ in headrace.__all__

@@ -159,3 +159,18 @@ def test_rows_in_quarantine_are_not_compared_and_named(filled: headrace.Connecti
     verification = filled.session.verify_stream("s")
     assert verification.equal, verification.difference
     assert verification.remark == "not compared: 1 rows in quarantine, which SHOW QUARANTINE lists; the query leaves them out too"
+
+
+def test_a_connection_verifies_and_recomputes(filled: headrace.Connection) -> None:
+    filled.execute("create stream s fill_history 1 into out as select _wstart, count(*) n from readings interval(1m)")
+    filled.settle()
+    assert filled.verify("select count(*) from readings").equal
+    assert filled.verify(stream="s").equal
+    assert filled.backfill(stream="s") == 1
+    assert filled.verify(stream="s").rows > 0
+    with pytest.raises(ProgrammingError, match="exactly one"):
+        filled.verify("select 1", stream="s")
+    with pytest.raises(ProgrammingError, match="exactly one"):
+        filled.backfill()
+    with pytest.raises(ProgrammingError, match="need a continuous query"):
+        filled.verify(stream="s", start="2024-05-01")

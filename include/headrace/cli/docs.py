@@ -345,7 +345,7 @@ def all_subclasses(kind: type[errors.Error]) -> Iterator[type[errors.Error]]:
 
 
 def qualified_name(kind: type[errors.Error]) -> str:
-    """Return the name to import a class by; those of PEP 249 are exported by `headrace` itself."""
+    """Return the name to import a class by; public ones are exported by `headrace` itself."""
     import headrace
 
     return f"headrace.{kind.__name__}" if kind.__name__ in headrace.__all__ else f"{kind.__module__}.{kind.__name__}"

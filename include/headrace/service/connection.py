@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import InterfaceError
+from headrace.errors import InterfaceError, ProgrammingError
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.progress import Progress, no_progress
 from headrace.runtime.context import open_context
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from headrace.verify import VerificationResult
 
 apilevel = "2.0"
 threadsafety = 1
@@ -146,6 +148,66 @@ class Connection:
         with parquet_file(data) as path:
             return self.session.load([path], into, subtable=subtable, device=device, file_format="parquet")
 
+    def verify(
+        self,
+        query: str | None = None,
+        *,
+        stream: str | None = None,
+        cq: str | None = None,
+        start: str | None = None,
+        end: str | None = None,
+    ) -> VerificationResult:
+        """Compare a query, or what a stream or continuous query has written, with the result that DuckDB computes.
+
+        Args:
+            query: A SELECT statement.
+            stream: A stream, as `database.stream`, in place of a query.
+            cq: A continuous query, in place of a query: what its latest execution has written, or the executions of a range.
+            start: Only executions of the continuous query whose range ends after this instant.
+            end: Only executions of the continuous query whose range starts before this instant.
+
+        Raises:
+            ProgrammingError: Not exactly one of the three is named, or a range is given without a continuous query.
+            NotSupportedError: DuckDB cannot compute it independently.
+        """
+        self._open()
+        check_one_subject({"query": query, "stream": stream, "cq": cq})
+        if cq is not None:
+            return self.session.verify_continuous_query(cq, start, end)
+        if start is not None or end is not None:
+            raise ProgrammingError("start and end need a continuous query", hint="name it (cq=…), or leave them out")
+        return self.session.verify(query) if query is not None else self.session.verify_stream(stream or "")
+
+    def backfill(
+        self,
+        *,
+        stream: str | None = None,
+        cq: str | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        progress: Progress = no_progress,
+    ) -> int:
+        """Recompute in this process a range of a stream's windows, or all ranges of a continuous query that overlap it.
+
+        Args:
+            stream: A stream, as `database.stream`.
+            cq: A continuous query, in place of a stream.
+            start: Start of the first window; None for the first row, or the first range of a continuous query.
+            end: Only windows that start before this; None for all closed windows, or all ranges that are due.
+            progress: Called with the number of chunks or ranges done and their total.
+
+        Returns:
+            The number of chunks of the stream, or of ranges of the continuous query.
+
+        Raises:
+            ProgrammingError: Not exactly one of the two is named.
+        """
+        self._open()
+        check_one_subject({"stream": stream, "cq": cq})
+        if cq is not None:
+            return self.session.backfill_query(cq, start, end, progress=progress)
+        return self.session.backfill(stream or "", start, end, progress=progress)
+
     def settle(self) -> None:
         """Return when every stream has processed all that was written; run the streams here unless an snode does."""
         self._open()
@@ -171,6 +233,13 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def check_one_subject(subjects: Mapping[str, str | None]) -> None:
+    """Raise `ProgrammingError` unless exactly one of the arguments is set."""
+    if sum(subject is not None for subject in subjects.values()) != 1:
+        names = " or ".join(subjects)
+        raise ProgrammingError(f"exactly one argument is needed: {names}", hint="pass only what you want to compute again")
 
 
 class Cursor:
