@@ -102,3 +102,10 @@ def test_an_insert_may_have_any_length() -> None:
     statement = parse(f"INSERT INTO t VALUES {written}")
     assert isinstance(statement, Insert)
     assert statement.blocks[0].rows == tuple(rows)
+
+
+@pytest.mark.parametrize("dialect", ["tdengine", "iotdb"])
+def test_a_word_that_resembles_no_keyword_gets_no_hint(dialect: str) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse("SHOW CONNECTIONS", dialect)
+    assert "FUNCTIONS instead" not in caught.value.hint
