@@ -32,6 +32,7 @@ def likely_intended(word: str, expected: Sequence[str]) -> str | None:
         choice.split()[0]: choice for choice in expected if choice.isupper() and _is_similar_length(word, choice.split()[0])
     }
     close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=MIN_SIMILARITY)
+    close = close or [keyword for keyword in keywords if sorted(keyword) == sorted(word.upper())]
     return keywords[close[0]] if close else None
 
 
