@@ -81,7 +81,7 @@ def show_rows(rows: Tabular, output_format: Format, separator: str = ",") -> Non
     Args:
         rows: The result.
         output_format: The format.
-        separator: What stands between the values of CSV.
+        separator: What is between the values of CSV.
     """
     match output_format:
         case Format.TABLE:

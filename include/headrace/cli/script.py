@@ -37,7 +37,7 @@ def run_script(
         text: The statements, separated by semicolons.
         output_format: Format of the rows.
         file: File that the text was read from; errors then name the file and line.
-        separator: What stands between the values of CSV.
+        separator: What is between the values of CSV.
         yes: Whether streams are replaced without a question.
     """
     dialect = connection.session.dialect

@@ -32,7 +32,7 @@ class SqlCommand:
     Attributes:
         statement: Statements, separated by semicolons; None for those of the file or of standard input.
         file: File with statements, `-` for standard input.
-        separator: What stands between the values of a row; empty for the format's own.
+        separator: What is between the values of a row; empty for the format's own.
         home: The home; None for the configured one.
         database: The current database.
         dialect: The language; None for the configured one.
