@@ -44,13 +44,14 @@ def test_links_point_to_existing_pages_and_headings(page: Path) -> None:
 
 
 def test_every_statement_has_a_section() -> None:
-    altering = {"ALTER", "COMPACT", "FLUSH", "PAUSE", "REPLAY", "RESET", "RESUME"}
+    altering = {"ALTER", "COMPACT", "FLUSH", "KILL", "PAUSE", "REPLAY", "RESET", "RESUME"}
     statements = {"INSERT", *Parser.STATEMENTS} - {"CREATE", "DROP", "DESC", *altering}
     statements |= {f"CREATE {kind}" for kind in Parser.CREATES} | {f"DROP {kind}" for kind in Parser.DROPS}
     statements |= {
         "ALTER DATABASE",
         "COMPACT DATABASE",
         "FLUSH DATABASE",
+        "KILL QUERY",
         "ALTER TABLE",
         "ALTER STREAM",
         "PAUSE STREAM",
@@ -67,7 +68,7 @@ def test_every_stream_option_and_every_show_statement_is_described() -> None:
     text = (REFERENCE / "statements.md").read_text()
     assert [option for option in TDengineStreams.OPTIONS if f"| `{option} " not in text] == []
     shows = [name.upper() for name in READERS if not name.startswith("create")]
-    grammar = text.partition("## SHOW")[2].partition("```sql")[0]
+    grammar = text.partition("\n## SHOW\n")[2].partition("```sql")[0]
     assert [name for name in shows if name not in grammar] == []
 
 
