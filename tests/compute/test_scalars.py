@@ -78,15 +78,16 @@ def test_text_columns_are_read_as_timestamps_in_the_zone_they_name_or_else_of_th
 def test_members_of_json_tags_are_text_or_missing(small: SparkSession) -> None:
     assert plan("select * from meters").outputs
     row = small.sql("""select '{"a": 1, "b": {"c": "x"}}' j""")
+    from headrace.compute.nodes import Column
     from headrace.compute.tdengine.operators import contains, member
     from headrace.compute.terms import Term, literal
     from headrace.model.types import DataType, TypeKind
 
-    json = Term("j", DataType(TypeKind.JSON))
+    json = Term(Column("j"), DataType(TypeKind.JSON))
     terms = [
         member(json, literal("a")),
         member(member(json, literal("b")), literal("c")),
         contains(json, literal("b")),
         member(json, literal("x")),
     ]
-    assert tuple(row.selectExpr(*(term.sql for term in terms)).collect()[0]) == ("1", "x", True, None)
+    assert tuple(row.selectExpr(*(str(term.node) for term in terms)).collect()[0]) == ("1", "x", True, None)

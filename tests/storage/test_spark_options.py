@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from headrace.compute.terms import string_sql
+from headrace.compute.nodes import string_sql
 from headrace.errors import ConfigurationError
 from headrace.model.spark_options import OWN_SETTINGS, RESERVED, Role
 from headrace.settings import Settings, load

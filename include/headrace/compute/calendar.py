@@ -3,56 +3,56 @@
 from __future__ import annotations
 
 from headrace.compute.instants import is_utc
-from headrace.compute.terms import string_sql
+from headrace.compute.nodes import Node, spark_sql, string_sql
 from headrace.model.time import Precision
 
 
-def to_local(sql: str, zone: str, precision: Precision) -> str:
+def to_local(sql: Node, zone: str, precision: Precision) -> Node:
     """Return the wall clock of a zone at an instant, as ticks counted as if it were UTC."""
     return sql if is_utc(zone) else _convert_zone("from_utc_timestamp", sql, zone, precision)
 
 
-def to_utc(sql: str, zone: str, precision: Precision) -> str:
+def to_utc(sql: Node, zone: str, precision: Precision) -> Node:
     """Return the instant at which the wall clock of a zone shows `sql`."""
     return sql if is_utc(zone) else _convert_zone("to_utc_timestamp", sql, zone, precision)
 
 
-def _convert_zone(function: str, sql: str, zone: str, precision: Precision) -> str:
+def _convert_zone(function: str, sql: Node, zone: str, precision: Precision) -> Node:
     match precision:
         case Precision.MILLISECOND:
-            return f"unix_millis({function}(timestamp_millis({sql}), {string_sql(zone)}))"
+            return spark_sql("unix_millis({}(timestamp_millis({}), {}))", function, sql, string_sql(zone))
         case Precision.MICROSECOND:
-            return f"unix_micros({function}(timestamp_micros({sql}), {string_sql(zone)}))"
+            return spark_sql("unix_micros({}(timestamp_micros({}), {}))", function, sql, string_sql(zone))
         case _:
-            micros = f"unix_micros({function}(timestamp_micros(floor({sql} / 1000)), {string_sql(zone)}))"
-            return f"({micros} * 1000L + pmod({sql}, 1000L))"
+            micros = spark_sql("unix_micros({}(timestamp_micros(floor({} / 1000)), {}))", function, sql, string_sql(zone))
+            return spark_sql("({} * 1000L + pmod({}, 1000L))", micros, sql)
 
 
-def date_of(local_ticks: str, precision: Precision) -> str:
+def date_of(local_ticks: Node, precision: Precision) -> Node:
     """Return the date of a wall clock."""
-    return f"date_from_unix_date(CAST({days(local_ticks, precision)} AS INT))"
+    return spark_sql("date_from_unix_date(CAST({} AS INT))", days(local_ticks, precision))
 
 
-def days(local_ticks: str, precision: Precision) -> str:
+def days(local_ticks: Node, precision: Precision) -> Node:
     """Return the days from 1970-01-01 to a wall clock, rounded down."""
     day = precision.ticks_per_second * 86_400
-    return f"(({local_ticks} - pmod({local_ticks}, {day}L)) div {day}L)"
+    return spark_sql("(({} - pmod({}, {}L)) div {}L)", local_ticks, local_ticks, day, day)
 
 
-def months(local_ticks: str, precision: Precision) -> str:
+def months(local_ticks: Node, precision: Precision) -> Node:
     """Return the months from January 1970 to a wall clock."""
     date = date_of(local_ticks, precision)
-    return f"CAST(year({date}) * 12 + month({date}) - 23641 AS BIGINT)"
+    return spark_sql("CAST(year({}) * 12 + month({}) - 23641 AS BIGINT)", date, date)
 
 
-def month_start(month: str, precision: Precision) -> str:
+def month_start(month: Node, precision: Precision) -> Node:
     """Return the first instant of a month, as ticks of a wall clock. `month` counts from January 1970."""
     day = precision.ticks_per_second * 86_400
-    return f"(CAST(unix_date(add_months(DATE'1970-01-01', CAST({month} AS INT))) AS BIGINT) * {day}L)"
+    return spark_sql("(CAST(unix_date(add_months(DATE'1970-01-01', CAST({} AS INT))) AS BIGINT) * {}L)", month, day)
 
 
-def add_months(local_ticks: str, count: int | str, precision: Precision) -> str:
+def add_months(local_ticks: Node, count: int | str, precision: Precision) -> Node:
     """Add months to a wall clock. The day is clamped to the length of the month."""
     day = precision.ticks_per_second * 86_400
-    date = f"CAST(unix_date(add_months({date_of(local_ticks, precision)}, {count})) AS BIGINT)"
-    return f"({date} * {day}L + pmod({local_ticks}, {day}L))"
+    date = spark_sql("CAST(unix_date(add_months({}, {})) AS BIGINT)", date_of(local_ticks, precision), count)
+    return spark_sql("({} * {}L + pmod({}, {}L))", date, day, local_ticks, day)

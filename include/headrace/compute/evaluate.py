@@ -25,6 +25,7 @@ from headrace.compute.evaluation.ordering import (
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
+from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import (
     KEYS_PLACEHOLDER,
     SERIES_KEY,
@@ -96,7 +97,9 @@ def evaluate(
     read: Reader = rows if callable(rows) else lambda _: rows
     evaluator = Evaluator(read, ordered, statistics, shares)
     ticks = evaluator.evaluate(plan)
-    columns = [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    columns = [
+        f"{to_stored_type(Column(output.column), output.type, plan.precision)} AS {output.column}" for output in plan.outputs
+    ]
     result = ticks.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
     for frame in evaluator.cached:
         weakref.finalize(result, frame.unpersist).atexit = False
@@ -109,9 +112,9 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
     Returns `p…`, `_ts` and `_series_key` if the source has them, and `o…` in stored types.
     """
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
-    columns = [f"{key.sql} AS {key.column}" for key in plan.keys]
+    columns = [f"{key.node} AS {key.column}" for key in plan.keys]
     columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql]
-    columns += [f"{to_stored_type(output.sql, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    columns += [f"{to_stored_type(output.node, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
     return filtered.selectExpr(*(resolve_now(plan, column) for column in columns))
 
 
@@ -151,7 +154,7 @@ class Evaluator:
         is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan | Regrouped)
         rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
         if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
-            rows = rows_in_windows(self.within, self.within.window, rows, to_ticks("time", plan.precision))
+            rows = rows_in_windows(self.within, self.within.window, rows, str(to_ticks(Column("time"), plan.precision)))
         if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
             rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
@@ -251,13 +254,13 @@ class Evaluator:
             return asof_join(source.asof, left, right)
         if source.condition is None:
             return left.crossJoin(right)
-        return left.join(right, F.expr(source.condition), source.kind.replace(" ", "_"))
+        return left.join(right, F.expr(str(source.condition)), source.kind.replace(" ", "_"))
 
-    def _read_side(self, source: PlanSource, columns: tuple[tuple[str, str], ...]) -> DataFrame:
+    def _read_side(self, source: PlanSource, columns: Sequence[tuple[Node, str]]) -> DataFrame:
         """Read one of several sources with its columns renamed. A scan is restricted to the requested series."""
         rows = self._read(source)
         if isinstance(source, Scan) and source.condition is not None:
-            rows = rows.where(source.condition)
+            rows = rows.where(str(source.condition))
         return rows.selectExpr(*(f"{sql} AS {name}" for sql, name in columns))
 
     def _evaluate_union(self, plan: UnionPlan) -> DataFrame:
@@ -300,7 +303,7 @@ def natural_order(plan: Plan) -> list[str]:
 
 def prefer_outputs(plan: Plan, columns: Sequence[str]) -> list[str]:
     """Replace columns by equal columns of the select list, so that sorting does not carry them twice."""
-    outputs = {output.sql: output.column for output in reversed(plan.outputs)}
+    outputs = {output.node.name: output.column for output in reversed(plan.outputs) if isinstance(output.node, Column)}
     return [outputs.get(column, column) for column in columns]
 
 
@@ -337,21 +340,21 @@ def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> 
     return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
-def ordering_columns(plan: Plan) -> dict[str, str]:
+def ordering_columns(plan: Plan) -> dict[str, Node]:
     """Return the columns that give rows their natural order, with their expressions."""
-    columns = {key.column: key.sql for key in plan.keys}
-    return columns | {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
+    columns = {key.column: key.node for key in plan.keys}
+    return columns | {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if node}
 
 
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
     """Evaluate the select list of the rows within LIMIT and OFFSET only. Those of other rows may be invalid."""
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     natural = ordering_columns(plan)
-    outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
+    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     keys = natural | {sort.column: outputs[sort.column] for sort in plan.sorts}
     keyed = filtered.selectExpr("*", *(resolve_now(plan, f"{sql} AS {column}") for column, sql in keys.items()))
     limited = limit_first(plan, keyed, list(natural))
-    selected = {output.column: output.column if output.column in keys else output.sql for output in plan.outputs}
+    selected = {output.column: output.column if output.column in keys else str(output.node) for output in plan.outputs}
     for output, value in zip(plan.outputs, plan.gap_fill.values if plan.gap_fill is not None else (), strict=False):
         if value is not None:
             selected[output.column] = f"coalesce({selected[output.column]}, {value})"
@@ -362,7 +365,7 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
     filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
     columns = ordering_columns(plan)
-    outputs = {output.column: output.sql for output in (*plan.outputs, *plan.hidden)}
+    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
     if plan.series_arrow:
         filtered = add_series_arrow_calls(plan, filtered)
@@ -375,11 +378,11 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
 
 
-def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, str]) -> tuple[DataFrame, dict[str, str], list[str]]:
+def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> tuple[DataFrame, dict[str, Node], list[str]]:
     """Add the values of series functions. Returns rows, where their keys and time are now, and their natural order."""
     renamed = {name: f"__{name}" for name in columns}
     keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
-    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + ([plan.key] if plan.key else [])
+    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + ([str(plan.key)] if plan.key else [])
 
     def substitute(sql: str) -> str:
         return resolve_now(plan, sql.replace(KEYS_PLACEHOLDER, keys).replace(TIES_PLACEHOLDER, ", ".join(order)))
@@ -393,5 +396,6 @@ def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, str]) -> tu
     result = result.where(substitute(" AND ".join(keep))) if keep else result
     result = result.selectExpr("*", *(substitute(f"{call.order} AS {call.column}_order") for call in plan.series if call.order))
     natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in plan.series if call.order]
-    positions = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
+    names = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
+    positions: dict[str, Node] = {name: Column(column) for name, column in names.items()}
     return result, positions, [*natural, *(name for name in columns if name not in natural)]

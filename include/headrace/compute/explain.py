@@ -74,7 +74,7 @@ def describe_source(source: PlanSource) -> list[str]:
             head = f"{'align by time' if source.aligned else 'rows of'} {len(source.devices)} devices: {names}"
             return [head, *indent([line for scan in source.scans for line in describe_source(scan)])]
         case Regrouped(rows=rows, regrouping=regrouping):
-            names = ", ".join(sql for sql, _ in regrouping.columns)
+            names = ", ".join(str(node) for node, _ in regrouping.columns)
             return [f"{regrouping.slots} copies of each row: {names}", *indent(describe_source(rows))]
         case OneRow():
             return ["one row, no table"]
@@ -101,7 +101,7 @@ def describe_window(window: WindowPlan) -> str:
         case SessionWindow():
             return f"window: SESSION, gap of {window.gap} ticks"
         case StateWindow():
-            return f"window: STATE of {window.state.sql}"
+            return f"window: STATE of {window.state.node}"
         case EventWindow():
             return f"window: EVENT from {window.start} to {window.end}"
         case CountWindow():
@@ -110,13 +110,13 @@ def describe_window(window: WindowPlan) -> str:
             steps = f"{in_words(window.months[0], window.length)}, a new one every {in_words(window.months[1], window.step)}"
             return f"window: {steps}, from {window.first.ticks} to {window.end.ticks}"
         case RunWindow():
-            return f"window: {window.kind.upper()} of {window.control.sql}"
+            return f"window: {window.kind.upper()} of {window.control.node}"
 
 
 def describe_aggregates(plan: Plan) -> list[str]:
     """Describe each aggregate and the partial aggregates that its segments hold."""
     return [
-        f"aggregate {aggregate.text}: keeps {', '.join(partial.update for partial in aggregate.partials)}"
+        f"aggregate {aggregate.text}: keeps {', '.join(str(partial.update) for partial in aggregate.partials)}"
         if aggregate.partials
         else f"aggregate {aggregate.text}"
         for aggregate in plan.aggregates

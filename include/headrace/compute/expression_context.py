@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.compute import calendar
-from headrace.compute.terms import NOW, Term, string_sql
+from headrace.compute.nodes import NOW, Node, spark_sql, string_sql
+from headrace.compute.terms import Term
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP
 
@@ -25,47 +26,49 @@ class ExpressionContext:
     def today(self) -> Term:
         """Return midnight of the current day in the statement's zone."""
         local = self.local(NOW)
-        return Term(calendar.to_utc(f"({local} - pmod({local}, {self.day}L))", self.timezone, self.precision), TIMESTAMP)
+        return Term(
+            calendar.to_utc(spark_sql("({} - pmod({}, {}L))", local, local, self.day), self.timezone, self.precision), TIMESTAMP
+        )
 
-    def local(self, sql: str, zone: str | None = None) -> str:
+    def local(self, sql: Node, zone: str | None = None) -> Node:
         """Return the wall clock at an instant, as ticks."""
         return calendar.to_local(sql, zone or self.timezone, self.precision)
 
-    def date(self, sql: str) -> str:
+    def date(self, sql: Node) -> Node:
         """Return the calendar date at an instant."""
         return calendar.date_of(self.local(sql), self.precision)
 
-    def text_to_ticks(self, sql: str) -> str:
+    def text_to_ticks(self, sql: Node) -> Node:
         """Parse text to ticks, in the statement's zone unless the text has one. NULL if it is not a timestamp."""
-        zoned = f"unix_micros(try_cast({sql} AS TIMESTAMP))"
-        wall = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', try_cast({sql} AS TIMESTAMP_NTZ))"
-        local = f"unix_micros(to_utc_timestamp(timestamp_micros({wall}), {string_sql(self.timezone)}))"
-        return self.from_micros(f"if({sql} RLIKE '(Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})$', {zoned}, {local})")
+        zoned = spark_sql("unix_micros(try_cast({} AS TIMESTAMP))", sql)
+        wall = spark_sql("timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', try_cast({} AS TIMESTAMP_NTZ))", sql)
+        local = spark_sql("unix_micros(to_utc_timestamp(timestamp_micros({}), {}))", wall, string_sql(self.timezone))
+        return self.from_micros(spark_sql("if({} RLIKE '(Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})$', {}, {})", sql, zoned, local))
 
-    def format_instant(self, sql: str, pattern: str, zone: str | None = None) -> str:
+    def format_instant(self, sql: Node, pattern: str, zone: str | None = None) -> Node:
         """Format an instant by a pattern of Java's DateTimeFormatter.
 
         The result does not depend on the time zone of the Spark session.
         """
-        wall = f"timestamp_micros({self.micros(self.local(sql, zone))})"
-        return f"date_format(to_utc_timestamp({wall}, current_timezone()), {string_sql(pattern)})"
+        wall = spark_sql("timestamp_micros({})", self.micros(self.local(sql, zone)))
+        return spark_sql("date_format(to_utc_timestamp({}, current_timezone()), {})", wall, string_sql(pattern))
 
-    def from_micros(self, micros: str) -> str:
+    def from_micros(self, micros: Node) -> Node:
         """Convert microseconds to ticks."""
         match self.precision:
             case Precision.MILLISECOND:
-                return f"CAST(floor({micros} / 1000) AS BIGINT)"
+                return spark_sql("CAST(floor({} / 1000) AS BIGINT)", micros)
             case Precision.MICROSECOND:
                 return micros
             case _:
-                return f"({micros} * 1000L)"
+                return spark_sql("({} * 1000L)", micros)
 
-    def micros(self, sql: str) -> str:
+    def micros(self, sql: Node) -> Node:
         """Convert ticks to microseconds."""
         match self.precision:
             case Precision.MILLISECOND:
-                return f"({sql} * 1000L)"
+                return spark_sql("({} * 1000L)", sql)
             case Precision.MICROSECOND:
                 return sql
             case _:
-                return f"CAST(floor({sql} / 1000) AS BIGINT)"
+                return spark_sql("CAST(floor({} / 1000) AS BIGINT)", sql)

@@ -15,6 +15,7 @@ from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.functions.series_arrow import SeriesArrowFunction
 from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.nodes import Node
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import WindowPlan
 from headrace.errors import ProgrammingError
@@ -74,7 +75,7 @@ class PseudoColumns:
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Operators and conversions as Spark SQL, by the names that the model's expressions use.
+    """Operators and conversions, by the names that the model's expressions use.
 
     Attributes:
         unary: Returns the term of a unary operator, by its name.
@@ -92,10 +93,10 @@ class Operators:
     binary: Mapping[str, Callable[[Term, Term], Term]]
     comparisons: frozenset[str]
     instant: Callable[[Term, str, Precision], Term]
-    truth: Callable[[Term], str]
+    truth: Callable[[Term], Node]
     cast: Callable[[Term, DataType, ExpressionContext], Term]
     common_type: Callable[[Sequence[DataType | None]], DataType | None]
-    convert: Callable[[Term, DataType], str]
+    convert: Callable[[Term, DataType], Node]
     choice: Callable[[Term, Term], Term] = lambda _, choice: choice
 
 

@@ -1,4 +1,4 @@
-"""The bound plan of a query: names and types resolved, every expression as Spark SQL text. Plans are values and need no Spark.
+"""The bound plan of a query: names and types resolved, every expression as nodes. Plans are values and need no Spark.
 
 Columns of the data frames between evaluation steps:
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from headrace.compute.nodes import Neighbor, Node, call
 from headrace.compute.plan_sources import OneRow, Regrouping, Scan, ScanUnion, SeriesRows
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import Argument, Bound, WindowPlan
@@ -48,7 +49,7 @@ TIES_PLACEHOLDER = "\x00ties\x00"
 
 @dataclass(frozen=True, slots=True)
 class AsofMatch:
-    """Which rows of the other side an ASOF join adds to each row of the driving side. SQL is over the columns of the join.
+    """Which rows of the other side an ASOF join adds to each row of the driving side.
 
     Attributes:
         driving: The index of the driving side.
@@ -60,9 +61,9 @@ class AsofMatch:
     """
 
     driving: int
-    keys: tuple[tuple[str, str], ...]
-    times: tuple[str, str]
-    order: str
+    keys: tuple[tuple[Node, Node], ...]
+    times: tuple[Node, Node]
+    order: Node
     operator: str
     limit: int
 
@@ -72,16 +73,16 @@ class JoinSource:
     """Two joined sources.
 
     Attributes:
-        left_columns: Pairs of a column of the left side, as Spark SQL, and its name in the join.
+        left_columns: Pairs of a column of the left side and its name in the join.
         right_columns: The same for the right side.
         asof: The match of an ASOF join, which has no condition.
     """
 
     left: PlanSource
     right: PlanSource
-    left_columns: tuple[tuple[str, str], ...]
-    right_columns: tuple[tuple[str, str], ...]
-    condition: str | None
+    left_columns: tuple[tuple[Node, str], ...]
+    right_columns: tuple[tuple[Node, str], ...]
+    condition: Node | None
     kind: str
     asof: AsofMatch | None = None
 
@@ -111,7 +112,7 @@ class Key:
 
     column: str
     name: str
-    sql: str
+    node: Node
     type: DataType
     implied: bool = False
     is_derived: bool = False
@@ -120,7 +121,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A partial aggregate: one column of a segment. All attributes except `column` are Spark SQL.
+    """A partial aggregate: one column of a segment.
 
     Attributes:
         row: Computes it from one prepared row. None means that rows are aggregated before they are merged.
@@ -130,10 +131,10 @@ class Partial:
     """
 
     column: str
-    update: str
-    merge: str
-    row: str | None = None
-    direct: str | None = None
+    update: Node
+    merge: Node
+    row: Node | None = None
+    direct: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Aggregate:
 
     Attributes:
         text: The call as EXPLAIN shows it.
-        final: Computes the value from the partials of a finished window, as Spark SQL.
+        final: Computes the value from the partials of a finished window.
         bounded: Whether the size of the partials is independent of the number of rows.
         many: Whether the value is an array with one result row per element.
     """
@@ -150,15 +151,15 @@ class Aggregate:
     function: str
     text: str
     partials: tuple[Partial, ...]
-    final: str
+    final: Node
     type: DataType
     bounded: bool = True
     many: bool = False
 
     @property
-    def value(self) -> str:
-        """Spark SQL of the value, usable inside any expression."""
-        return f"explode({self.final})" if self.many else f"({self.final})"
+    def value(self) -> Node:
+        """The value."""
+        return call("explode", self.final) if self.many else self.final
 
     @property
     def one_pass(self) -> Aggregate:
@@ -190,13 +191,13 @@ class Output:
     """A column of the result, or a hidden one for ORDER BY.
 
     Attributes:
-        sql: Yields the internal type (timestamps as ticks).
+        node: Yields the internal type (timestamps as ticks).
         is_filled: Whether it depends on the rows of a window, so that FILL computes it for windows without rows.
     """
 
     column: str
     name: str
-    sql: str
+    node: Node
     type: DataType
     is_filled: bool = False
     role: ColumnRole | None = None
@@ -207,13 +208,13 @@ class FillPlan:
     """`FILL`.
 
     Attributes:
-        values: For mode VALUE, one constant (Spark SQL) per filled output, hidden outputs last.
+        values: For mode VALUE, one constant per filled output, hidden outputs last.
         between: Whether only windows between two existing ones are added, with values that depend on these two alone, and existing
             windows keep their NULLs: the FILL of a stream that does not follow the clock.
     """
 
     mode: FillMode
-    values: tuple[str, ...] = ()
+    values: tuple[Node, ...] = ()
     between: bool = False
 
 
@@ -254,12 +255,12 @@ class SeriesCall:
 
 @dataclass(frozen=True, slots=True)
 class SeriesArrowCall:
-    """One use of a function over a whole series: its column, and the inputs that it takes, as Spark SQL."""
+    """One use of a function over a whole series: its column, and the inputs that it takes."""
 
     column: str
     function: str
     type: DataType
-    inputs: tuple[str, ...]
+    inputs: tuple[Node, ...]
     rule: SeriesArrowRule
 
 
@@ -268,7 +269,7 @@ class InterpPlan:
     """`INTERP`: points from `first` to `last`, `every` ticks apart. The ends default to those of the data.
 
     Attributes:
-        values: For mode VALUE, one constant (Spark SQL) per argument.
+        values: For mode VALUE, one constant per argument.
         skip_nulls: Whether rows with a NULL argument are ignored.
     """
 
@@ -276,7 +277,7 @@ class InterpPlan:
     last: Bound | None
     every: int
     mode: FillMode
-    values: tuple[str, ...] = ()
+    values: tuple[Node, ...] = ()
     skip_nulls: bool = False
 
 
@@ -296,9 +297,9 @@ class Plan:
 
     Attributes:
         now: The present, in epoch milliseconds. `at` returns the same plan for another present.
-        time: The timestamp column in ticks, as Spark SQL over the source.
-        series_key: The series key, as Spark SQL over the source; `series_column` is the name of its column.
-        key: The composite key column, as Spark SQL over the source.
+        time: The timestamp column in ticks.
+        series_key: The series key; `series_column` is the name of its column.
+        key: The composite key column.
         first: First instant that WHERE lets through; `last` is the last one.
         keys: PARTITION BY and GROUP BY.
         hidden: Outputs that only ORDER BY needs.
@@ -306,7 +307,7 @@ class Plan:
         partitioned: Whether the query has PARTITION BY.
         aggregated: Whether the result has one row per window or group.
         unique: Whether rows of one group never have equal instants, so that first and last need no tie-breaker.
-        empty_groups: Condition on tags and series key (Spark SQL). Subtables that meet it have a group even without rows.
+        empty_groups: Condition on tags and series key. Subtables that meet it have a group even without rows.
     """
 
     query: Query = field(compare=False)
@@ -314,11 +315,11 @@ class Plan:
     precision: Precision
     timezone: str
     now: int
-    time: str | None
-    series_key: str | None
+    time: Node | None
+    series_key: Node | None
     series_column: str | None
-    key: str | None
-    filter: str | None
+    key: Node | None
+    filter: Node | None
     first: Bound | None
     last: Bound | None
     keys: tuple[Key, ...] = ()
@@ -328,7 +329,7 @@ class Plan:
     group_calls: tuple[GroupCall, ...] = ()
     outputs: tuple[Output, ...] = ()
     hidden: tuple[Output, ...] = ()
-    having: str | None = None
+    having: Node | None = None
     fill: FillPlan | None = None
     gap_fill: GapFill | None = None
     series: tuple[SeriesCall, ...] = ()
@@ -343,7 +344,7 @@ class Plan:
     partitioned: bool = False
     aggregated: bool = False
     unique: bool = False
-    empty_groups: str | None = None
+    empty_groups: Node | None = None
 
     @property
     def present(self) -> int:
@@ -459,3 +460,8 @@ def source_with_now(source: PlanSource, now: int) -> PlanSource:
             return replace(source, left=source_with_now(source.left, now), right=source_with_now(source.right, now))
         case _:
             return source
+
+
+def uses_neighbors(plan: Plan) -> bool:
+    """Return whether an aggregate needs the rows next to those of a window."""
+    return any(isinstance(argument.node, Neighbor) for argument in plan.arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.compute.nodes import Node
 from headrace.model.tables import ColumnReference, Database, Table
 
 
@@ -14,7 +15,7 @@ class Scan:
     Attributes:
         subtable: The only series that the query reads, if it names one.
         columns: The physical columns, tags and the series key that the plan uses, in table order.
-        condition: Restricts the rows to the requested series, as Spark SQL. The `filter` of a plan over the scan includes it, and a
+        condition: Restricts the rows to the requested series. The `filter` of a plan over the scan includes it, and a
             join or a union of scans applies it, so a reader of the scan may ignore it.
         references: Where the columns of a virtual table come from.
     """
@@ -24,7 +25,7 @@ class Scan:
     subtable: str | None
     alias: str | None
     columns: tuple[str, ...]
-    condition: str | None = None
+    condition: Node | None = None
     references: tuple[ColumnReference, ...] = ()
 
     @property
@@ -53,7 +54,7 @@ class ScanUnion:
     """
 
     scans: tuple[Scan, ...]
-    columns: tuple[tuple[tuple[str, str], ...], ...]
+    columns: tuple[tuple[tuple[Node, str], ...], ...]
 
 
 SLOT = "_slot"
@@ -64,16 +65,16 @@ class Regrouping:
     """A further step over the rows of series that are aligned by time.
 
     Attributes:
-        time: The time of a row in ticks, as Spark SQL.
-        filter: Condition on the rows, as Spark SQL.
+        time: The time of a row in ticks.
+        filter: Condition on the rows.
         slots: Number of copies of each row, numbered in `_slot`.
-        columns: Pairs of Spark SQL over the copies, and a name.
+        columns: Pairs of an expression over the copies, and a name.
     """
 
-    time: str
-    filter: str | None
+    time: Node
+    filter: Node | None
     slots: int
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[Node, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.compute.nodes import Node, call, double
 from headrace.model.time import Precision
 from headrace.model.types import TEXTS, DataType, TypeKind
 
@@ -36,26 +37,26 @@ def spark_type(type_: DataType) -> str:
     return _INTERNAL[type_.kind]
 
 
-def to_ticks(sql: str, precision: Precision) -> str:
+def to_ticks(node: Node, precision: Precision) -> Node:
     """Convert a stored timestamp to ticks."""
     match precision:
         case Precision.MILLISECOND:
-            return f"unix_millis({sql})"
+            return call("unix_millis", node)
         case Precision.MICROSECOND:
-            return f"unix_micros({sql})"
+            return call("unix_micros", node)
         case _:
-            return sql
+            return node
 
 
-def from_ticks(sql: str, precision: Precision) -> str:
+def from_ticks(node: Node, precision: Precision) -> Node:
     """Convert ticks to a stored timestamp."""
     match precision:
         case Precision.MILLISECOND:
-            return f"timestamp_millis({sql})"
+            return call("timestamp_millis", node)
         case Precision.MICROSECOND:
-            return f"timestamp_micros({sql})"
+            return call("timestamp_micros", node)
         case _:
-            return sql
+            return node
 
 
 def is_text(type_: DataType) -> bool:
@@ -63,9 +64,9 @@ def is_text(type_: DataType) -> bool:
     return type_.kind in TEXTS
 
 
-def double_to_number(sql: str, type_: DataType) -> str:
+def double_to_number(node: Node, type_: DataType) -> Node:
     """Convert a DOUBLE to a numeric type, truncating fractions for integers, NULL if out of range."""
     if type_.kind is TypeKind.UBIGINT:
         # A cast to DECIMAL would round, so remove the fraction first.
-        return f"try_cast({sql} - {sql} % 1D AS {spark_type(type_)})"
-    return f"try_cast({sql} AS {spark_type(type_)})"
+        return (node - call("%", node, double(1))).try_cast(spark_type(type_))
+    return node.try_cast(spark_type(type_))

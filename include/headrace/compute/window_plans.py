@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.compute.nodes import Node
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
 
@@ -29,7 +30,7 @@ class Argument:
     """An expression over source columns that is the argument of an aggregate or window."""
 
     column: str
-    sql: str
+    node: Node
     type: DataType
 
 
@@ -76,10 +77,10 @@ class StateWindow:
 
 @dataclass(frozen=True, slots=True)
 class EventWindow:
-    """`EVENT_WINDOW`. The conditions are Spark SQL and never NULL. `true_for` is in ticks."""
+    """`EVENT_WINDOW`. The conditions are never NULL. `true_for` is in ticks."""
 
-    start: str
-    end: str
+    start: Node
+    end: Node
     true_for: int | None = None
 
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
 from headrace.compute.evaluation.kernel_windows import aggregate_by_kernels
+from headrace.compute.nodes import quote
 from headrace.compute.plan import TS, WEND, WSTART
 from headrace.compute.shares import KernelUse
-from headrace.compute.terms import ColumnRole, quote
+from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.fill import fill_stored
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult

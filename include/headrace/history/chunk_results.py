@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.terms import quote
+from headrace.compute.nodes import quote
 from headrace.compute.windows import key_columns
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F

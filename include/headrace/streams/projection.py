@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.compute import Key, project
 from headrace.compute.kernels import ProjectionKernel, UnsupportedError
+from headrace.compute.nodes import Column
 from headrace.compute.plan import TS, WSTART
 from headrace.model.types import BIGINT
 from headrace.storage.row_matching import row_ids
@@ -34,7 +35,7 @@ class ProjectionProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.query = replace(plan.query, keys=(*plan.query.keys, Key(ROW, ROW, ROW, BIGINT)))
+        self.query = replace(plan.query, keys=(*plan.query.keys, Key(ROW, ROW, Column(ROW), BIGINT)))
         types = {field.name: field.type for field in source_schema(plan)} | {ROW: pa.int64()}
         self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 

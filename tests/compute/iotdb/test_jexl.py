@@ -123,4 +123,4 @@ def test_inputs_are_checked() -> None:
 
 def test_text_cannot_leave_its_quotes() -> None:
     (output,) = planned(call("jexl", ".t", expr="x -> {x + \"' || 1 || '\"}")).outputs
-    assert "'\\' || 1 || \\''" in output.sql
+    assert "'\\' || 1 || \\''" in str(output.node)

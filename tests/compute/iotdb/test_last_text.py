@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.compute.iotdb.last_local import real_text
-from headrace.compute.local.sql import UnsupportedError
+from headrace.compute.nodes import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

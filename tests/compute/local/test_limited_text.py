@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.compute.local.expressions import evaluate, infer_type
-from headrace.compute.local.sql import Node, UnsupportedError, parse
+from headrace.compute.nodes import Column, Node, UnsupportedError
 from headrace.compute.tdengine.conversions import truncate_text
 from headrace.model.types import DataType, TypeKind
 
@@ -14,7 +14,7 @@ TEXTS = pa.array(["größe", None, ""])
 
 
 def limited(length: int) -> Node:
-    return parse(truncate_text("name", DataType(TypeKind.VARCHAR, length)))
+    return truncate_text(Column("name"), DataType(TypeKind.VARCHAR, length))
 
 
 def test_texts_within_the_limit_stay_as_they_are() -> None:

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import MIRRORED, conjuncts
+from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import AsofMatch
 from headrace.errors import LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
@@ -48,12 +49,12 @@ class AsofSides:
         if not 1 <= limit <= MAX_LIMIT:
             raise LimitError(f"JLIMIT takes 1 to {MAX_LIMIT} rows, not {limit}")
         other = 1 - self.driving
-        keys: list[tuple[str, str]] = []
-        rules: list[tuple[str, tuple[str, str]]] = []
+        keys: list[tuple[Node, Node]] = []
+        rules: list[tuple[str, tuple[Node, Node]]] = []
         for part in conjuncts(join.condition):
             sign, left, right = self._compared(part)
             if self._is_time(left) and self._is_time(right):
-                rules.append((sign, (self.binder.bind(left).sql, self.binder.bind(right).sql)))
+                rules.append((sign, (self.binder.bind(left).node, self.binder.bind(right).node)))
             elif sign == "=" and isinstance(left, ColumnRef) and isinstance(right, ColumnRef):
                 keys.append(self._key(left, right))
             else:
@@ -62,8 +63,8 @@ class AsofSides:
             raise NotSupportedError("an ASOF JOIN compares timestamps once", hint="leave out the other comparisons")
         for time in self.times:
             self.names.used.add(time)
-        sign, times = rules[0] if rules else (DEFAULT_RULE, (self.times[self.driving], self.times[other]))
-        return AsofMatch(self.driving, tuple(keys), times, self.times[other], sign, limit)
+        sign, times = rules[0] if rules else (DEFAULT_RULE, (Column(self.times[self.driving]), Column(self.times[other])))
+        return AsofMatch(self.driving, tuple(keys), times, Column(self.times[other]), sign, limit)
 
     def _compared(self, part: Expression) -> tuple[str, Expression, Expression]:
         """Return a comparison with the value of the driving side first."""
@@ -88,7 +89,7 @@ class AsofSides:
             value = value.arguments[0]
         return isinstance(value, ColumnRef) and self.names.column(value).column in self.times
 
-    def _key(self, left: ColumnRef, right: ColumnRef) -> tuple[str, str]:
+    def _key(self, left: ColumnRef, right: ColumnRef) -> tuple[Node, Node]:
         first, second = self.binder.bind(left), self.binder.bind(right)
         kinds = {None if term.type is None else term.type.kind for term in (first, second)}
         if len(kinds) > 1 and not kinds.issubset(NUMBERS):
@@ -97,7 +98,7 @@ class AsofSides:
                 hint="compare columns of one type",
                 span=left.span,
             )
-        return first.sql, second.sql
+        return first.node, second.node
 
     def _refuse(self, part: Expression) -> NoReturn:
         raise NotSupportedError(

@@ -10,7 +10,8 @@ from typing import Protocol
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.language import Language
-from headrace.compute.terms import Constant, Term, bigint_sql, instant_literal, is_instant, literal
+from headrace.compute.nodes import NULL, Node, bigint, both, case, either, if_, negated
+from headrace.compute.terms import Constant, Term, instant_literal, is_instant, literal
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import parse_instant
@@ -46,8 +47,8 @@ class Binder:
             error.span = error.span or node.span
             raise
 
-    def condition(self, node: Expression) -> str:
-        """Return an expression as a condition, as Spark SQL."""
+    def condition(self, node: Expression) -> Node:
+        """Return an expression as a condition."""
         return self.language.operators.truth(self.bind(node))
 
     def _bind_node(self, node: Expression) -> Term:
@@ -73,7 +74,7 @@ class Binder:
                 f"{node.value} has no fixed length", hint="use weeks, days or shorter units; only INTERVAL takes months and years"
             )
         value = node.value.ticks(self.expression_context.precision)
-        return Term(bigint_sql(value), BIGINT, Constant(value))
+        return Term(bigint(value), BIGINT, Constant(value))
 
     def _bind_call(self, node: Call) -> Term:
         name, arguments, operators = node.function, node.arguments, self.language.operators
@@ -101,9 +102,9 @@ class Binder:
             left, right = self._match_instants(left, right)
         return self.language.operators.binary[name](left, right)
 
-    def comparison(self, sign: str, left: Term, right: Term) -> str:
-        """Return a comparison as Spark SQL."""
-        return self._apply_binary(sign, left, right).sql
+    def comparison(self, sign: str, left: Term, right: Term) -> Node:
+        """Return a comparison."""
+        return self._apply_binary(sign, left, right).node
 
     def _match_instants(self, left: Term, right: Term) -> tuple[Term, Term]:
         """Convert both sides to timestamps if one of them is."""
@@ -117,22 +118,21 @@ class Binder:
         """Return `IN`: true if a choice is equal, NULL if none is and one is NULL."""
         subject, *choices = terms
         converted = [self.language.operators.choice(subject, choice) for choice in choices]
-        tests = [self.comparison("=", subject, choice) for choice in converted]
-        test = f"({' OR '.join(tests)})"
-        return Term(f"(NOT {test})" if name == "not in" else test, BOOL)
+        test = either(*(self.comparison("=", subject, choice) for choice in converted))
+        return Term(negated(test) if name == "not in" else test, BOOL)
 
     def _bind_between(self, name: str, terms: Sequence[Term]) -> Term:
         subject, low, high = terms
-        test = f"({self.comparison('>=', subject, low)} AND {self.comparison('<=', subject, high)})"
-        if self.language.nulls.bounds_between and (bounds := [bound.sql for bound in (low, high) if bound.constant is None]):
-            test = f"if({' OR '.join(f'{bound} IS NULL' for bound in bounds)}, NULL, {test})"
-        return Term(f"(NOT {test})" if name == "not between" else test, BOOL)
+        test = both(self.comparison(">=", subject, low), self.comparison("<=", subject, high))
+        if self.language.nulls.bounds_between and (bounds := [bound.node for bound in (low, high) if bound.constant is None]):
+            test = if_(either(*(bound.is_null() for bound in bounds)), NULL, test)
+        return Term(negated(test) if name == "not between" else test, BOOL)
 
     def _bind_cast(self, operand: Term, type_: DataType) -> Term:
         value = operand.constant.value if operand.constant else None
         if type_.kind is TypeKind.TIMESTAMP and isinstance(value, str):
             instant = parse_instant(value, self.expression_context.timezone, self.expression_context.precision)
-            return instant_literal(instant) if instant is not None else Term("CAST(NULL AS BIGINT)", TIMESTAMP)
+            return instant_literal(instant) if instant is not None else Term(NULL.cast("bigint"), TIMESTAMP)
         return self.language.operators.cast(operand, type_, self.expression_context)
 
     def _bind_case(self, node: Case) -> Term:
@@ -143,10 +143,10 @@ class Binder:
         type_ = operators.common_type([*(then.type for _, then in branches), default.type])
         if type_ is None:
             return literal(None)
-        whens = " ".join(f"WHEN {when} THEN {operators.convert(then, type_)}" for when, then in branches)
-        return Term(f"CASE {whens} ELSE {operators.convert(default, type_)} END", type_)
+        results = [(when, operators.convert(then, type_)) for when, then in branches]
+        return Term(case(results, operators.convert(default, type_)), type_)
 
-    def _bind_branch(self, subject: Term | None, when: Expression) -> str:
+    def _bind_branch(self, subject: Term | None, when: Expression) -> Node:
         condition = self.bind(when)
         return self.language.operators.truth(condition) if subject is None else self.comparison("=", subject, condition)
 

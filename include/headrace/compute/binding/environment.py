@@ -1,14 +1,16 @@
-"""The columns that a SELECT can refer to, bound to Spark SQL over the data frame of its source."""
+"""The columns that a SELECT can refer to, over the data frame of its source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from headrace.compute import nodes
 from headrace.compute.binding.binder import suggest_name
 from headrace.compute.language import Language
+from headrace.compute.nodes import Node
 from headrace.compute.plan import Output, Plan, UnionPlan
 from headrace.compute.plan_sources import Scan
-from headrace.compute.terms import ColumnRole, Term, quote
+from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import to_ticks
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import ColumnRef
@@ -23,17 +25,17 @@ class SourceColumn:
 
     Attributes:
         column: The column of the data frame.
-        sql: The value in its internal type.
+        node: The value in its internal type.
         starred: Whether `*` includes the column.
         tag: Whether it is a tag or the series key.
-        is_converted: Whether `sql` converts a stored timestamp to ticks. Conditions should test the stored column instead, so that
+        is_converted: Whether `node` converts a stored timestamp to ticks. Conditions should test the stored column instead, so that
             files can be pruned.
     """
 
     name: str
     qualifier: str | None
     column: str
-    sql: str
+    node: Node
     type: DataType
     starred: bool = True
     tag: bool = False
@@ -43,7 +45,7 @@ class SourceColumn:
     @property
     def term(self) -> Term:
         """The column as a term."""
-        return Term(self.sql, self.type, role=self.role)
+        return Term(self.node, self.type, role=self.role)
 
 
 @dataclass(slots=True)
@@ -142,14 +144,15 @@ def scan_environment(scan: Scan, language: Language) -> Environment:
 def stored_column(column: Column, qualifier: str | None, precision: Precision) -> SourceColumn:
     """Return a column as its table stores it."""
     is_converted = column.type.kind is TypeKind.TIMESTAMP and precision is not Precision.NANOSECOND
-    sql = to_ticks(quote(column.name), precision) if column.type.kind is TypeKind.TIMESTAMP else quote(column.name)
-    return SourceColumn(column.name, qualifier, column.name, sql, column.type, is_converted=is_converted)
+    node = nodes.Column(column.name)
+    value = to_ticks(node, precision) if column.type.kind is TypeKind.TIMESTAMP else node
+    return SourceColumn(column.name, qualifier, column.name, value, column.type, is_converted=is_converted)
 
 
 def series_column(column: str, qualifier: str | None, language: Language) -> SourceColumn:
     """Return the series key of a table, under the language's name for it."""
     name = language.series_name(column)
-    return SourceColumn(name, qualifier, column, quote(column), VARCHAR, starred=False, tag=True, role=ColumnRole.SERIES)
+    return SourceColumn(name, qualifier, column, nodes.Column(column), VARCHAR, starred=False, tag=True, role=ColumnRole.SERIES)
 
 
 def plan_environment(plan: Plan | UnionPlan, alias: str | None, language: Language) -> Environment:
@@ -157,7 +160,7 @@ def plan_environment(plan: Plan | UnionPlan, alias: str | None, language: Langua
     outputs = plan.outputs
     first = next((output.column for output in outputs if output.type == TIMESTAMP), None)
     columns = tuple(
-        SourceColumn(output.name, alias, output.column, output.column, output.type, role=output_role(output, first))
+        SourceColumn(output.name, alias, output.column, nodes.Column(output.column), output.type, role=output_role(output, first))
         for output in outputs
     )
     time = next((column for column in columns if column.role is ColumnRole.TIME), None)

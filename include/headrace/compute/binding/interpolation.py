@@ -11,6 +11,7 @@ from headrace.compute.binding.resolvers import bind_constants
 from headrace.compute.durations import fixed_ticks
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
 from headrace.compute.language import Language
+from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import InterpPlan, Key
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, Bound
@@ -29,7 +30,7 @@ def uses_interp(items: tuple[SelectItem, ...], language: Language) -> bool:
 def point_terms(language: Language) -> dict[str, Term]:
     """Return the pseudo-columns of interpolated points."""
     names = language.pseudo_columns
-    return {names.point_time: Term(POINT, TIMESTAMP), names.point_filled: Term(FILLED, BOOL)}
+    return {names.point_time: Term(Column(POINT), TIMESTAMP), names.point_filled: Term(Column(FILLED), BOOL)}
 
 
 @dataclass(slots=True)
@@ -45,13 +46,13 @@ class PointResolver:
     row_binder: Binder
     keys: list[Key]
     expressions: dict[Expression, Key]
-    arguments: dict[str, Argument] = field(default_factory=dict)
+    arguments: dict[Node, Argument] = field(default_factory=dict)
     skip_options: set[bool] = field(default_factory=set)
 
     def resolve_expression(self, node: Expression) -> Term | None:
         """Return a partition key."""
         key = self.expressions.get(node)
-        return None if key is None else Term(key.column, key.type)
+        return None if key is None else Term(Column(key.column), key.type)
 
     def resolve_column(self, reference: ColumnRef) -> Term:
         """Return a pseudo-column of points, or a tag if all rows of a group are of one series."""
@@ -65,10 +66,10 @@ class PointResolver:
                 hint="interpolate it, or PARTITION BY it",
                 span=reference.span,
             )
-        key = Key(f"p{len(self.keys)}", reference.name, column.sql, column.type, implied=True)
+        key = Key(f"p{len(self.keys)}", reference.name, column.node, column.type, implied=True)
         self.keys.append(key)
         self.expressions[reference] = key
-        return Term(key.column, key.type)
+        return Term(Column(key.column), key.type)
 
     def fixes_series(self) -> bool:
         """Return whether all rows of a group are of one series."""
@@ -91,8 +92,8 @@ class PointResolver:
         if len(self.skip_options) > 1:
             raise ProgrammingError("all calls of interp must have the same option", span=call.span)
         term = self.row_binder.bind(call.arguments[0])
-        argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
-        return Term(f"i{argument.column[1:]}", argument.type)
+        argument = self.arguments.setdefault(term.node, Argument(f"a{len(self.arguments)}", term.node, term.type or BIGINT))
+        return Term(Column(f"i{argument.column[1:]}"), argument.type)
 
     def _skips_nulls(self, call: Call) -> bool:
         """Return whether a call ignores rows whose argument is NULL."""
@@ -139,7 +140,7 @@ def bind_range_end(node: Expression | None, row_binder: Binder) -> Bound | None:
     return bound
 
 
-def bind_fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ...]:
+def bind_fill_values(fill: FillClause, resolver: PointResolver) -> tuple[Node, ...]:
     """Bind the constants of FILL(VALUE, …), one per interpolated column."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return ()
@@ -152,6 +153,6 @@ def bind_fill_values(fill: FillClause, resolver: PointResolver) -> tuple[str, ..
         )
     row_binder, pairs = resolver.row_binder, zip(fill.values, arguments, strict=True)
     return tuple(
-        row_binder.language.operators.cast(row_binder.bind(node), argument.type, row_binder.expression_context).sql
+        row_binder.language.operators.cast(row_binder.bind(node), argument.type, row_binder.expression_context).node
         for node, argument in pairs
     )

@@ -8,6 +8,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import SourceColumn
 from headrace.compute.binding.resolvers import GroupResolver
 from headrace.compute.language import Language
+from headrace.compute.nodes import FALSE, NULL, Node, call
 from headrace.compute.plan import (
     Output,
     Sort,
@@ -38,13 +39,13 @@ def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
     term = binder.bind(item.expression)
     # As a value, a comparison with NULL is false. As a condition it stays NULL, so that NOT does not let the row through.
     is_test = isinstance(item.expression, Call) and item.expression.function in binder.language.nulls.shown_false
-    sql = f"coalesce({term.sql}, false)" if is_test else term.sql
+    node = call("coalesce", term.node, FALSE) if is_test else term.node
     is_filled = isinstance(binder.resolver, GroupResolver) and binder.resolver.depends_on_rows
     role = None if is_test else term.role
-    return Output(f"o{number}", binder.language.column_name(item), sql, term.type or BOOL, is_filled, role)
+    return Output(f"o{number}", binder.language.column_name(item), node, term.type or BOOL, is_filled, role)
 
 
-def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[str, ...]:
+def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[Node, ...]:
     """Bind the constants of FILL(VALUE, …), one per output of the select list that depends on rows."""
     filled = [output for output in outputs if output.is_filled]
     if len(fill.values) != len(filled):
@@ -56,10 +57,10 @@ def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ..
         )
     cast = binder.language.operators.cast
     constants = [
-        cast(binder.bind(node), output.type, binder.expression_context).sql
+        cast(binder.bind(node), output.type, binder.expression_context).node
         for node, output in zip(fill.values, filled, strict=True)
     ]
-    return (*constants, *("NULL" for output in hidden if output.is_filled))
+    return (*constants, *(NULL for output in hidden if output.is_filled))
 
 
 def star_item(column: SourceColumn, span: Span | None) -> SelectItem:

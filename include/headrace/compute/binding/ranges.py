@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
-from headrace.compute.terms import NOW, bigint_sql, is_instant, quote
+from headrace.compute.nodes import NOW, Column, Node, bigint, both, call
+from headrace.compute.terms import is_instant
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import Bound
 from headrace.errors import Error
@@ -19,15 +20,15 @@ MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 @dataclass(frozen=True, slots=True)
 class WhereCondition:
-    """WHERE as Spark SQL, and the first and last instant it lets through."""
+    """WHERE, and the first and last instant it lets through."""
 
-    sql: str | None
+    node: Node | None
     first: Bound | None
     last: Bound | None
 
 
-def where_condition(node: Expression | None, conditions: list[str], row_binder: Binder, names: Environment) -> WhereCondition:
-    """Bind a WHERE clause together with further conditions (Spark SQL).
+def where_condition(node: Expression | None, conditions: Sequence[Node], row_binder: Binder, names: Environment) -> WhereCondition:
+    """Bind a WHERE clause together with further conditions.
 
     Bounds on the time column test the stored column, so that files can be pruned.
     """
@@ -37,10 +38,10 @@ def where_condition(node: Expression | None, conditions: list[str], row_binder: 
         bounds = located_bounds(part, row_binder, names)
         for sign, bound in bounds:
             ends[sign].append(bound)
-            parts.append(bound_sql(sign, bound, names))
+            parts.append(bound_condition(sign, bound, names))
         if not bounds:
             parts.append(row_binder.condition(part))
-    return WhereCondition(" AND ".join(parts) or None, tightest(ends[">="], 1), tightest(ends["<="], -1))
+    return WhereCondition(both(*parts) if parts else None, tightest(ends[">="], 1), tightest(ends["<="], -1))
 
 
 def conjuncts(node: Expression | None) -> Iterator[Expression]:
@@ -113,14 +114,14 @@ def constant_instant(node: Expression, row_binder: Binder) -> Bound | None:
     return Bound(value, instant.constant.relative)
 
 
-def bound_sql(sign: str, bound: Bound, names: Environment) -> str:
+def bound_condition(sign: str, bound: Bound, names: Environment) -> Node:
     """Return a bound as a condition on the time column."""
     assert names.time is not None
     names.use(names.time)
-    value = f"({NOW} + {bigint_sql(bound.ticks)})" if bound.relative else bigint_sql(bound.ticks)
+    value = NOW + bigint(bound.ticks) if bound.relative else bigint(bound.ticks)
     if not names.time.is_converted:
-        return f"{names.time.sql} {sign} {value}"
-    return f"{quote(names.time.column)} {sign} {from_ticks(value, names.precision)}"
+        return call(sign, names.time.node, value)
+    return call(sign, Column(names.time.column), from_ticks(value, names.precision))
 
 
 def tightest(ends: list[Bound], sign: int) -> Bound | None:

@@ -7,11 +7,24 @@ from dataclasses import dataclass, field
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment, SourceColumn
-from headrace.compute.functions.aggregates import AggregateArguments, AggregateFunction, PartialRule, selected_row_partials
+from headrace.compute.functions.aggregates import (
+    AFTER,
+    BEFORE,
+    ORDER,
+    AggregateArguments,
+    AggregateFunction,
+    PartialRule,
+    T,
+    X,
+    Y,
+    selected_row_partials,
+)
 from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction
 from headrace.compute.language import Language
+from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, string, substitute
+from headrace.compute.nodes import call as call_node
 from headrace.compute.plan import (
     KEYS_PLACEHOLDER,
     TIES_PLACEHOLDER,
@@ -23,7 +36,7 @@ from headrace.compute.plan import (
     SeriesArrowCall,
     SeriesCall,
 )
-from headrace.compute.terms import ColumnRole, Term, string_sql
+from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, IntervalWindow, WindowPlan
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
@@ -106,20 +119,20 @@ class SeriesResolver(RowResolver):
         if arrow is not None:
             if call not in self.arrow_calls:
                 self.arrow_calls[call] = self._bind_arrow_call(arrow, call)
-            return Term(self.arrow_calls[call].column, self.arrow_calls[call].type)
+            return Term(Column(self.arrow_calls[call].column), self.arrow_calls[call].type)
         function = self.environment.language.series(call.function)
         if function is None:
             return None
         if call not in self.calls:
             self.calls[call] = self._bind_call(function, call)
-        return Term(self.calls[call].column, self.types[call])
+        return Term(Column(self.calls[call].column), self.types[call])
 
     def _bind_arrow_call(self, function: SeriesArrowFunction, call: Call) -> SeriesArrowCall:
         assert self.row_binder is not None
         terms = [self.row_binder.bind(node) for node in call.arguments]
         types = tuple(term.type or BIGINT for term in terms)
         rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, self.environment.precision))
-        inputs = tuple(term.sql for term in terms)
+        inputs = tuple(term.node for term in terms)
         return SeriesArrowCall(f"__w{len(self.arrow_calls)}", function.name, rule.type, inputs, rule)
 
     def _bind_call(self, function: SeriesFunction, call: Call) -> SeriesCall:
@@ -143,7 +156,7 @@ class SeriesResolver(RowResolver):
             "ties": TIES_PLACEHOLDER,
             "over": f"PARTITION BY {KEYS_PLACEHOLDER} ORDER BY {TIES_PLACEHOLDER}",
         }
-        names = {"x": term.sql, "first": f"_{column}", "value": column} | templates
+        names = {"x": str(term.node), "first": f"_{column}", "value": column} | templates
         first, before, keep, order = (
             template and template.format(**names) for template in (rule.first, rule.before, rule.keep, rule.order)
         )
@@ -159,7 +172,7 @@ class GroupResolver:
     Attributes:
         row_binder: Binds the arguments of aggregates.
         expressions: Keys by their expression.
-        order: Orders rows for first and last, as Spark SQL.
+        order: Orders rows for first and last.
         selection: The only selection function of the select list, which determines the row of plain columns.
         is_one_series: Whether all rows of a group are of one series, so that its tags have one value.
         depends_on_rows: Set when a bound expression depends on the rows of a group.
@@ -172,19 +185,19 @@ class GroupResolver:
     expressions: dict[Expression, Key]
     window_terms: dict[str, Term]
     window: WindowPlan | None
-    order: str
+    order: Node
     selection: Call | None = None
     is_one_series: bool = False
     depends_on_rows: bool = False
-    arguments: dict[str, Argument] = field(default_factory=dict)
-    columns: dict[tuple[str, str, str | None], str] = field(default_factory=dict)
+    arguments: dict[Node, Argument] = field(default_factory=dict)
+    columns: dict[tuple[Node, Node, Node | None], str] = field(default_factory=dict)
     aggregates: dict[Call, Aggregate] = field(default_factory=dict)
     group_calls: list[GroupCall] = field(default_factory=list)
 
     def resolve_expression(self, node: Expression) -> Term | None:
         """Return a group key."""
         if (key := self.expressions.get(node)) is not None:
-            return Term(key.column, key.type, role=key.role)
+            return Term(Column(key.column), key.type, role=key.role)
         return None
 
     def resolve_column(self, reference: ColumnRef) -> Term:
@@ -197,7 +210,7 @@ class GroupResolver:
                 raise needs_window_error(reference)
             for key in self.keys:
                 if key.name == reference.name:
-                    return Term(key.column, key.type, role=key.role)
+                    return Term(Column(key.column), key.type, role=key.role)
         return self._plain_column(reference)
 
     def _plain_column(self, reference: ColumnRef) -> Term:
@@ -221,9 +234,9 @@ class GroupResolver:
     def _add_implied_key(self, reference: ColumnRef, term: Term) -> Term:
         """Add a tag of the group's subtable as a key, which splits no group."""
         assert term.type is not None
-        key = Key(f"p{len(self.keys)}", reference.name, term.sql, term.type, implied=True, role=term.role)
+        key = Key(f"p{len(self.keys)}", reference.name, term.node, term.type, implied=True, role=term.role)
         self.keys.append(key)
-        return Term(key.column, key.type, role=key.role)
+        return Term(Column(key.column), key.type, role=key.role)
 
     def resolve_call(self, call: Call) -> Term | None:
         """Return the value of an aggregate, None for any other call."""
@@ -258,17 +271,17 @@ class GroupResolver:
                 others,
                 self.environment.precision,
                 interval=isinstance(self.window, IntervalWindow),
-                types=tuple(BIGINT if part.sql == TS else part.type or BIGINT for part in terms),
+                types=tuple(BIGINT if part.role is ColumnRole.TIME else part.type or BIGINT for part in terms),
                 attributes=call.attributes,
             )
         )
-        names = {name: column.sql for name, column in zip("xy", terms, strict=False)}
-        if any("{before}" in partial.update or "{after}" in partial.update for partial in rule.partials):
+        names = {name: column.node for name, column in zip("xy", terms, strict=False)}
+        if any(name in (BEFORE.name, AFTER.name) for partial in rule.partials for name in columns_of(partial.update)):
             names |= self._neighbor_points(call.arguments[0])
         partials = self._add_partials(rule.partials, names)
-        columns = {template.name: partial.column for template, partial in zip(rule.partials, partials, strict=True)}
-        final = rule.final.format(**columns)
-        call_text = f"{function.name}({', '.join(map(str, (*(column.sql for column in terms), *others)))})"
+        columns = {own.name: Column(partial.column) for own, partial in zip(rule.partials, partials, strict=True)}
+        final = substitute(rule.final, columns)
+        call_text = f"{function.name}({', '.join(map(str, (*(column.node for column in terms), *others)))})"
         return Aggregate(function.name, call_text, partials, final, rule.type, function.bounded, rule.many)
 
     def _bind_arrow_call(self, function: ArrowFunction, call: Call) -> Aggregate:
@@ -278,48 +291,50 @@ class GroupResolver:
         others = tuple(bind_constant(self.row_binder, call, node) for node in call.arguments[len(columns) :])
         types = tuple(term.type or BIGINT for term in terms)
         rule = function.make_rule(ArrowArguments(function.name, types, others, self.environment.precision))
-        fields = ", ".join(f"{string_sql(name)}, {sql}" for name, sql in row_fields(terms))
-        (row_partial,) = self._add_partials((row_list(f"named_struct({fields})"),), {})
+        fields = [part for name, node in row_fields(terms) for part in (string(name), node)]
+        (row_partial,) = self._add_partials((row_list(call_node("named_struct", *fields)),), {})
         group_call = GroupCall(f"g{len(self.group_calls)}", row_partial.column, rule.type, rule.apply, rule.many)
         self.group_calls.append(group_call)
-        call_text = f"{function.name}({', '.join(map(str, (*(term.sql for term in terms), *others)))})"
-        return Aggregate(function.name, call_text, (row_partial,), group_call.column, rule.type, bounded=False, many=rule.many)
+        call_text = f"{function.name}({', '.join(map(str, (*(term.node for term in terms), *others)))})"
+        return Aggregate(
+            function.name, call_text, (row_partial,), Column(group_call.column), rule.type, bounded=False, many=rule.many
+        )
 
-    def _neighbor_points(self, node: Expression) -> dict[str, str]:
+    def _neighbor_points(self, node: Expression) -> dict[str, Node]:
         """Return the nearest non-NULL points before and after each row, as columns of the prepared rows."""
         assert self.environment.time is not None
-        value, time = self.row_binder.bind(node).sql, self.environment.time.sql
-        point = f"if({value} IS NULL, NULL, named_struct('t', {time}, 'v', CAST({value} AS DOUBLE)))"
-        keys = ", ".join(key.sql for key in self.keys) or "1"
-        ordered = f"IGNORE NULLS OVER (PARTITION BY {keys} ORDER BY {time})"
-        neighbors = {"before": f"lag({point}) {ordered}", "after": f"lead({point}) {ordered}"}
-        return {name: self._add_argument(Term(sql, BIGINT)).sql for name, sql in neighbors.items()}
+        value, time = self.row_binder.bind(node).node, self.environment.time.node
+        point = if_(value.is_null(), NULL, call_node("named_struct", string("t"), time, string("v"), value.cast("double")))
+        keys = tuple(key.node for key in self.keys) or (integer(1),)
+        neighbors = {BEFORE.name: Neighbor("lag", point, keys, time), AFTER.name: Neighbor("lead", point, keys, time)}
+        return {name: self._add_argument(Term(node, BIGINT)).node for name, node in neighbors.items()}
 
     def _bind_argument(self, node: Expression) -> Term:
         """Return an argument of an aggregate as a column of the prepared rows. Constants are not turned into columns."""
         if isinstance(node, Star):
-            return Term("1", BIGINT)
+            return Term(integer(1), BIGINT)
         if isinstance(node, Literal):
             return self.row_binder.bind(node)
         return self._add_argument(self.row_binder.bind(node))
 
     def _add_argument(self, term: Term) -> Term:
         if term.role is ColumnRole.TIME:
-            return Term(TS, TIMESTAMP)
-        argument = self.arguments.setdefault(term.sql, Argument(f"a{len(self.arguments)}", term.sql, term.type or BIGINT))
-        return Term(argument.column, argument.type)
+            return Term(Column(TS), TIMESTAMP, role=ColumnRole.TIME)
+        argument = self.arguments.setdefault(term.node, Argument(f"a{len(self.arguments)}", term.node, term.type or BIGINT))
+        return Term(Column(argument.column), argument.type)
 
-    def _add_partials(self, rules: tuple[PartialRule, ...], names: dict[str, str]) -> tuple[Partial, ...]:
+    def _add_partials(self, rules: tuple[PartialRule, ...], names: dict[str, Node]) -> tuple[Partial, ...]:
         """Return the partial columns of a call, sharing those that another call has added already."""
-        names = {"t": TS, "o": self.order} | names
-        filled = [(rule, rule.update.format(**names), rule.direct and rule.direct.format(**names)) for rule in rules]
+        names = {T.name: Column(TS), ORDER.name: self.order} | names
+        filled = [(rule, substitute(rule.update, names), rule.direct and substitute(rule.direct, names)) for rule in rules]
         columns = {rule.name: self._partial_column(update, rule.merge, direct) for rule, update, direct in filled}
+        merged: dict[str, Node] = {name: Column(column) for name, column in columns.items()}
         return tuple(
-            Partial(columns[rule.name], update, rule.merge.format(**columns), rule.row and rule.row.format(**names), direct)
+            Partial(columns[rule.name], update, substitute(rule.merge, merged), rule.row and substitute(rule.row, names), direct)
             for rule, update, direct in filled
         )
 
-    def _partial_column(self, update: str, merge: str, direct: str | None) -> str:
+    def _partial_column(self, update: Node, merge: Node, direct: Node | None) -> str:
         return self.columns.setdefault((update, merge, direct), f"x{len(self.columns)}")
 
     def _selected_value(self, call: Call, term: Term) -> Term:
@@ -330,20 +345,21 @@ class GroupResolver:
         assert function.pick is not None
         assert function.order is not None
         assert term.type is not None
-        names = {"x": self._bind_argument(call.arguments[0]).sql, "y": self._add_argument(term).sql}
-        partials = self._add_partials(selected_row_partials(function.pick, function.order, "{y}"), names)
-        self.aggregates[Call(f"row of {function.name}", (Literal(term.sql),))] = Aggregate(
-            function.name, f"{term.sql} at {function.name}({names['x']})", partials, partials[1].column, term.type
+        names = {X.name: self._bind_argument(call.arguments[0]).node, Y.name: self._add_argument(term).node}
+        partials = self._add_partials(selected_row_partials(function.pick, function.order, Y), names)
+        self.aggregates[Call(f"row of {function.name}", (Literal(str(term.node)),))] = Aggregate(
+            function.name, f"{term.node} at {function.name}({names[X.name]})", partials, Column(partials[1].column), term.type
         )
-        return Term(partials[1].column, term.type)
+        return Term(Column(partials[1].column), term.type)
 
 
-def row_fields(terms: list[Term]) -> Iterator[tuple[str, str]]:
+def row_fields(terms: list[Term]) -> Iterator[tuple[str, Node]]:
     """Yield name and expression of each field of a row passed to an Arrow function: its instant, then the arguments."""
-    yield TIME, TS
-    yield from ((f"x{number}", term.sql) for number, term in enumerate(terms))
+    yield TIME, Column(TS)
+    yield from ((f"x{number}", term.node) for number, term in enumerate(terms))
 
 
-def row_list(row: str) -> PartialRule:
+def row_list(row: Node) -> PartialRule:
     """Return the partial that collects the rows of a group as a list."""
-    return PartialRule("rows", f"collect_list({row})", "flatten(collect_list({rows}))", f"array({row})")
+    merged = call_node("flatten", call_node("collect_list", Column("rows")))
+    return PartialRule("rows", call_node("collect_list", row), merged, call_node("array", row))

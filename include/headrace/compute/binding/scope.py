@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.compute.language import Language
-from headrace.compute.terms import string_sql
+from headrace.compute.nodes import FALSE, Node, call, spark_sql, string
 from headrace.errors import NotSupportedError
 from headrace.model.tables import ColumnReference, Database, Name, Table
 
@@ -17,11 +17,11 @@ class SeriesNames:
 
     names: tuple[str, ...]
 
-    def sql(self, column: str) -> str:
-        """Return the condition on a series key as Spark SQL."""
+    def condition(self, column: Node) -> Node:
+        """Return the condition on a series key."""
         if len(self.names) == 1:
-            return f"{column} = {string_sql(self.names[0])}"
-        return f"{column} IN ({', '.join(map(string_sql, self.names))})" if self.names else "false"
+            return column.equals(string(self.names[0]))
+        return call("in", column, *map(string, self.names)) if self.names else FALSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class SeriesPattern:
 
     pattern: str
 
-    def sql(self, column: str) -> str:
-        """Return the condition on a series key as Spark SQL."""
-        return f"{column} RLIKE {string_sql(f'^(?:{self.pattern})$')}"
+    def condition(self, column: Node) -> Node:
+        """Return the condition on a series key."""
+        return spark_sql("({} RLIKE {})", column, string(f"^(?:{self.pattern})$"))
 
 
 SeriesPredicate = SeriesNames | SeriesPattern

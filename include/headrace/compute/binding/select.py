@@ -25,6 +25,7 @@ from headrace.compute.binding.sources import BoundSource, Sources
 from headrace.compute.binding.tag_queries import is_constant_in_series, query_of_tags
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
+from headrace.compute.nodes import TRUE, Column, Node, bigint, both, call, columns_of
 from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, FillPlan, Key, Output, Plan, Sort, UnionPlan
 from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
@@ -69,7 +70,9 @@ def bind_union(query: Union, scope: Scope) -> UnionPlan:
         raise NotSupportedError("UNION of databases with different precisions", hint="cast the timestamps to BIGINT")
     common_type = scope.language.operators.common_type
     outputs = tuple(
-        replace(ours, column=f"o{number}", sql=f"o{number}", type=common_type([ours.type, theirs.type]) or ours.type, role=None)
+        replace(
+            ours, column=f"o{number}", node=Column(f"o{number}"), type=common_type([ours.type, theirs.type]) or ours.type, role=None
+        )
         for number, (ours, theirs) in enumerate(zip(left.outputs, right.outputs, strict=True))
     )
     sorts = tuple(make_union_sort(ordering, outputs, scope.language) for ordering in query.order_by)
@@ -201,7 +204,7 @@ class SelectBinder:
         """Bind a query with a window, GROUP BY or aggregates."""
         unique = self._has_unique_instants(source.names, keys)
         if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
-            expressions = expressions | {self.query.window.expression: Key(STATE, STATE, STATE, window.state.type)}
+            expressions = expressions | {self.query.window.expression: Key(STATE, STATE, Column(STATE), window.state.type)}
         groups = self._group_resolver(source.names, row_binder, items, window, keys, expressions, unique=unique)
         binder = self._make_binder(groups, row_binder.expression_context)
         outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
@@ -247,12 +250,12 @@ class SelectBinder:
             expressions,
             self.window_terms(window),
             window,
-            order=TS if unique else tie_order(names),
+            order=Column(TS) if unique else tie_order(names),
             selection=single_selection([item.expression for item in items], self.scope.language),
             is_one_series=names.one_series or groups_by_series(keys),
         )
 
-    def _bind_having(self, binder: Binder, items: tuple[SelectItem, ...], *, needs_rows: bool) -> str | None:
+    def _bind_having(self, binder: Binder, items: tuple[SelectItem, ...], *, needs_rows: bool) -> Node | None:
         """Bind HAVING. With `needs_rows`, no rows give no result row unless the select list counts."""
         having = binder.condition(self.query.having) if self.query.having is not None else None
         if needs_rows and not has_counting_aggregate(items, self.scope.language):
@@ -261,7 +264,7 @@ class SelectBinder:
 
     def _empty_groups(
         self, source: BoundSource, row_binder: Binder, items: tuple[SelectItem, ...], keys: Mapping[Expression, Key]
-    ) -> str | None:
+    ) -> Node | None:
         """Return the condition on subtables of a query that counts and groups only by tags and series key, None for any other."""
         nodes = [item.expression for item in items] + [ordering.expression for ordering in self.query.order_by]
         nodes += [self.query.having] if self.query.having is not None else []
@@ -269,7 +272,8 @@ class SelectBinder:
         if not counts or not isinstance(source.source, Scan) or not all(is_constant_in_series(key, source.names) for key in keys):
             return None
         parts = [row_binder.condition(part) for part in conjuncts(self.query.where) if is_constant_in_series(part, source.names)]
-        return " AND ".join([*series_conditions(source), *parts]) or "true"
+        conditions = [*series_conditions(source), *parts]
+        return both(*conditions) if conditions else TRUE
 
     def _base_plan(self, source: BoundSource, where: WhereCondition) -> Plan:
         """Return the parts of the plan that do not depend on the select list."""
@@ -280,11 +284,11 @@ class SelectBinder:
             precision=names.precision,
             timezone=names.timezone,
             now=self.scope.now,
-            time=names.time.sql if names.time else None,
-            series_key=names.series.sql if names.series else None,
+            time=names.time.node if names.time else None,
+            series_key=names.series.node if names.series else None,
             series_column=names.series.column if names.series else None,
-            key=names.key.sql if names.key else None,
-            filter=where.sql,
+            key=names.key.node if names.key else None,
+            filter=where.node,
             first=where.first,
             last=where.last,
             distinct=query.distinct,
@@ -321,7 +325,7 @@ class SelectBinder:
             if node not in expressions:
                 term = row_binder.bind(node)
                 name, derived = self.scope.language.column_name(item), is_derived_from_series(node, expressions)
-                keys.append(Key(f"p{len(keys)}", name, term.sql, term.type or BIGINT, is_derived=derived, role=term.role))
+                keys.append(Key(f"p{len(keys)}", name, term.node, term.type or BIGINT, is_derived=derived, role=term.role))
                 expressions[node] = keys[-1]
         return keys, expressions
 
@@ -339,13 +343,14 @@ class SelectBinder:
         """Return the pseudo-columns of a window as terms over finished segments."""
         if window is None:
             return {}
-        end, length = WEND, f"({WEND} - {WSTART})"
+        start: Node = Column(WSTART)
+        end: Node = Column(WEND)
         if isinstance(window, IntervalWindow):
-            end, length = f"({WEND} + 1L)", f"({WEND} + 1L - {WSTART})"
+            end = end + bigint(1)
         elif isinstance(window, SessionWindow) and self.stream:
-            end, length = f"({WEND} + {window.gap}L)", f"({WEND} + {window.gap}L - {WSTART})"
+            end = end + bigint(window.gap)
         names = self.scope.language.pseudo_columns.window_names
-        return dict(zip(names, (Term(WSTART, TIMESTAMP), Term(end, TIMESTAMP), Term(length, BIGINT)), strict=True))
+        return dict(zip(names, (Term(start, TIMESTAMP), Term(end, TIMESTAMP), Term(end - start, BIGINT)), strict=True))
 
     def _bind_fill(
         self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...], hidden: tuple[Output, ...]
@@ -394,10 +399,10 @@ class SelectBinder:
         return tuple(sorts), tuple(hidden)
 
 
-def series_conditions(source: BoundSource) -> list[str]:
+def series_conditions(source: BoundSource) -> list[Node]:
     """Return what restricts a scan to the requested series."""
     match source.source:
-        case Scan(condition=str(condition)):
+        case Scan(condition=Node() as condition):
             return [condition]
         case _:
             return []
@@ -411,7 +416,9 @@ def groups_by_series(keys: list[Key]) -> bool:
 def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
     """Return the error for an Arrow function in a stream query, with its span."""
     columns = {group_call.column for group_call in groups.group_calls}
-    call = next(call for call, aggregate in groups.aggregates.items() if aggregate.final in columns)
+    call = next(
+        call for call, aggregate in groups.aggregates.items() if any(name in columns for name in columns_of(aggregate.final))
+    )
     return InvalidStreamError(
         f"{call.function} needs all rows of a window, which a stream does not keep",
         hint="use it in a query over the source or the target",
@@ -419,10 +426,10 @@ def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
     )
 
 
-def require_rows(binder: Binder, having: str | None) -> str:
+def require_rows(binder: Binder, having: Node | None) -> Node:
     """Extend HAVING so that no rows give no result row."""
-    row_count = binder.bind(Call("count", (Star(),))).sql
-    return f"{row_count} > 0L" + (f" AND {having}" if having else "")
+    has_rows = binder.bind(Call("count", (Star(),))).node > bigint(0)
+    return has_rows if having is None else both(has_rows, having)
 
 
 def has_counting_aggregate(items: tuple[SelectItem, ...], language: Language) -> bool:
@@ -432,10 +439,10 @@ def has_counting_aggregate(items: tuple[SelectItem, ...], language: Language) ->
     )
 
 
-def tie_order(names: Environment) -> str:
-    """Return what orders rows whose instants may be equal, as Spark SQL."""
+def tie_order(names: Environment) -> Node:
+    """Return what orders rows whose instants may be equal."""
     parts = [TS] + [column for column, source in ((SERIES_KEY, names.series), (KEY, names.key)) if source is not None]
-    return f"struct({', '.join(parts)})" if len(parts) > 1 else TS
+    return call("struct", *map(Column, parts)) if len(parts) > 1 else Column(TS)
 
 
 def has_column(row_binder: Binder, reference: ColumnRef) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from headrace.compute import nodes
 from headrace.compute.binding.asof import AsofSides
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment, SourceColumn, plan_environment, scan_environment
@@ -55,8 +56,8 @@ class BoundSource:
                     join,
                     left=self.sides[0].pruned(),
                     right=self.sides[1].pruned(),
-                    left_columns=tuple((column.sql, name) for side, column, name in used if side == 0),
-                    right_columns=tuple((column.sql, name) for side, column, name in used if side == 1),
+                    left_columns=tuple((column.node, name) for side, column, name in used if side == 0),
+                    right_columns=tuple((column.node, name) for side, column, name in used if side == 1),
                 )
             case _:
                 return self.source
@@ -142,14 +143,16 @@ def make_scan(relation: Relation, alias: str | None) -> Scan:
     """Return a scan of all columns of a relation, restricted to its series."""
     table, series = relation.table, relation.series
     columns = tuple(column.name for column in (*table.columns, *table.tags))
-    condition = None if series is None else series.sql(table.series_key)
+    condition = None if series is None else series.condition(nodes.Column(table.series_key))
     return Scan(table, relation.database, relation.subtable, alias, (*columns, table.series_key), condition, relation.references)
 
 
 def join_environment(left: Environment, origins: tuple[tuple[int, SourceColumn, str], ...]) -> Environment:
     """Return the columns of a join. Time column and time zone are those of the left side."""
     columns = tuple(
-        replace(column, column=name, sql=name, is_converted=False, role=ColumnRole.TIME if column is left.time else None)
+        replace(
+            column, column=name, node=nodes.Column(name), is_converted=False, role=ColumnRole.TIME if column is left.time else None
+        )
         for _, column, name in origins
     )
     time = next((column for column in columns if column.role is ColumnRole.TIME), None)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from headrace.compute.binding.environment import Environment, SourceColumn, scan_environment
 from headrace.compute.language import Language
+from headrace.compute.nodes import NULL, Column, Node
 from headrace.compute.plan_sources import Scan, ScanUnion
-from headrace.compute.terms import ColumnRole, quote
+from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type, to_ticks
 from headrace.errors import NotSupportedError
 
@@ -41,10 +42,10 @@ def check_sides(sides: list[Environment]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnionColumn:
-    """A column of the union, and the expression for it over each side (Spark SQL)."""
+    """A column of the union, and the expression for it over each side."""
 
     named: SourceColumn
-    sides: tuple[str, ...]
+    sides: tuple[Node, ...]
 
 
 ColumnIdentity = str | ColumnRole
@@ -63,8 +64,8 @@ def union_column(number: int, name: ColumnIdentity, sides: list[Environment], al
         return time_column(f"c{number}", sides, alias)
     existing = [column for column in matching if column is not None]
     type_ = language.operators.common_type([column.type for column in existing]) or existing[0].type
-    named = replace(existing[0], column=f"c{number}", sql=f"c{number}", type=type_, qualifier=alias, is_converted=False)
-    missing, convert = f"CAST(NULL AS {spark_type(type_)})", language.operators.convert
+    named = replace(existing[0], column=f"c{number}", node=Column(f"c{number}"), type=type_, qualifier=alias, is_converted=False)
+    missing, convert = NULL.cast(spark_type(type_)), language.operators.convert
     expressions = tuple(missing if column is None else convert(column.term, type_) for column in matching)
     return UnionColumn(named, expressions)
 
@@ -72,5 +73,5 @@ def union_column(number: int, name: ColumnIdentity, sides: list[Environment], al
 def time_column(column: str, sides: list[Environment], alias: str | None) -> UnionColumn:
     """Return the timestamp column. It stays as stored, so that conditions on it prune files of each table."""
     times = [side.time for side in sides if side.time is not None]
-    named = replace(times[0], column=column, sql=to_ticks(column, sides[0].precision), qualifier=alias)
-    return UnionColumn(named, tuple(quote(time.column) for time in times))
+    named = replace(times[0], column=column, node=to_ticks(Column(column), sides[0].precision), qualifier=alias)
+    return UnionColumn(named, tuple(Column(time.column) for time in times))

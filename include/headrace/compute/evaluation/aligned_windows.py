@@ -5,17 +5,15 @@ Aligning the rows themselves would make as many columns of them as there are ser
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.local.aggregation import ignores_nulls
-from headrace.compute.local.sql import TIME, Operation, UnsupportedError, columns_of, parse
+from headrace.compute.nodes import TIME, Column, Node, call, columns_of, quote, string_sql, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import Scan, SeriesRows, StoredSeries
-from headrace.compute.sql_text import resolve_now
-from headrace.compute.terms import quote, string_sql
+from headrace.compute.sql_text import at_present, resolve_now
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import assign_windows, within_range
 from headrace.storage.spark.functions import F
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-WORDS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`|[A-Za-z_]\w*", re.DOTALL)
 DEVICE: Final = "device"
 
 
@@ -43,70 +40,53 @@ def aggregate_by_device(plan: Plan, source: SeriesRows, read: Callable[[Scan], D
         return None
     if plan.group_calls or not all(aggregate.bounded for aggregate in plan.aggregates) or not filters_time_only(plan):
         return None
-    updates: dict[str, str] = {}
+    updates: dict[Node, str] = {}
     targets: dict[str, DevicePartial] = {}
     for partial in plan.one_pass.partials:
         split = split_partial(plan, source, partial.update)
         if split is None:
             return None
-        device, sql = split
-        targets[partial.column] = DevicePartial(updates.setdefault(sql, f"y{len(updates)}"), device)
+        device, node = split
+        targets[partial.column] = DevicePartial(updates.setdefault(node, f"y{len(updates)}"), device)
     return align_windows(plan, *aggregate_devices(plan, source, read, updates), targets)
 
 
 def filters_time_only(plan: Plan) -> bool:
     """Return whether WHERE is a condition on time alone; one on values applies to the aligned rows of all devices."""
-    try:
-        return plan.filter is None or set(columns_of(parse(resolve_now(plan, plan.filter)))) == {TIME}
-    except UnsupportedError:
-        return False
+    return plan.filter is None or set(columns_of(at_present(plan, plan.filter))) == {TIME}
 
 
-def split_partial(plan: Plan, source: SeriesRows, update: str) -> tuple[str, str] | None:
+def split_partial(plan: Plan, source: SeriesRows, update: Node) -> tuple[str, Node] | None:
     """Return the only device that a partial aggregate depends on, and the aggregate over stored columns."""
     series = {name: part for (_, name), part in zip(source.columns[0], source.stored[0], strict=True) if part is not None}
-    arguments = {argument.column: resolve_now(plan, argument.sql) for argument in plan.arguments}
-    used = [name for name in words(update) if name in arguments]
-    names = {name for argument in used for name in words(arguments[argument]) if name in series}
+    arguments = {argument.column: at_present(plan, argument.node) for argument in plan.arguments}
+    used = [arguments[name] for name in columns_of(update) if name in arguments]
+    names = {name for node in used for name in columns_of(node) if name in series}
     devices = {series[name].device for name in names}
-    if len(devices) != 1 or not all(is_null_without_values(plan, source, arguments[argument], series) for argument in used):
+    if len(devices) != 1 or not all(is_null_without_values(plan, source, node, series) for node in used):
         return None
-    stored = {name: quote(series[name].column) for name in names}
-    columns = {argument: f"({replace_words(arguments[argument], stored)})" for argument in used}
-    return devices.pop(), replace_words(resolve_now(plan, update), columns)
+    stored = {name: Column(series[name].column) for name in names}
+    columns = {name: substitute(node, stored) for name, node in arguments.items()}
+    return devices.pop(), substitute(at_present(plan, update), columns)
 
 
-def words(sql: str) -> list[str]:
-    """Return the names in an expression, without texts and quoted names."""
-    return [word for word in WORDS.findall(sql) if word[0] not in "'`"]
-
-
-def replace_words(sql: str, replacements: Mapping[str, str]) -> str:
-    """Replace names in an expression."""
-    return WORDS.sub(lambda match: replacements.get(match[0], match[0]), sql)
-
-
-def is_null_without_values(plan: Plan, source: SeriesRows, sql: str, series: Mapping[str, StoredSeries]) -> bool:
+def is_null_without_values(plan: Plan, source: SeriesRows, node: Node, series: Mapping[str, StoredSeries]) -> bool:
     """Return whether an argument is NULL in a row in which only other devices have values."""
-    try:
-        node = parse(sql)
-    except UnsupportedError:
-        return False
     columns = {column.name: column.type for column in source.scans[0].table.columns}
     types: dict[str, pa.DataType] = {
         name: arrow_type(columns[series[name].column], plan.precision) for name in columns_of(node) if name in series
     }
-    return ignores_nulls(Operation("count", (node,)), types)
+    return ignores_nulls(call("count", node), types)
 
 
 def aggregate_devices(
-    plan: Plan, source: SeriesRows, read: Callable[[Scan], DataFrame], updates: Mapping[str, str]
+    plan: Plan, source: SeriesRows, read: Callable[[Scan], DataFrame], updates: Mapping[Node, str]
 ) -> tuple[DataFrame, DataFrame]:
     """Return the windows of each device with the partials `updates` over its stored columns, and the partials of no rows."""
     (scan,) = source.scans
     rows = read(scan)
     if scan.condition is not None:
-        rows = rows.where(scan.condition)
+        rows = rows.where(str(scan.condition))
     renamed = rows.withColumnsRenamed({scan.table.timestamp.name: TIME, scan.table.series_key: DEVICE})
     if plan.filter:
         renamed = renamed.where(resolve_now(plan, plan.filter))
@@ -114,7 +94,7 @@ def aggregate_devices(
         renamed = within_range(plan, plan.window, renamed, TIME)
     stored = sorted({part.column for part in source.stored[0] if part is not None})
     prepared = renamed.selectExpr(DEVICE, f"{plan.time} AS {TS}", *map(quote, stored))
-    aggregates = [F.expr(sql).alias(column) for sql, column in updates.items()]
+    aggregates = [F.expr(str(node)).alias(column) for node, column in updates.items()]
     empty = prepared.where("false").agg(*aggregates).withColumnsRenamed({column: f"_{column}" for column in updates.values()})
     ends: Sequence[str] = ()
     if isinstance(plan.window, RangeWindow):

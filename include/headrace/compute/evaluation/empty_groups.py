@@ -26,8 +26,9 @@ def add_empty_groups(plan: Plan, groups: DataFrame, prepared: DataFrame, subtabl
     keys = key_columns(plan)
     ranks = [column for column in (RANK, RANGE_PARTITION) if column in groups.columns]
     partials = [partial.column for partial in plan.partials]
+    assert plan.empty_groups is not None
     matching = subtables.where(resolve_now(plan, plan.empty_groups))
-    expected = matching.selectExpr(*(f"{resolve_now(plan, key.sql)} AS e_{key.column}" for key in plan.keys), *ranks).distinct()
+    expected = matching.selectExpr(*(f"{resolve_now(plan, key.node)} AS e_{key.column}" for key in plan.keys), *ranks).distinct()
     expected = expected.withColumnsRenamed({column: f"e_{column}" for column in ranks})
     no_rows = prepared.where("false").agg(*update_columns(plan)).withColumnsRenamed({name: f"e_{name}" for name in partials})
     equal_keys = " AND ".join(f"{column} <=> e_{column}" for column in keys)

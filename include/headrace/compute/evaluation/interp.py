@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.plan import TS, InterpPlan, Plan
 from headrace.compute.sql_text import raise_error, resolve_now
-from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number
 from headrace.compute.window_plans import Argument, Bound
 from headrace.compute.windows.numbering import over
@@ -38,7 +38,7 @@ def interpolate(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFram
     points = ranged.where("_from <= _to").selectExpr("*", f"explode({point_array(interp)}) AS {POINT}")
     values = [f"{point_value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
     valued = points.where(point_condition(interp.mode)).selectExpr(*keys, POINT, f"{POINT} <> {TS} AS {FILLED}", *values)
-    columns = [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
+    columns = [f"{output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     return valued.selectExpr(*keys, POINT, *(resolve_now(plan, column) for column in columns))
 
 
@@ -85,7 +85,7 @@ def point_value(interp: InterpPlan, argument: Argument, number: int) -> str:
             return f"if({NEXT_INSTANT} IS NOT NULL AND {POINT} > {TS} AND {nearer}, {next_value}, {own})"
         case FillMode.LINEAR if argument.type.is_number:
             line = f"({own} + (CAST({next_value} AS DOUBLE) - {own}) * ({POINT} - {TS}) / nullif({NEXT_INSTANT} - {TS}, 0L))"
-            return f"if({POINT} = {TS}, {own}, {double_to_number(line, argument.type)})"
+            return f"if({POINT} = {TS}, {own}, {double_to_number(raw(line), argument.type)})"
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({POINT} = {TS}, {own}, {interp.values[number]})"
         case FillMode.PREV | FillMode.NONE:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
+from headrace.compute.nodes import Column, columns_of
 from headrace.compute.plan import Plan, SeriesArrowCall
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import resolve_now
@@ -25,15 +26,17 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
 
     A series passes through one task, as Arrow.
     """
-    keys = [plan.series_key.strip("`")] if plan.series_key else []
+    keys = [plan.series_column] if plan.series_column else []
     timed = rows.selectExpr("*", f"{plan.time} AS {INSTANT}")
     joined = timed
     for call in plan.series_arrow:
         joined = joined.join(call_points(plan, call, timed, keys), [*keys, INSTANT], "full_outer")
     # A sub-query returns its time in ticks.
-    name, time = ("time", from_ticks(INSTANT, plan.precision)) if isinstance(plan.source, SeriesRows) else (plan.time, INSTANT)
-    assert name is not None
-    return joined.withColumn(name, F.expr(time)).drop(INSTANT)
+    instant = Column(INSTANT)
+    time = from_ticks(instant, plan.precision) if isinstance(plan.source, SeriesRows) else instant
+    assert plan.time is not None
+    (name,) = columns_of(plan.time)
+    return joined.withColumn(name, F.expr(str(time))).drop(INSTANT)
 
 
 def call_points(plan: Plan, call: SeriesArrowCall, timed: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -39,7 +39,7 @@ def with_values(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 def regrouped_rows(regrouping: Regrouping, rows: DataFrame) -> DataFrame:
     """Filter and copy rows, and return the columns of the copies; copies without any value are left out."""
-    filtered = rows.where(regrouping.filter) if regrouping.filter else rows
+    filtered = rows.where(str(regrouping.filter)) if regrouping.filter else rows
     numbers = ", ".join(map(str, range(regrouping.slots)))
     copies = filtered.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
     columns = [f"{sql} AS {name}" for sql, name in regrouping.columns]
@@ -56,7 +56,7 @@ def tree_rows(
     """Return the rows of one tree under the names of the source."""
     rows = read(scan)
     if scan.condition is not None:
-        rows = rows.where(scan.condition)
+        rows = rows.where(str(scan.condition))
     time, key = scan.table.timestamp.name, scan.table.series_key
     if projection:
         rows, time, key = rows.selectExpr(*projection), "time", "device"

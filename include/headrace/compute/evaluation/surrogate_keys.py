@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK
+from headrace.compute.nodes import call
 from headrace.compute.plan import Key, Plan
 from headrace.compute.windows.segments import add_derived_keys
 from headrace.model.types import BIGINT
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 NAME: Final = "_name"
 SURROGATE: Final = "_surrogate"
-HASH: Final = "xxhash64({name})"
+HASH: Final = "xxhash64"
 
 
 def encode_subtables(plan: Plan, key: Key) -> Plan:
     """Replace the series key of a plan by its surrogate, and remove the keys derived from it."""
-    surrogate = replace(key, sql=HASH.format(name=key.sql), type=BIGINT)
+    surrogate = replace(key, node=call(HASH, key.node), type=BIGINT)
     return replace(plan, keys=tuple(surrogate if other is key else other for other in plan.keys if not other.is_derived))
 
 
@@ -38,7 +39,7 @@ def build_surrogate_keys(spark: SparkSession, names: pa.Table) -> DataFrame | No
     ordered = names.select([0]).rename_columns([NAME]).sort_by(NAME)
     ordered = ordered.append_column(RANK, pa.array(range(names.num_rows), pa.int64()))
     partition = f"CAST({RANK} * {spark.sparkContext.defaultParallelism}L div {max(1, names.num_rows)}L AS INT) AS {RANGE_PARTITION}"
-    surrogates = spark.createDataFrame(ordered).selectExpr(NAME, f"{HASH.format(name=NAME)} AS {SURROGATE}", RANK, partition)
+    surrogates = spark.createDataFrame(ordered).selectExpr(NAME, f"{HASH}({NAME}) AS {SURROGATE}", RANK, partition)
     return surrogates if len(set(surrogates.select(SURROGATE).collect())) == names.num_rows else None
 
 

@@ -4,9 +4,10 @@ A partial is a column of a segment. `row` computes it from one row, `update` fro
 segments. The latter two are Spark aggregate expressions, so the value of a window never depends on how its rows were split into
 segments. `final` computes the value from the partials of a finished window.
 
-Placeholders in the templates: `{x}` is the first argument, `{t}` the instant in ticks, `{o}` what orders rows (the instant, and a
-tie-breaker if instants may be equal), `{before}` and `{after}` the nearest points that have a value (structs of `t` and `v`). Every
-other name is a partial of the same function. The binder, error messages and the function reference read these declarations.
+Columns of the expressions: `X` is the first argument, `Y` the second, `T` the instant in ticks, `ORDER` what orders rows (the
+instant, and a tie-breaker if instants may be equal), `BEFORE` and `AFTER` the nearest points that have a value (structs of `t` and
+`v`). Every other name is a partial of the same function. The binder, error messages and the function reference read these
+declarations.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.nodes import NULL, Column, Node, call, if_, spark_sql
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 from headrace.model.types import NUMBERS, STRINGS, DataType, TypeKind
 
+X, Y, T, ORDER, BEFORE, AFTER = map(Column, ("x", "y", "t", "o", "before", "after"))
 ANY: Final = frozenset(TypeKind)
 NUMERIC: Final = frozenset(NUMBERS)
 ORDERED: Final = NUMERIC | frozenset(STRINGS) | {TypeKind.TIMESTAMP, TypeKind.BOOL}
@@ -80,28 +83,28 @@ def check_count(function: str, min_arguments: int, max_arguments: int, count: in
 
 @dataclass(frozen=True, slots=True)
 class PartialRule:
-    """Templates of one partial column.
+    """Expressions of one partial column.
 
     Attributes:
-        name: Name of the partial in other templates of the function.
+        name: Name of the partial in other expressions of the function.
         row: None means that rows are aggregated before they are merged.
         direct: Replaces `update` if all rows of a window are aggregated at once. It leads to the same value.
     """
 
     name: str
-    update: str
-    merge: str
-    row: str | None = None
-    direct: str | None = None
+    update: Node
+    merge: Node
+    row: Node | None = None
+    direct: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateRule:
-    """Result type and templates of a call. With `many`, the value is an array with one result row per element."""
+    """Result type and expressions of a call. With `many`, the value is an array with one result row per element."""
 
     type: DataType
     partials: tuple[PartialRule, ...]
-    final: str
+    final: Node
     many: bool = False
 
 
@@ -125,7 +128,7 @@ class AggregateFunction:
     rule: Callable[[AggregateArguments], AggregateRule]
     summary: str
     pick: str | None = None
-    order: str | None = None
+    order: Node | None = None
     min_arguments: int = 1
     max_arguments: int = 1
     bounded: bool = True
@@ -148,33 +151,21 @@ class AggregateFunction:
         return self.rule(arguments)
 
 
-def simple_partial(name: str, function: str, value: str) -> PartialRule:
+def simple_partial(name: str, function: str, value: Node) -> PartialRule:
     """Return a partial that is updated and merged by the same function, such as min."""
-    return PartialRule(name, f"{function}({value})", f"{function}({{{name}}})", value)
+    return PartialRule(name, call(function, value), call(function, Column(name)), value)
 
 
-def selected_row_partials(function: str, order: str, value: str) -> tuple[PartialRule, PartialRule]:
+def selected_row_partials(function: str, order: Node, value: Node) -> tuple[PartialRule, PartialRule]:
     """Return two partials: the order of the selected row, and a value from that row."""
-    row = f"if({order} IS NULL, NULL, {value})"
-    value_partial = PartialRule("v", f"{function}_by({value}, {order})", f"{function}_by({{v}}, {{k}})", row)
+    row = if_(order.is_null(), NULL, value)
+    selection = f"{function}_by"
+    value_partial = PartialRule("v", call(selection, value, order), call(selection, Column("v"), Column("k")), row)
     return simple_partial("k", function, order), value_partial
 
 
-def merged_moments(count: str, mean: str, squares: str, part: str) -> str:
-    """Return the pairwise merge of counts, means and sums of squared deviations, which is numerically stable for any mean.
-
-    Args:
-        count: The partial with the number of values.
-        mean: The partial with their mean, 0 without values.
-        squares: The partial with the sum of squared deviations.
-        part: What to return: `n`, `m` or `q`.
-    """
-    return (
-        f"aggregate(collect_list(named_struct('n', {count}, 'm', {mean}, 'q', {squares})), "
-        "named_struct('n', 0L, 'm', 0D, 'q', 0D), "
-        "(a, b) -> CASE WHEN a.n = 0 THEN b WHEN b.n = 0 THEN a ELSE named_struct("
-        "'n', a.n + b.n, "
-        "'m', a.m + (b.m - a.m) * (b.n / CAST(a.n + b.n AS DOUBLE)), "
-        "'q', a.q + b.q + (b.m - a.m) * (b.m - a.m) * (a.n * CAST(b.n AS DOUBLE) / CAST(a.n + b.n AS DOUBLE))) END)"
-        f".{part}"
-    )
+def list_partial(element: Node, present: Node) -> PartialRule:
+    """Return the partial that collects an element from each row that has one."""
+    value = if_(present, element, NULL)
+    row = spark_sql("filter(array({}), e -> e IS NOT NULL)", value)
+    return PartialRule("l", call("collect_list", value), call("flatten", call("collect_list", Column("l"))), row)

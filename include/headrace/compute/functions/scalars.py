@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.nodes import NULL, Node, call, double, if_
 from headrace.compute.terms import Term, to_double, to_string
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
@@ -48,8 +49,8 @@ class ScalarArguments:
             raise TypeMismatchError(f"argument {index + 1} of {self.function} must be a string")
         return value
 
-    def text(self, index: int) -> str:
-        """Return a text argument as Spark SQL, or raise `TypeMismatchError`."""
+    def text(self, index: int) -> Node:
+        """Return a text argument, or raise `TypeMismatchError`."""
         term = self.terms[index]
         if term.type is not None and not is_text(term.type):
             raise TypeMismatchError(f"{self.function} takes text, not {term.type}")
@@ -96,13 +97,13 @@ class ScalarFunction:
         return f"{self.min_arguments} {'or more' if self.max_arguments is None else f'to {self.max_arguments}'} arguments"
 
 
-def number(term: Term) -> str:
+def number(term: Term) -> Node:
     """Return a numeric argument as DOUBLE, or raise `TypeMismatchError`."""
     if term.type is not None and not (term.type.is_number or term.type.kind is TypeKind.BOOL):
         raise TypeMismatchError(f"a number is needed, not {term.type}")
     return to_double(term)
 
 
-def finite(sql: str) -> str:
+def finite(value: Node) -> Node:
     """Return a DOUBLE, or NULL if it is not finite."""
-    return f"if(abs({sql}) <= 1.7976931348623157E308D, {sql}, NULL)"
+    return if_(call("abs", value) <= double(1.7976931348623157e308), value, NULL)

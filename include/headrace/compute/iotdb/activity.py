@@ -13,6 +13,7 @@ from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
+from headrace.compute.nodes import Column, Node
 from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.compute.types import to_ticks
 from headrace.model.expressions import Expression
@@ -37,7 +38,7 @@ class ActivityPlan:
 
     rows: SeriesRows
     columns: tuple[str, ...]
-    filter: str | None
+    filter: Node | None
     precision: Precision
 
 
@@ -68,7 +69,7 @@ def bind_activity(
 def latest_times(plan: ActivityPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return each device that has points, with the ticks of its latest one and of the latest one in each column."""
     rows = series_rows(plan.rows, read)
-    filtered = rows.where(plan.filter) if plan.filter else rows
-    ticks = to_ticks(TIME, plan.precision)
+    filtered = rows.where(str(plan.filter)) if plan.filter else rows
+    ticks = to_ticks(Column(TIME), plan.precision)
     latest = [F.expr(f"max(if(s{number} IS NOT NULL, {ticks}, NULL)) AS t{number}") for number in range(len(plan.columns))]
     return filtered.groupBy(DEVICE).agg(F.expr(f"max({ticks}) AS latest"), *latest)

@@ -11,16 +11,36 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.compute.functions.aggregates import (
+    ORDER,
     AggregateArguments,
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    T,
+    X,
+    Y,
+    list_partial,
     selected_row_partials,
     simple_partial,
 )
 from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.iotdb.types import EVERY, EXECUTION_ERROR, FLOATING, NUMERIC, SEMANTIC_ERROR, type_error, type_list, type_name
-from headrace.compute.tdengine.aggregates import POPULATION, SAMPLE, count_partial, moments, sum_partial
+from headrace.compute.nodes import FALSE, NULL, TRUE, call, if_, negated, spark_sql, string
+from headrace.compute.tdengine.aggregates import (
+    POPULATION,
+    SAMPLE,
+    H,
+    L,
+    M,
+    N,
+    S,
+    V,
+    count_partial,
+    moments,
+    or_zero,
+    per_value,
+    sum_partial,
+)
 from headrace.compute.types import spark_type
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
 from headrace.model.types import BIGINT, DOUBLE, TypeKind
@@ -30,8 +50,8 @@ COMPARED: Final = frozenset((*NUMERIC, TypeKind.NCHAR, TypeKind.DATE, TypeKind.T
 COUNTED_AS_MODE: Final = frozenset((*NUMERIC, TypeKind.BOOL, TypeKind.VARCHAR))
 COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
 """Functions that only need to know whether their argument has a value."""
-PRESENT: Final = "if({x} IS NULL, NULL, {o})"
-INSTANT: Final = "if({x} IS NULL, NULL, {t})"
+PRESENT: Final = if_(X.is_null(), NULL, ORDER)
+INSTANT: Final = if_(X.is_null(), NULL, T)
 KEEP_CONDITION: Final = re.compile(r"\s*(?:keep\s*)?(>=|<=|<>|!=|==|=|>|<)\s*(-?\d+)\s*", re.IGNORECASE)
 
 NUMERIC_ONLY: Final = (
@@ -72,53 +92,53 @@ class TreeAggregate(AggregateFunction):
 
 def total(_: AggregateArguments) -> AggregateRule:
     """Return the rule of the sum, which is DOUBLE for every type."""
-    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"),), "{s}")
+    return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"),), S)
 
 
 def average(_: AggregateArguments) -> AggregateRule:
     """Return the rule of the mean, NULL without values."""
-    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"), count_partial()), "{s} / nullif({n}, 0L)")
+    return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"), count_partial()), per_value(S))
 
 
 def count(_: AggregateArguments) -> AggregateRule:
     """Return the rule of the number of values, 0 without values."""
-    return AggregateRule(BIGINT, (count_partial(),), "coalesce({n}, 0L)")
+    return AggregateRule(BIGINT, (count_partial(),), or_zero(N))
 
 
 def least(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of the least value. Spark orders NaN last, so it wins only if there is no number."""
-    return AggregateRule(arguments.type, (simple_partial("m", "min", "{x}"),), "{m}")
+    return AggregateRule(arguments.type, (simple_partial("m", "min", X),), M)
 
 
 def greatest_partial(arguments: AggregateArguments) -> PartialRule:
     """Return the partial of the greatest value; for FLOAT and DOUBLE, the least negated value, so that NaN sorts last."""
-    return simple_partial("h", "min", "(-{x})") if arguments.type.kind in FLOATING else simple_partial("h", "max", "{x}")
+    return simple_partial("h", "min", -X) if arguments.type.kind in FLOATING else simple_partial("h", "max", X)
 
 
 def greatest(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of the greatest value. NaN wins only if there is no number."""
-    return AggregateRule(arguments.type, (greatest_partial(arguments),), "(-{h})" if arguments.type.kind in FLOATING else "{h}")
+    return AggregateRule(arguments.type, (greatest_partial(arguments),), -H if arguments.type.kind in FLOATING else H)
 
 
 def extreme(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of the value farthest from 0; of two, the positive one."""
-    high = "(-{h})" if arguments.type.kind in FLOATING else "{h}"
-    value = f"if(abs(CAST({high} AS DOUBLE)) >= abs(CAST({{l}} AS DOUBLE)), {high}, {{l}})"
-    return AggregateRule(arguments.type, (greatest_partial(arguments), simple_partial("l", "min", "{x}")), value)
+    high = -H if arguments.type.kind in FLOATING else H
+    value = if_(call("abs", high.cast("double")) >= call("abs", L.cast("double")), high, L)
+    return AggregateRule(arguments.type, (greatest_partial(arguments), simple_partial("l", "min", X)), value)
 
 
 def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of the earliest (`min`) or latest (`max`) value."""
-    return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, "{x}"), "{v}")
+    return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, X), V)
 
 
 def ranked_value_at(function: str) -> TreeAggregate:
     """Return the aggregate of the earliest (`min`) or latest (`max`) value; of several at one instant, that of the least rank."""
-    order = f"if({{x}} IS NULL, NULL, struct({{t}}, {'-' if function == 'max' else ''}{{y}}))"
+    order = if_(X.is_null(), NULL, call("struct", T, -Y if function == "max" else Y))
     return TreeAggregate(
         "first_value" if function == "min" else "last_value",
         EVERY,
-        lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, "{x}"), "{v}"),
+        lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, X), V),
         "",
         min_arguments=2,
         max_arguments=2,
@@ -128,17 +148,17 @@ def ranked_value_at(function: str) -> TreeAggregate:
 
 def instant_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of the instant of the earliest or latest value."""
-    return lambda _: AggregateRule(BIGINT, (simple_partial("m", function, INSTANT),), "{m}")
+    return lambda _: AggregateRule(BIGINT, (simple_partial("m", function, INSTANT),), M)
 
 
 def time_duration(_: AggregateArguments) -> AggregateRule:
     """Return the rule of the ticks from the earliest to the latest value."""
-    return AggregateRule(BIGINT, (simple_partial("h", "max", INSTANT), simple_partial("l", "min", INSTANT)), "({h} - {l})")
+    return AggregateRule(BIGINT, (simple_partial("h", "max", INSTANT), simple_partial("l", "min", INSTANT)), H - L)
 
 
 def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the maker of the rule of x in the row with the least or greatest y, the earliest of several. x may be NULL there."""
-    tie = "-{t}" if function == "max" else "{t}"
+    tie = -T if function == "max" else T
 
     def rule(arguments: AggregateArguments) -> AggregateRule:
         key = arguments.types[1]
@@ -148,23 +168,13 @@ def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
                 hint=f"{arguments.function} compares {type_list(kind for kind in TypeKind if kind in COMPARED)}",
                 status=301,
             )
-        number = "NOT isnan({y})" if function == "max" else "isnan({y})"
-        numbers = f"'n', {number}, " if key.kind in FLOATING else ""
+        is_nan = call("isnan", Y)
+        numbers = (string("n"), negated(is_nan) if function == "max" else is_nan) if key.kind in FLOATING else ()
         # The fields have names of their own: Spark would take those of the columns.
-        order = f"if({{y}} IS NULL, NULL, named_struct({numbers}'y', {{y}}, 't', {tie}))"
-        return AggregateRule(arguments.types[0], selected_row_partials(function, order, "{x}"), "{v}")
+        order = if_(Y.is_null(), NULL, call("named_struct", *numbers, string("y"), Y, string("t"), tie))
+        return AggregateRule(arguments.types[0], selected_row_partials(function, order, X), V)
 
     return rule
-
-
-def list_partial(element: str, present: str) -> PartialRule:
-    """Return the partial that collects an element from each row that has one."""
-    return PartialRule(
-        "l",
-        f"collect_list(if({present}, {element}, NULL))",
-        "flatten(collect_list({l}))",
-        f"filter(array(if({present}, {element}, NULL)), e -> e IS NOT NULL)",
-    )
 
 
 def mode(arguments: AggregateArguments) -> AggregateRule:
@@ -179,8 +189,9 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
         f"'bn', if({better}, r.n, r.bn), 'bt', if({better}, r.t, r.bt))"
     )
     step = f"element_at(transform(array({run}), r -> {best}), 1)"
-    value = f"aggregate(array_sort({{l}}), {start}, (a, e) -> {step}, a -> a.bv)"
-    return AggregateRule(arguments.type, (list_partial("named_struct('v', {x}, 't', {t})", "{x} IS NOT NULL"),), value)
+    value = spark_sql("aggregate(array_sort({}), {}, (a, e) -> {}, a -> a.bv)", L, start, step)
+    rows = list_partial(call("named_struct", string("v"), X, string("t"), T), X.is_not_null())
+    return AggregateRule(arguments.type, (rows,), value)
 
 
 def count_if(arguments: AggregateArguments) -> AggregateRule:
@@ -188,9 +199,9 @@ def count_if(arguments: AggregateArguments) -> AggregateRule:
     ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
     ends = f"if(a.n > 0 AND a.n {length_condition(arguments)}, 1L, 0L)"
     step = f"if(e.v, named_struct('n', a.n + 1, 'c', a.c), named_struct('n', 0, 'c', a.c + {ends}))"
-    value = f"aggregate(array_sort({{l}}), named_struct('n', 0, 'c', 0L), (a, e) -> {step}, a -> a.c + {ends})"
-    rows = list_partial("named_struct('t', {t}, 'v', coalesce({x}, false))", "{x} IS NOT NULL" if ignored else "true")
-    return AggregateRule(BIGINT, (rows,), f"coalesce({value}, 0L)")
+    value = spark_sql("aggregate(array_sort({}), named_struct('n', 0, 'c', 0L), (a, e) -> {}, a -> a.c + {})", L, step, ends)
+    row = call("named_struct", string("t"), T, string("v"), call("coalesce", X, FALSE))
+    return AggregateRule(BIGINT, (list_partial(row, X.is_not_null() if ignored else TRUE),), or_zero(value))
 
 
 def normalize_count_if(node: Expression) -> Expression:
@@ -233,7 +244,7 @@ def numeric(name: str, rule: Callable[[AggregateArguments], AggregateRule], summ
 
 RANKED: Final = {function.name: function for function in (ranked_value_at("min"), ranked_value_at("max"))}
 """Aggregates of the values of several series and the ranks of these series, instead of those of one series."""
-DEVIATION: Final = moments(f"sqrt({SAMPLE})")
+DEVIATION: Final = moments(call("sqrt", SAMPLE))
 VARIANCE: Final = moments(SAMPLE)
 BOOLEANS: Final = frozenset({TypeKind.BOOL})
 
@@ -256,7 +267,7 @@ TABLE: Final = (
     numeric("extreme", extreme, "value farthest from 0, the positive one of two"),
     numeric("stddev", DEVIATION, "standard deviation of a sample, NULL of one value"),
     numeric("stddev_samp", DEVIATION, "standard deviation of a sample, NULL of one value"),
-    numeric("stddev_pop", moments(f"sqrt({POPULATION})"), "standard deviation of the population, 0 of one value"),
+    numeric("stddev_pop", moments(call("sqrt", POPULATION)), "standard deviation of the population, 0 of one value"),
     numeric("variance", VARIANCE, "variance of a sample, NULL of one value"),
     numeric("var_samp", VARIANCE, "variance of a sample, NULL of one value"),
     numeric("var_pop", moments(POPULATION), "variance of the population, 0 of one value"),

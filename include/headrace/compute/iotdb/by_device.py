@@ -41,7 +41,7 @@ from headrace.compute.iotdb.select import (
     window_clause,
 )
 from headrace.compute.iotdb.types import NUMERIC, TEXT
-from headrace.compute.terms import string_sql
+from headrace.compute.nodes import NULL, call, if_, string
 from headrace.compute.types import spark_type
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform
@@ -151,7 +151,7 @@ class DeviceQuery:
         self, bound: TreePlan, items: Sequence[SelectItem], names: Sequence[tuple[Device, DeviceNames]]
     ) -> TreePlan:
         """Make columns of measurements that a device lacks NULL, also those that count."""
-        device = next(output.sql for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
+        device = next(output.node for item, output in zip(items, bound.plan.outputs, strict=True) if item.name == DEVICE_HEADER)
         resolvers = {id(resolver): resolver for _, resolver in names}
         outputs = []
         for item, output in zip(items, bound.plan.outputs, strict=True):
@@ -161,8 +161,8 @@ class DeviceQuery:
                 continue
             used = {path.name for path in paths(item.expression)} - {DEVICE}
             lacking = {key for key, resolver in resolvers.items() if not used <= resolver.series.keys()}
-            devices = ", ".join(string_sql(own.path) for own, resolver in names if id(resolver) in lacking) if lacking else ""
-            outputs.append(replace(output, sql=f"if({device} IN ({devices}), NULL, {output.sql})") if lacking else output)
+            devices = [string(own.path) for own, resolver in names if id(resolver) in lacking] if lacking else []
+            outputs.append(replace(output, node=if_(call("in", device, *devices), NULL, output.node)) if lacking else output)
         written = [item.expression for item in items if item.name not in (TIME_HEADER, DEVICE_HEADER)]
         columns = (replace(column, expression=node) for column, node in zip(bound.columns, written, strict=True))
         return replace(bound, plan=replace(bound.plan, outputs=tuple(outputs)), columns=tuple(columns))

@@ -30,7 +30,7 @@ from headrace.compute.iotdb.select import (
     time_ordering,
     window_clause,
 )
-from headrace.compute.terms import string_sql
+from headrace.compute.nodes import string_sql
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.paths import split_path

@@ -24,9 +24,9 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
+from headrace.compute.nodes import string_sql
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import RowGroup
-from headrace.compute.terms import string_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem

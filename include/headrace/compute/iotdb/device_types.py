@@ -14,6 +14,7 @@ from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.aggregates import COUNTING
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.types import NUMERIC, TEXTUAL, type_name
+from headrace.compute.nodes import if_
 from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform, walk
@@ -139,7 +140,7 @@ def choose(arguments: ScalarArguments) -> Term:
     condition, yes, no = arguments.terms
     if yes.type is not None and no.type is not None and yes.type != no.type:
         raise mixed_types(None)
-    return Term(f"if({condition.sql}, {yes.sql}, {no.sql})", yes.type or no.type)
+    return Term(if_(condition.node, yes.node, no.node), yes.type or no.type)
 
 
 CHOICE: Final = ScalarFunction("choose by device", 3, 3, choose, "")

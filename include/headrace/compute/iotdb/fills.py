@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
+from headrace.compute.nodes import string_sql
 from headrace.compute.plan import GapFill, Output, Plan
-from headrace.compute.terms import string_sql
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.tree_queries import TreeFill, TreeFillMode
 from headrace.model.types import NUMBERS, DataType, TypeKind

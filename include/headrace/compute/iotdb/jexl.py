@@ -16,7 +16,8 @@ from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.scalars import RowFunction
 from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, type_error
-from headrace.compute.terms import Term, string_sql
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Value, bigint, both, double, spark_sql, string
+from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
 
@@ -40,35 +41,35 @@ class ValueKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TypedSql:
-    """Spark SQL and the kind of its value."""
+class Part:
+    """A part of a lambda and the kind of its value."""
 
-    sql: str
+    node: Node
     kind: ValueKind
 
     @property
-    def real(self) -> str:
+    def real(self) -> Node:
         """The part as a DOUBLE."""
-        return self.number if self.kind is ValueKind.REAL else f"CAST({self.number} AS DOUBLE)"
+        return self.number if self.kind is ValueKind.REAL else spark_sql("CAST({} AS DOUBLE)", self.number)
 
     @property
-    def number(self) -> str:
+    def number(self) -> Node:
         """The part as a number: truth is 1 or 0."""
         if self.kind is ValueKind.TEXT:
             raise unsupported_error("arithmetic of text", "text can only be joined with + and compared")
-        return f"CAST({self.sql} AS BIGINT)" if self.kind is ValueKind.BOOLEAN_VALUE else self.sql
+        return spark_sql("CAST({} AS BIGINT)", self.node) if self.kind is ValueKind.BOOLEAN_VALUE else self.node
 
     @property
-    def text(self) -> str:
+    def text(self) -> Node:
         """The part as a STRING."""
-        return self.sql if self.kind is ValueKind.TEXT else f"CAST({self.sql} AS STRING)"
+        return self.node if self.kind is ValueKind.TEXT else spark_sql("CAST({} AS STRING)", self.node)
 
     @property
-    def truth(self) -> str:
+    def truth(self) -> Node:
         """The part as a condition: numbers are true unless they are 0."""
         if self.kind is ValueKind.TEXT:
             raise unsupported_error("text as a condition", "compare it")
-        return self.sql if self.kind is ValueKind.BOOLEAN_VALUE else f"({self.sql} <> 0)"
+        return self.node if self.kind is ValueKind.BOOLEAN_VALUE else spark_sql("({} <> 0)", self.node)
 
 
 def unsupported_error(what: str, hint: str = "") -> TypeMismatchError:
@@ -89,21 +90,21 @@ def jexl(arguments: ScalarArguments) -> Term:
         raise type_error(f"JEXL: the lambda takes {len(names)} inputs, not {len(arguments.terms)}", hint="name one for each series")
     inputs = {name: input_part(term) for name, term in zip(names, arguments.terms, strict=False)}
     result = replace(parser, names=inputs).parse_body()
-    present = " AND ".join(f"{term.sql} IS NOT NULL" for term in arguments.terms)
+    present = both(*(term.node.is_not_null() for term in arguments.terms))
     type_ = {ValueKind.TEXT: TEXT, ValueKind.BOOLEAN_VALUE: BOOLEAN}.get(result.kind, DOUBLE)
-    return Term(f"if({present}, {result.real if type_ == DOUBLE else result.sql}, NULL)", type_)
+    return Term(spark_sql("if({}, {}, NULL)", present, result.real if type_ == DOUBLE else result.node, NULL), type_)
 
 
-def input_part(term: Term) -> TypedSql:
+def input_part(term: Term) -> Part:
     """Convert an input to a part. FLOAT is read through its decimal text: 1.1, not 1.10000002."""
     kind = term.type.kind if term.type is not None else TypeKind.DOUBLE
     if kind is TypeKind.FLOAT:
-        return TypedSql(f"CAST(CAST({term.sql} AS STRING) AS DOUBLE)", ValueKind.REAL)
+        return Part(spark_sql("CAST(CAST({} AS STRING) AS DOUBLE)", term.node), ValueKind.REAL)
     if kind in FLOATING:
-        return TypedSql(term.sql, ValueKind.REAL)
+        return Part(term.node, ValueKind.REAL)
     if kind in NUMERIC:
-        return TypedSql(f"CAST({term.sql} AS BIGINT)", ValueKind.INTEGER)
-    return TypedSql(term.sql, ValueKind.TEXT if kind is TypeKind.VARCHAR else ValueKind.BOOLEAN_VALUE)
+        return Part(spark_sql("CAST({} AS BIGINT)", term.node), ValueKind.INTEGER)
+    return Part(term.node, ValueKind.TEXT if kind is TypeKind.VARCHAR else ValueKind.BOOLEAN_VALUE)
 
 
 def tokenize(source: str) -> tuple[tuple[str, str], ...]:
@@ -127,7 +128,7 @@ class Parser:
     """A recursive descent parser that returns Spark SQL."""
 
     tokens: tuple[tuple[str, str], ...]
-    names: dict[str, TypedSql] = field(default_factory=dict)
+    names: dict[str, Part] = field(default_factory=dict)
     at: int = 0
 
     # Tokens
@@ -169,7 +170,7 @@ class Parser:
             raise type_error(f"JEXL: {names[0]!r} begins no lambda", hint="write it as in 'expr'='x -> {x + 1}'")
         return names
 
-    def parse_body(self) -> TypedSql:
+    def parse_body(self) -> Part:
         """Parse the lambda's body up to the end of the text."""
         value = self.parse_block() if self.accept("{") else self.parse_expression()
         self.accept(";")
@@ -177,7 +178,7 @@ class Parser:
             raise type_error(f"JEXL: parsing error in {self.tokens[self.at][1]!r}", hint="it follows the end of the lambda")
         return value
 
-    def parse_block(self) -> TypedSql:
+    def parse_block(self) -> Part:
         """Parse a block, whose variables are local; return the value of `return` or of its last statement."""
         names = dict(self.names)
         value = self.parse_statements()
@@ -185,7 +186,7 @@ class Parser:
         self.names = names
         return value
 
-    def parse_statements(self) -> TypedSql:
+    def parse_statements(self) -> Part:
         """Parse variables, then `if`, `return` or an expression, and return the value."""
         while self.accept("var"):
             name = self.advance()[1]
@@ -201,7 +202,7 @@ class Parser:
             raise unsupported_error("a statement whose value is not used")
         return value
 
-    def parse_if(self) -> TypedSql:
+    def parse_if(self) -> Part:
         """Parse `if (…) … else …`. Without `else`, the statements after it are the other branch."""
         self.expect("(")
         condition = self.parse_expression().truth
@@ -210,7 +211,7 @@ class Parser:
         other = self.parse_branch() if self.accept("else") else self.parse_statements()
         return choose(condition, then, other)
 
-    def parse_branch(self) -> TypedSql:
+    def parse_branch(self) -> Part:
         """Return the value of one side of an `if`: a block, another `if`, or a statement."""
         if self.accept("{"):
             return self.parse_block()
@@ -223,7 +224,7 @@ class Parser:
 
     # Expressions
 
-    def parse_expression(self) -> TypedSql:
+    def parse_expression(self) -> Part:
         """Parse an expression with an optional ternary."""
         condition = self.parse_operation(0)
         if not self.accept("?"):
@@ -232,7 +233,7 @@ class Parser:
         self.expect(":")
         return choose(condition.truth, then, self.parse_expression())
 
-    def parse_operation(self, level: int) -> TypedSql:
+    def parse_operation(self, level: int) -> Part:
         """Parse a chain of operators of one precedence level, left-associative."""
         if level == len(PRECEDENCE):
             return self.parse_unary()
@@ -241,35 +242,37 @@ class Parser:
             left = OPERATORS[sign](left, self.parse_operation(level + 1))
         return left
 
-    def parse_unary(self) -> TypedSql:
+    def parse_unary(self) -> Part:
         """Parse signs and negations, then their operand."""
         if self.accept("!"):
-            return TypedSql(f"(NOT {self.parse_unary().truth})", ValueKind.BOOLEAN_VALUE)
+            return Part(spark_sql("(NOT {})", self.parse_unary().truth), ValueKind.BOOLEAN_VALUE)
         if self.accept("-"):
             operand = self.parse_unary()
-            return TypedSql(f"(- {operand.number})", ValueKind.REAL if operand.kind is ValueKind.REAL else ValueKind.INTEGER)
+            return Part(
+                spark_sql("(- {})", operand.number), ValueKind.REAL if operand.kind is ValueKind.REAL else ValueKind.INTEGER
+            )
         return self.parse_unary() if self.accept("+") else self.parse_primary()
 
-    def parse_primary(self) -> TypedSql:
+    def parse_primary(self) -> Part:
         """Parse a literal, a name, or an expression in parentheses."""
         kind, word = self.advance()
         if kind == "number":
             return (
-                TypedSql(f"{word}L", ValueKind.INTEGER)
+                Part(bigint(int(word)), ValueKind.INTEGER)
                 if word.isdigit() and int(word) < 2**63
-                else TypedSql(f"{float(word)!r}D", ValueKind.REAL)
+                else Part(double(float(word)), ValueKind.REAL)
             )
         if kind == "text":
-            return TypedSql(string_sql(re.sub(r"\\(.)", r"\1", word[1:-1])), ValueKind.TEXT)
+            return Part(string(re.sub(r"\\(.)", r"\1", word[1:-1])), ValueKind.TEXT)
         if word == "(":
             inside = self.parse_expression()
             self.expect(")")
             return inside
         if word in ("true", "false"):
-            return TypedSql(word, ValueKind.BOOLEAN_VALUE)
+            return Part(TRUE if word == "true" else FALSE, ValueKind.BOOLEAN_VALUE)
         return self.variable(kind, word)
 
-    def variable(self, kind: str, word: str) -> TypedSql:
+    def variable(self, kind: str, word: str) -> Part:
         """Return an input or a variable. Raise `TypeMismatchError` for calls and member access, which could reach Java."""
         if kind != "name":
             raise type_error(f"JEXL: parsing error in {word!r}", hint="a value was expected")
@@ -280,80 +283,84 @@ class Parser:
         return self.names[word]
 
 
-def choose(condition: str, then: TypedSql, other: TypedSql) -> TypedSql:
+def choose(condition: Node, then: Part, other: Part) -> Part:
     """Choose between two values, which must both be numbers, texts or booleans."""
     if then.kind is other.kind:
-        kind, parts = then.kind, (then.sql, other.sql)
+        kind, parts = then.kind, (then.node, other.node)
     elif {then.kind, other.kind} == {ValueKind.INTEGER, ValueKind.REAL}:
         kind, parts = ValueKind.REAL, (then.real, other.real)
     else:
         raise unsupported_error("a choice between values of different types", "make both numbers or both text")
-    return TypedSql(f"if({condition}, {parts[0]}, {parts[1]})", kind)
+    return Part(spark_sql("if({}, {}, {})", condition, parts[0], parts[1]), kind)
 
 
-def add(left: TypedSql, right: TypedSql) -> TypedSql:
+def add(left: Part, right: Part) -> Part:
     """Add numbers, or concatenate if a side is text."""
     if ValueKind.TEXT in (left.kind, right.kind):
-        return TypedSql(f"concat({left.text}, {right.text})", ValueKind.TEXT)
+        return Part(spark_sql("concat({}, {})", left.text, right.text), ValueKind.TEXT)
     return calculate("+", "try_add", left, right)
 
 
-def calculate(sign: str, checked: str, left: TypedSql, right: TypedSql) -> TypedSql:
+def calculate(sign: str, checked: str, left: Part, right: Part) -> Part:
     """Calculate a number: an integer if both sides are, NULL out of the range of INT64."""
     if ValueKind.REAL in (left.kind, right.kind):
-        return TypedSql(f"({left.real} {sign} {right.real})", ValueKind.REAL)
-    return TypedSql(f"{checked}({left.number}, {right.number})", ValueKind.INTEGER)
+        return Part(spark_sql("({} {} {})", left.real, sign, right.real), ValueKind.REAL)
+    return Part(spark_sql("{}({}, {})", checked, left.number, right.number), ValueKind.INTEGER)
 
 
-def division(sign: str, whole_sign: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
+def division(sign: str, whole_sign: str) -> Callable[[Part, Part], Part]:
     """Return the operator of a quotient or remainder, an integer for integers. A divisor of 0 raises an error, as in JEXL."""
 
-    def operator(left: TypedSql, right: TypedSql) -> TypedSql:
+    def operator(left: Part, right: Part) -> Part:
         is_real = ValueKind.REAL in (left.kind, right.kind)
         divisor = right.real if is_real else right.number
-        if divisor in ("0L", "0.0D", "CAST(0L AS DOUBLE)"):
+        is_constant = isinstance(right.node, Value) and right.kind in (ValueKind.INTEGER, ValueKind.REAL)
+        if is_constant and right.node in (bigint(0), double(0)):
             raise type_error(f"JEXL error : {sign} error", hint="divide by something other than 0")
-        used = f"{left.real if is_real else left.number} {sign if is_real else whole_sign} {divisor}"
-        problem = f"raise_error('301: {sign} by zero in JEXL')"
-        guarded = f"if({divisor} = 0, CAST({problem} AS {'DOUBLE' if is_real else 'BIGINT'}), {used})"
-        literal = re.fullmatch(r"[\d.e+]+[LD]|CAST\(\d+L AS DOUBLE\)", divisor)
-        return TypedSql(f"({used})" if literal else guarded, ValueKind.REAL if is_real else ValueKind.INTEGER)
+        used = spark_sql("{} {} {}", left.real if is_real else left.number, sign if is_real else whole_sign, divisor)
+        problem = spark_sql("raise_error('301: {} by zero in JEXL')", sign)
+        guarded = spark_sql("if({} = 0, CAST({} AS {}), {})", divisor, problem, "DOUBLE" if is_real else "BIGINT", used)
+        return Part(spark_sql("({})", used) if is_constant else guarded, ValueKind.REAL if is_real else ValueKind.INTEGER)
 
     return operator
 
 
-def comparison(sign: str, spark_sign: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
+def comparison(sign: str, spark_sign: str) -> Callable[[Part, Part], Part]:
     """Return a comparison operator. Two texts compare as texts; a text and a number compare as numbers, if the text is one."""
 
-    def operator(left: TypedSql, right: TypedSql) -> TypedSql:
+    def operator(left: Part, right: Part) -> Part:
         if left.kind is right.kind and left.kind is not ValueKind.REAL:
-            return TypedSql(f"({left.sql} {spark_sign} {right.sql})", ValueKind.BOOLEAN_VALUE)
+            return Part(spark_sql("({} {} {})", left.node, spark_sign, right.node), ValueKind.BOOLEAN_VALUE)
         if ValueKind.TEXT in (left.kind, right.kind):
-            sides = [f"try_cast({part.sql} AS DOUBLE)" if part.kind is ValueKind.TEXT else part.real for part in (left, right)]
-            return TypedSql(
-                f"coalesce({sides[0]} {spark_sign} {sides[1]}, {'true' if sign == '!=' else 'false'})", ValueKind.BOOLEAN_VALUE
+            sides = [
+                spark_sql("try_cast({} AS DOUBLE)", part.node) if part.kind is ValueKind.TEXT else part.real
+                for part in (left, right)
+            ]
+            return Part(
+                spark_sql("coalesce({} {} {}, {})", sides[0], spark_sign, sides[1], "true" if sign == "!=" else "false"),
+                ValueKind.BOOLEAN_VALUE,
             )
-        comparable = f"NOT isnan({left.real}) AND NOT isnan({right.real})"
+        comparable = spark_sql("NOT isnan({}) AND NOT isnan({})", left.real, right.real)
         if sign == "!=":
-            return TypedSql(f"({left.real} <> {right.real} OR NOT ({comparable}))", ValueKind.BOOLEAN_VALUE)
-        return TypedSql(f"({left.real} {spark_sign} {right.real} AND {comparable})", ValueKind.BOOLEAN_VALUE)
+            return Part(spark_sql("({} <> {} OR NOT ({}))", left.real, right.real, comparable), ValueKind.BOOLEAN_VALUE)
+        return Part(spark_sql("({} {} {} AND {})", left.real, spark_sign, right.real, comparable), ValueKind.BOOLEAN_VALUE)
 
     return operator
 
 
-def match_regexp(left: TypedSql, right: TypedSql) -> TypedSql:
+def match_regexp(left: Part, right: Part) -> Part:
     """Return whether a whole text matches a regular expression."""
     if left.kind is not ValueKind.TEXT or right.kind is not ValueKind.TEXT:
         raise unsupported_error("=~ of anything but text")
-    return TypedSql(f"({left.sql} RLIKE concat('^(?:', {right.sql}, ')$'))", ValueKind.BOOLEAN_VALUE)
+    return Part(spark_sql("({} RLIKE concat('^(?:', {}, ')$'))", left.node, right.node), ValueKind.BOOLEAN_VALUE)
 
 
-def logical(word: str) -> Callable[[TypedSql, TypedSql], TypedSql]:
+def logical(word: str) -> Callable[[Part, Part], Part]:
     """Return `AND` or `OR` of two conditions."""
-    return lambda left, right: TypedSql(f"({left.truth} {word} {right.truth})", ValueKind.BOOLEAN_VALUE)
+    return lambda left, right: Part(spark_sql("({} {} {})", left.truth, word, right.truth), ValueKind.BOOLEAN_VALUE)
 
 
-OPERATORS: Final[dict[str, Callable[[TypedSql, TypedSql], TypedSql]]] = {
+OPERATORS: Final[dict[str, Callable[[Part, Part], Part]]] = {
     "||": logical("OR"),
     "&&": logical("AND"),
     "=~": match_regexp,

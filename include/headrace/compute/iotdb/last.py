@@ -18,8 +18,8 @@ from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
+from headrace.compute.nodes import NOW, Column, Node, bigint, substitute
 from headrace.compute.plan_sources import Scan, SeriesRows
-from headrace.compute.terms import NOW, bigint_sql
 from headrace.compute.types import to_ticks
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import ColumnRef, Expression
@@ -48,7 +48,7 @@ class LastPlan:
 
     rows: SeriesRows
     series: tuple[tuple[SeriesRef, str], ...]
-    filter: str | None
+    filter: Node | None
     precision: Precision
     orders: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
@@ -96,12 +96,11 @@ def check_filter(query: TreeQuery, names: SeriesNames, *, has_series: bool) -> N
         raise ProgrammingError("Only time filters are supported in LAST query", hint="filter by time only", span=query.where.span)
 
 
-def time_condition(where: Expression | None, names: Environment, scope: TreeScope) -> str | None:
-    """Return a condition on time as Spark SQL; None if there is none."""
+def time_condition(where: Expression | None, names: Environment, scope: TreeScope) -> Node | None:
+    """Return a condition on time; None if there is none."""
     binder = Binder(RowResolver(names, "in WHERE"), ExpressionContext(names.precision, scope.timezone), scope.language)
-    condition = where_condition(where, [], binder, names).sql
-    present = bigint_sql(scope.now * names.precision.ticks_per_second // 1000)
-    return condition and condition.replace(NOW, present)
+    condition = where_condition(where, [], binder, names).node
+    return condition and substitute(condition, {NOW.name: bigint(scope.now * names.precision.ticks_per_second // 1000)})
 
 
 def column_key(ref: SeriesRef) -> str:
@@ -138,7 +137,7 @@ def sort_header(order: TreeOrdering) -> str:
 def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
     """Return `Time`, `Timeseries`, `Value` and `DataType` of each series that has a point, in the order of the plan."""
     rows = series_rows(plan.rows, read)
-    filtered = rows.where(plan.filter) if plan.filter else rows
+    filtered = rows.where(str(plan.filter)) if plan.filter else rows
     kinds = {column: ref.type.kind for ref, column in plan.series}
     pairs = ", ".join(f"'{column}', {as_text(column, kind, plan.precision)}" for column, kind in kinds.items())
     points = filtered.selectExpr("time", "device", f"stack({len(kinds)}, {pairs}) AS (column, value)").where("value IS NOT NULL")
@@ -161,7 +160,7 @@ def last_points(plan: LastPlan, read: Callable[[Scan], DataFrame]) -> DataFrame:
 def as_text(column: str, kind: TypeKind, precision: Precision) -> str:
     """Write a column as the text that IoTDB prints."""
     if kind is TypeKind.TIMESTAMP:
-        return f"CAST({to_ticks(column, precision)} AS STRING)"
+        return f"CAST({to_ticks(Column(column), precision)} AS STRING)"
     if kind is TypeKind.VARBINARY:
         return f"concat('0x', lower(hex({column})))"
     return f"CAST({column} AS STRING)"

@@ -13,7 +13,7 @@ from headrace.compute.iotdb.last import HEADERS, LastPlan
 from headrace.compute.local.accumulators import ValueAtExtreme, accumulator_rule
 from headrace.compute.local.aggregation import MAX_CELLS
 from headrace.compute.local.rows import RowReader, SeriesReader, apply_filter, source_types
-from headrace.compute.local.sql import NULL, TIME, Column, Node, Operation, UnsupportedError, parse
+from headrace.compute.nodes import NULL, TIME, Column, UnsupportedError, call, if_
 from headrace.compute.types import to_ticks
 from headrace.model.tree_types import type_name
 from headrace.model.types import TypeKind
@@ -70,12 +70,11 @@ def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
 def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, ValueAtExtreme]:
     """Return the latest value of each column and device."""
     types = source_types(plan.rows, plan.precision)
-    where = parse(plan.filter) if plan.filter else None
-    ticks = parse(to_ticks(TIME, plan.precision))
+    where, ticks = plan.filter, to_ticks(Column(TIME), plan.precision)
     latest: dict[str, ValueAtExtreme] = {}
     for _, column in plan.series:
-        order: Node = Operation("if", (Operation("is null", (Column(column),)), NULL, ticks))
-        rule = accumulator_rule(Operation("max_by", (Column(column), order)), types)
+        order = if_(Column(column).is_null(), NULL, ticks)
+        rule = accumulator_rule(call("max_by", Column(column), order), types)
         if column not in latest:
             accumulator = rule.make(len(plan.rows.devices))
             assert isinstance(accumulator, ValueAtExtreme)

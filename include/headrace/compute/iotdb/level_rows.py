@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
+from headrace.compute import nodes
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment, SourceColumn
 from headrace.compute.binding.ranges import where_condition
@@ -17,9 +18,9 @@ from headrace.compute.iotdb.aggregates import COUNTING
 from headrace.compute.iotdb.expansion import TIME
 from headrace.compute.iotdb.rows import RowsBuilder
 from headrace.compute.iotdb.types import NUMERIC
+from headrace.compute.nodes import NOW, Node, bigint, substitute
 from headrace.compute.plan import Plan, Regrouped
 from headrace.compute.plan_sources import SLOT, Regrouping, SeriesRows
-from headrace.compute.terms import NOW, bigint_sql
 from headrace.errors import NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
@@ -62,7 +63,7 @@ class LevelRows(RowsBuilder):
     where: Expression | None = None
     points: BoundSource | None = None
     grouped: dict[Call, Expression] = field(default_factory=dict)
-    sources: list[tuple[str, DataType]] = field(default_factory=list)
+    sources: list[tuple[Node, DataType]] = field(default_factory=list)
 
     def bind(self) -> BoundSource:
         """Return the source, and record in `grouped` the calls over its columns."""
@@ -70,16 +71,18 @@ class LevelRows(RowsBuilder):
         names = aligned.names
         context = ExpressionContext(names.precision, self.scope.timezone)
         binder = Binder(RowResolver(names, "inside another aggregate"), context, self.scope.language)
-        condition = where_condition(self.where, [], Binder(RowResolver(names, "in WHERE"), context, self.scope.language), names).sql
-        present = bigint_sql(self.scope.now * names.precision.ticks_per_second // 1000)
+        condition = where_condition(
+            self.where, [], Binder(RowResolver(names, "in WHERE"), context, self.scope.language), names
+        ).node
+        present = bigint(self.scope.now * names.precision.ticks_per_second // 1000)
         self.sources.clear()
         for call, calls in self.calls.items():
             self.grouped[call] = self.group(call, calls, binder)
-        columns = tuple((sql, f"g{number}") for number, (sql, _) in enumerate(self.sources))
+        columns = tuple((node, f"g{number}") for number, (node, _) in enumerate(self.sources))
         slots = max(map(len, self.calls.values()))
         assert isinstance(aligned.source, SeriesRows | Plan)
         assert names.time is not None
-        regrouping = Regrouping(names.time.sql, condition and condition.replace(NOW, present), slots, columns)
+        regrouping = Regrouping(names.time.node, condition and substitute(condition, {NOW.name: present}), slots, columns)
         return BoundSource(Regrouped(aligned.source, regrouping), self.regrouped(names))
 
     def group(self, call: Call, calls: Sequence[Call], binder: Binder) -> Expression:
@@ -106,26 +109,36 @@ class LevelRows(RowsBuilder):
         for own in calls:
             term = binder.bind(own.arguments[0])
             # The other copies of a row have no value, so a NULL that ends a run is false.
-            value = term.sql if ignores_null else f"coalesce({term.sql}, false)"
+            value = term.node if ignores_null else nodes.call("coalesce", term.node, nodes.FALSE)
             column = ColumnRef(COLUMN.format(len(self.sources)), span=call.span)
-            self.sources.append((f"CASE WHEN {SLOT} = 0 THEN {value} END", term.type or BIGINT))
+            self.sources.append((in_slots([value]), term.type or BIGINT))
             counts.append(replace(call, arguments=(column, *own.arguments[1:]), attributes=()))
         return counts[0] if len(counts) == 1 else Cast(reduce(lambda total, count: Call("+", (total, count)), counts), BIGINT)
 
     @staticmethod
-    def column(call: Call, nodes: Sequence[Expression], binder: Binder) -> tuple[str, DataType]:
-        """Return the SQL and type of a column: the value of each series in its copy of the row."""
-        terms = [binder.bind(node) for node in nodes]
+    def column(call: Call, expressions: Sequence[Expression], binder: Binder) -> tuple[Node, DataType]:
+        """Return the value and type of a column: the value of each series in its copy of the row."""
+        terms = [binder.bind(node) for node in expressions]
         type_ = common_type(call, [term.type or BIGINT for term in terms])
-        values = [term.sql if type_ is not None else f"if({term.sql} IS NULL, NULL, 1L)" for term in terms]
-        cases = " ".join(f"WHEN {SLOT} = {slot} THEN {value}" for slot, value in enumerate(values))
-        return f"CASE {cases} END", type_ or BIGINT
+        return in_slots([term.node if type_ is not None else one_if_present(term.node) for term in terms]), type_ or BIGINT
 
     def regrouped(self, names: Environment) -> Environment:
         """Return the environment of the columns."""
-        time = SourceColumn(TIME, None, TIME, TIME, TIMESTAMP, role=names.time.role if names.time is not None else None)
+        time = SourceColumn(
+            TIME, None, TIME, nodes.Column(TIME), TIMESTAMP, role=names.time.role if names.time is not None else None
+        )
         columns = [
-            SourceColumn(COLUMN.format(number), None, f"g{number}", f"g{number}", type_)
+            SourceColumn(COLUMN.format(number), None, f"g{number}", nodes.Column(f"g{number}"), type_)
             for number, (_, type_) in enumerate(self.sources)
         ]
         return Environment(names.language, (time, *columns), names.precision, names.timezone, time)
+
+
+def in_slots(values: Sequence[Node]) -> Node:
+    """Return the value of each copy of a row."""
+    return nodes.case((nodes.Column(SLOT).equals(nodes.integer(slot)), value) for slot, value in enumerate(values))
+
+
+def one_if_present(value: Node) -> Node:
+    """Return 1 for a value, to count it."""
+    return nodes.if_(value.is_null(), nodes.NULL, nodes.bigint(1))

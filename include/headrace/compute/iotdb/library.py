@@ -14,7 +14,8 @@ from headrace.compute.iotdb.scalars import RowFunction
 from headrace.compute.iotdb.scalars_text import TEXT_ONLY
 from headrace.compute.iotdb.types import INT32, TEXT, type_error
 from headrace.compute.language import Language
-from headrace.compute.terms import Term, string_sql, to_string
+from headrace.compute.nodes import Node, spark_sql, string_sql
+from headrace.compute.terms import Term, to_string
 from headrace.model.functions import RegisteredFunction
 from headrace.sql.iotdb.names import function_key
 
@@ -46,22 +47,22 @@ def match_regex(arguments: ScalarArguments) -> Term:
     pattern = regex_attribute(attributes)
     group = at_least(attributes, "group", 0, 0, "group index has to be a non-negative integer.")
     if group > len(CAPTURING_GROUP.findall(UNGROUPED.sub("", pattern))):
-        return Term("CAST(NULL AS STRING)", TEXT)
+        return Term(spark_sql("CAST(NULL AS STRING)"), TEXT)
     regex = string_sql(pattern)
-    return Term(f"if({x} RLIKE {regex}, regexp_extract({x}, {regex}, {group}), NULL)", TEXT)
+    return Term(spark_sql("if({} RLIKE {}, regexp_extract({}, {}, {}), NULL)", x, regex, x, regex, group), TEXT)
 
 
 def split_by_regex(arguments: ScalarArguments) -> Term:
     """Return `REGEXSPLIT`: the number of parts, without empty ones at the end, or one of them, counted from 0."""
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
-    parts = f"split({x}, {string_sql(regex_attribute(attributes))})"
+    parts = spark_sql("split({}, {})", x, string_sql(regex_attribute(attributes)))
     message = "index must a non-negative integer to fetch split results or -1 to get length."
     index = at_least(attributes, "index", -1, -1, message)
-    last = f"array_max(transform({parts}, (part, i) -> if(part <> '', i + 1, 0)))"
-    count = f"if({x} = '', 1, {last})"
+    last = spark_sql("array_max(transform({}, (part, i) -> if(part <> '', i + 1, 0)))", parts)
+    count = spark_sql("if({} = '', 1, {})", x, last)
     if index == -1:
         return Term(count, INT32)
-    return Term(f"if({index} < {count}, get({parts}, {index}), NULL)", TEXT)
+    return Term(spark_sql("if({} < {}, get({}, {}), NULL)", index, count, parts, index), TEXT)
 
 
 def replace_part(arguments: ScalarArguments) -> Term:
@@ -70,7 +71,7 @@ def replace_part(arguments: ScalarArguments) -> Term:
     target, new = attributes.text("target"), string_sql(attributes.text("replace"))
     if not target:
         raise type_error("target should not be empty", hint="write what to replace, such as 'target'=','")
-    parts = f"split({x}, {string_sql(re.escape(target))})"
+    parts = spark_sql("split({}, {})", x, string_sql(re.escape(target)))
     return Term(join_parts(parts, string_sql(target), new, attributes), TEXT)
 
 
@@ -79,20 +80,25 @@ def replace_by_regex(arguments: ScalarArguments) -> Term:
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
     regex, new = string_sql(regex_attribute(attributes)), string_sql(attributes.text("replace"))
     if not any(attributes.has(name) for name in ("limit", "offset", "reverse")):
-        return Term(f"regexp_replace({x}, {regex}, {new})", TEXT)
-    match = f"get(regexp_extract_all({x}, {regex}, 0), i - 1)"
-    return Term(join_parts(f"split({x}, {regex})", match, f"regexp_replace({match}, {regex}, {new})", attributes), TEXT)
+        return Term(spark_sql("regexp_replace({}, {}, {})", x, regex, new), TEXT)
+    match = spark_sql("get(regexp_extract_all({}, {}, 0), i - 1)", x, regex)
+    return Term(
+        join_parts(
+            spark_sql("split({}, {})", x, regex), match, spark_sql("regexp_replace({}, {}, {})", match, regex, new), attributes
+        ),
+        TEXT,
+    )
 
 
-def join_parts(parts: str, old: str, new: str, attributes: Attributes) -> str:
+def join_parts(parts: Node, old: Node | str, new: Node | str, attributes: Attributes) -> Node:
     """Join the parts of a text by `old`, or by `new` for the occurrences that the attributes limit, offset and reverse choose."""
     message = "limit has to be -1 for replacing all matches or non-negative integers for limited times."
     limit = at_least(attributes, "limit", -1, -1, message)
     offset = at_least(attributes, "offset", 0, 0, "offset has to be non-negative to skip first several matches.")
-    number = f"(size({parts}) - i)" if attributes.flag("reverse", False) else "i"
-    chosen = f"{number} > {offset}" + ("" if limit == -1 else f" AND {number} <= {offset + limit}")
-    pieces = f"transform({parts}, (part, i) -> if(i = 0, part, concat(if({chosen}, {new}, {old}), part)))"
-    return f"array_join({pieces}, '')"
+    number = spark_sql("(size({}) - i)" if attributes.flag("reverse", False) else "i", parts)
+    chosen = spark_sql("{} > {}" if limit == -1 else "{} > {} AND {} <= {}", number, offset, number, offset + limit)
+    pieces = spark_sql("transform({}, (part, i) -> if(i = 0, part, concat(if({}, {}, {}), part)))", parts, chosen, new, old)
+    return spark_sql("array_join({}, '')", pieces)
 
 
 LIBRARY: Final = {

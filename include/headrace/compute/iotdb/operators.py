@@ -1,14 +1,17 @@
-"""IoTDB's operators as Spark SQL, independent of the session's settings."""
+"""IoTDB's operators, independent of the session's settings."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
-from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
+from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
+from headrace.compute.nodes import negated as inverted
+from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import parse_instant
@@ -21,23 +24,23 @@ FLIPPED: Final = {"=": "=", "<>": "<>", ">=": "<=", "<": ">"}
 """Comparisons of a number with 0 that depend on the sign of a zero, with those that mean the same from right to left."""
 REGEX_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\(?![%_\\])")
 """A backslash in a LIKE pattern that escapes neither a wildcard nor a backslash."""
-INFINITY: Final = "CAST('Infinity' AS DOUBLE)"
+INFINITY: Final = double(math.inf)
 ORDERED: Final = (*NUMERIC, TypeKind.TIMESTAMP)
 
 
-def truth(term: Term) -> str:
-    """Return the SQL of a condition. Raise `TypeMismatchError` unless it is BOOLEAN."""
+def truth(term: Term) -> Node:
+    """Return a condition. Raise `TypeMismatchError` unless it is BOOLEAN."""
     if term.type is None:
-        return "CAST(NULL AS BOOLEAN)"
+        return NULL.cast("boolean")
     if term.type.kind is not TypeKind.BOOL:
         raise operand_error(term.type, (TypeKind.BOOL,))
-    return term.sql
+    return term.node
 
 
-def real(term: Term) -> str:
+def real(term: Term) -> Node:
     """Cast a number, or the time of the row in ticks, to DOUBLE. Raise `TypeMismatchError` for any other type."""
     if term.role is ColumnRole.TIME:
-        return f"CAST({term.sql} AS DOUBLE)"
+        return term.node.cast("double")
     if term.type is not None and term.type.kind not in NUMERIC:
         raise operand_error(term.type, NUMERIC)
     return to_double(term)
@@ -49,10 +52,11 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
         return instant
     first, second = real(left), real(right)
     if sign not in "/%" or is_nonzero(right):
-        return Term(f"({first} {sign} {second})", DOUBLE)
-    infinity = f"if(CAST({second} AS STRING) = '-0.0', -{INFINITY}, {INFINITY})" if is_floating(right) else INFINITY
-    by_zero = f"{first} * {infinity}" if sign == "/" else "CAST('NaN' AS DOUBLE)"
-    return Term(f"if({first} IS NOT NULL AND {second} = 0D, {by_zero}, {first} {sign} nullif({second}, 0D))", DOUBLE)
+        return Term(call(sign, first, second), DOUBLE)
+    infinity = if_(call("is_negative_zero", second), double(-math.inf), INFINITY) if is_floating(right) else INFINITY
+    by_zero = first * infinity if sign == "/" else double(math.nan)
+    is_zero = both(first.is_not_null(), second.equals(double(0)))
+    return Term(if_(is_zero, by_zero, call(sign, first, call("nullif", second, double(0)))), DOUBLE)
 
 
 def is_nonzero(term: Term) -> bool:
@@ -94,18 +98,18 @@ def instant(term: Term, zone: str, precision: Precision) -> Term:
 def comparison(sign: str, left: Term, right: Term) -> Term:
     """Return a comparison. NaN compares false, as in Java; integers compare exactly, other numbers as DOUBLE."""
     if left.type is None or right.type is None:
-        return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
+        return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
     if left.type.kind in ORDERED and right.type.kind in ORDERED:
         return Term(compare_numbers(COMPARISONS[sign], left, right), BOOL)
     if left.type.kind in TEXTUAL and right.type.kind in TEXTUAL:
-        return Term(f"({left.sql} {COMPARISONS[sign]} {right.sql})", BOOL)
+        return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
     first, second = match_dates(left, right)
     kind, second_kind = first.type.kind if first.type else None, second.type.kind if second.type else None
     if kind is not second_kind:
         raise mismatch(left, right)
     if kind is TypeKind.BOOL and COMPARISONS[sign] not in ("=", "<>"):
         raise type_error("Unsupported Type", hint="compare BOOLEAN with = or !=", status=301)
-    return Term(f"({first.sql} {COMPARISONS[sign]} {second.sql})", BOOL)
+    return Term(call(COMPARISONS[sign], first.node, second.node), BOOL)
 
 
 def mismatch(left: Term, right: Term) -> TypeMismatchError:
@@ -127,22 +131,22 @@ def match_dates(left: Term, right: Term) -> tuple[Term, Term]:
 
     def as_date(term: Term) -> Term:
         is_text = term.constant is not None and isinstance(term.constant.value, str)
-        return Term(f"try_cast({term.sql} AS DATE)", date) if is_text else term
+        return Term(term.node.try_cast("date"), date) if is_text else term
 
     return as_date(left), as_date(right)
 
 
-def compare_numbers(sign: str, left: Term, right: Term) -> str:
-    """Write a comparison of numbers or instants. Spark treats NaN as equal to itself and greater than any number, so exclude it."""
+def compare_numbers(sign: str, left: Term, right: Term) -> Node:
+    """Return a comparison of numbers or instants. Spark treats NaN as equal to itself and greater than any number: exclude it."""
     if not any(is_floating(term) for term in (left, right)):
-        return f"({left.sql} {sign} {right.sql})"
+        return call(sign, left.node, right.node)
     if sign in FLIPPED and is_zero(right) and is_computed(left):
         return compare_with_zero(sign, left)
     if sign in FLIPPED.values() and is_zero(left) and is_computed(right):
         return compare_with_zero(next(flipped for flipped, own in FLIPPED.items() if own == sign), right)
-    parts = [f"{as_double(left)} {sign} {as_double(right)}"]
+    parts = [call(sign, as_double(left), as_double(right))]
     parts += not_nan(left, right, sign in (">", ">=")) + not_nan(right, left, sign in ("<", "<="))
-    return f"({' AND '.join(parts)})"
+    return both(*parts)
 
 
 def is_zero(term: Term) -> bool:
@@ -153,33 +157,30 @@ def is_zero(term: Term) -> bool:
 
 def is_computed(term: Term) -> bool:
     """Return whether a number is of type FLOAT or DOUBLE, and not just a column."""
-    return is_floating(term) and not term.sql.isidentifier()
+    return is_floating(term) and not isinstance(term.node, Column)
 
 
-def compare_with_zero(sign: str, term: Term) -> str:
-    """Write a comparison of a computed number with 0. As in Java, -0.0 is less than 0; stored values compare as in SQL."""
+def compare_with_zero(sign: str, term: Term) -> Node:
+    """Return a comparison of a computed number with 0. As in Java, -0.0 is less than 0; stored values compare as in SQL."""
     x = to_double(term)
-    # Only the text of a zero shows its sign in Spark.
-    is_negative = f"CAST({x} AS STRING) = '-0.0'"
+    compared, is_negative = call(sign, x, double(0)), call("is_negative_zero", x)
     match sign:
         case "=":
-            return f"({x} = 0D AND NOT {is_negative})"
-        case "<>":
-            return f"({x} <> 0D OR {is_negative})"
+            return both(compared, inverted(is_negative))
         case ">=":
-            return f"({x} >= 0D AND NOT isnan({x}) AND NOT {is_negative})"
-    return f"({x} < 0D OR {is_negative})"
+            return both(compared, inverted(call("isnan", x)), inverted(is_negative))
+    return either(compared, is_negative)
 
 
-def not_nan(term: Term, other: Term, greater: bool) -> list[str]:
+def not_nan(term: Term, other: Term, greater: bool) -> list[Node]:
     """Return the condition that excludes NaN, if a comparison needs one; compared with NULL the result stays NULL.
 
     NaN is unequal to a constant, like in the server's filters.
     """
     if not is_floating(term) or term.constant is not None or (other.constant is not None and not greater):
         return []
-    condition = f"NOT isnan({term.sql})"
-    return [condition if other.constant is not None else f"({other.sql} IS NULL OR {condition})"]
+    condition = inverted(call("isnan", term.node))
+    return [condition if other.constant is not None else either(other.node.is_null(), condition)]
 
 
 def is_floating(term: Term) -> bool:
@@ -187,9 +188,9 @@ def is_floating(term: Term) -> bool:
     return term.type is not None and term.type.kind in FLOATING
 
 
-def as_double(term: Term) -> str:
+def as_double(term: Term) -> Node:
     """Return a number or an instant as DOUBLE."""
-    return to_double(term) if not is_instant(term) else f"CAST({term.sql} AS DOUBLE)"
+    return to_double(term) if not is_instant(term) else term.node.cast("double")
 
 
 def negative(term: Term) -> Term:
@@ -200,8 +201,8 @@ def negative(term: Term) -> Term:
     if term.type is None or term.type.kind not in NUMERIC:
         raise operand_error(term.type, NUMERIC)
     if term.type.kind in FLOATING:
-        return Term(f"(-{term.sql})", term.type)
-    return Term(f"try_subtract({'0L' if term.type == BIGINT else '0'}, {term.sql})", term.type)
+        return Term(-term.node, term.type)
+    return Term(call("try_subtract", bigint(0) if term.type == BIGINT else integer(0), term.node), term.type)
 
 
 def positive(term: Term) -> Term:
@@ -210,8 +211,8 @@ def positive(term: Term) -> Term:
     return term
 
 
-def string(term: Term) -> str:
-    """Return the SQL of a text operand. Raise `TypeMismatchError` for any other type."""
+def text(term: Term) -> Node:
+    """Return a text operand. Raise `TypeMismatchError` for any other type."""
     if term.type is not None and term.type.kind not in TEXTUAL:
         raise operand_error(term.type, TEXTUAL)
     return to_string(term)
@@ -221,8 +222,8 @@ def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `LIKE`, in which a backslash escapes `%`, `_` and itself; before other characters it means what it does in REGEXP."""
     value = unescape_like(str(pattern.constant.value)) if pattern.constant else ""
     operator, sql = ("RLIKE", like_regex(value)) if REGEX_ESCAPE.search(value) else ("LIKE", value)
-    condition = f"({string(subject)} {operator} {string_sql(sql)})"
-    return Term(f"(NOT {condition})" if negated else condition, BOOL)
+    condition = spark_sql("({} {} {})", text(subject), operator, string(sql))
+    return Term(inverted(condition) if negated else condition, BOOL)
 
 
 def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:
@@ -230,8 +231,8 @@ def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:
     value = pattern.constant.value if pattern.constant else None
     if isinstance(value, str):
         check_regexp(value)
-    condition = f"({string(subject)} RLIKE {pattern.sql})"
-    return Term(f"(NOT {condition})" if negated else condition, BOOL)
+    condition = spark_sql("({} RLIKE {})", text(subject), pattern.node)
+    return Term(inverted(condition) if negated else condition, BOOL)
 
 
 def check_regexp(value: str) -> None:
@@ -244,7 +245,7 @@ def check_regexp(value: str) -> None:
 
 def null_test(subject: Term, *, negated: bool) -> Term:
     """Return `IS NULL`; NaN is a value."""
-    return Term(f"({subject.sql} IS {'NOT ' if negated else ''}NULL)", BOOL)
+    return Term(subject.node.is_not_null() if negated else subject.node.is_null(), BOOL)
 
 
 def common_type(types: Sequence[DataType | None]) -> DataType | None:
@@ -263,12 +264,12 @@ def common_type(types: Sequence[DataType | None]) -> DataType | None:
     return DOUBLE
 
 
-def convert(term: Term, type_: DataType) -> str:
+def convert(term: Term, type_: DataType) -> Node:
     """Convert a term to the result of `common_type`."""
     if term.type is None:
-        return f"CAST(NULL AS {spark_type(type_)})"
+        return NULL.cast(spark_type(type_))
     if type_ == DOUBLE and term.type.kind is TypeKind.DATE:
-        return f"CAST(date_format({term.sql}, 'yyyyMMdd') AS DOUBLE)"
+        return call("date_format", term.node, string("yyyyMMdd")).cast("double")
     return as_double(term) if type_ == DOUBLE else cast(term, type_)
 
 
@@ -313,17 +314,17 @@ Binary = Callable[[Term, Term], Term]
 
 def conjunction(left: Term, right: Term) -> Term:
     """Return `AND`, in three-valued logic."""
-    return Term(f"({truth(left)} AND {truth(right)})", BOOL)
+    return Term(both(truth(left), truth(right)), BOOL)
 
 
 def disjunction(left: Term, right: Term) -> Term:
     """Return `OR`, in three-valued logic."""
-    return Term(f"({truth(left)} OR {truth(right)})", BOOL)
+    return Term(either(truth(left), truth(right)), BOOL)
 
 
 def negation(term: Term) -> Term:
     """Return `NOT`; NULL stays NULL."""
-    return Term(f"(NOT {truth(term)})", BOOL)
+    return Term(inverted(truth(term)), BOOL)
 
 
 def compute(sign: str) -> Binary:

@@ -14,8 +14,9 @@ from headrace.compute.iotdb.expansion import (
 )
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
+from headrace.compute.nodes import Column, Node, bigint, both, call, either, negated, quote, string, string_sql
 from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeries
-from headrace.compute.terms import ColumnRole, quote, string_sql
+from headrace.compute.terms import ColumnRole
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import ColumnRef, Expression
@@ -137,13 +138,13 @@ class RowsBuilder:
             TIME,
             None,
             TIME,
-            to_ticks(TIME, precision),
+            to_ticks(Column(TIME), precision),
             TIMESTAMP,
             role=ColumnRole.TIME,
             is_converted=precision is not Precision.NANOSECOND,
         )
         columns = [
-            SourceColumn(name, None, f"s{number}", stored_sql(f"s{number}", type_, precision), type_)
+            SourceColumn(name, None, f"s{number}", stored_node(f"s{number}", type_, precision), type_)
             for number, (name, (type_, _)) in enumerate(self.columns.items())
         ]
         series = None if self.aligned else series_column(DEVICE, None, self.scope.language)
@@ -157,10 +158,10 @@ class RowsBuilder:
         paths = [path for path, device in self.devices.items() if device.database == name]
         stored = {source.columns[column].name if source.columns else column for column in self.columns_of(name)}
         series = [source.subtables.get(path, path) for path in paths]
-        condition = f"{table.series_key} IN ({', '.join(map(string_sql, sorted(series)))})"
+        condition = call("in", Column(table.series_key), *map(string, sorted(series)))
         ttl_conditions = self.ttl_conditions(paths, database.precision, table)
         columns = (table.timestamp.name, *sorted(stored), table.series_key)
-        return Scan(table, database, None, None, columns, " AND ".join([condition, *ttl_conditions]))
+        return Scan(table, database, None, None, columns, both(condition, *ttl_conditions))
 
     def columns_of(self, name: str) -> list[str]:
         """Return the columns of a database that the query reads, each once."""
@@ -179,18 +180,18 @@ class RowsBuilder:
         ]
         return (f"{quote(table.timestamp.name)} AS {TIME}", f"{device_sql(name, source)} AS {DEVICE}", *values)
 
-    def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[str]:
+    def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[Node]:
         """Return the conditions that exclude rows older than their time to live."""
         by_ttl: dict[int, list[str]] = {}
         for path in devices:
             if (ttl := self.scope.ttl_ms.get(path)) is not None:
                 by_ttl.setdefault(ttl, []).append(path)
-        time = to_ticks(quote(table.timestamp.name), precision)
+        time = to_ticks(Column(table.timestamp.name), precision)
         unit = precision.ticks_per_second // 1000
         conditions = []
         for ttl, paths in by_ttl.items():
-            others = f"{table.series_key} NOT IN ({', '.join(map(string_sql, sorted(paths)))})"
-            conditions.append(f"({others} OR {time} >= {(self.scope.now - ttl) * unit}L)")
+            own = call("in", Column(table.series_key), *map(string, sorted(paths)))
+            conditions.append(either(negated(own), time >= bigint((self.scope.now - ttl) * unit)))
         return conditions
 
     @staticmethod
@@ -211,9 +212,9 @@ def device_column(scope: TreeScope) -> str:
     return scope.language.pseudo_columns.series or DEVICE
 
 
-def stored_sql(column: str, type_: DataType, precision: Precision) -> str:
-    """Write a stored column for use in expressions: timestamps become ticks."""
-    return to_ticks(column, precision) if type_.kind is TypeKind.TIMESTAMP else column
+def stored_node(column: str, type_: DataType, precision: Precision) -> Node:
+    """Return a stored column for use in expressions: timestamps become ticks."""
+    return to_ticks(Column(column), precision) if type_.kind is TypeKind.TIMESTAMP else Column(column)
 
 
 def series_part(ref: SeriesRef, *, one_device: bool) -> ColumnPart:

@@ -11,15 +11,30 @@ from typing import Final
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.inputs import Attributes, check_inputs
 from headrace.compute.iotdb.types import BOOLEAN, EVERY, FLOATING, INT64, NUMERIC, TEXTUAL, type_error
+from headrace.compute.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    Node,
+    bigint,
+    both,
+    call,
+    case,
+    double,
+    either,
+    if_,
+    integer,
+    negated,
+    spark_sql,
+)
 from headrace.compute.terms import Term, literal, to_double
-from headrace.compute.terms import double_sql as number_literal
 from headrace.compute.types import spark_type
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DOUBLE, DataType, TypeKind
 
 ANY_KIND: Final = tuple(kind for kind in TypeKind if kind in EVERY)
 CONSTANT_TYPES: Final = ("INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN", "TEXT", "STRING", "DATE", "TIMESTAMP")
-NAN: Final = "CAST('NaN' AS DOUBLE)"
+NAN: Final = double(math.nan)
 WHOLE_DOUBLES: Final = float(2**52)
 """From here on, DOUBLE has no fractions."""
 
@@ -36,36 +51,44 @@ class RowFunction(ScalarFunction):
         return self.build(arguments)
 
 
-def number_function(template: str) -> Callable[[ScalarArguments], Term]:
-    """Return the builder of a DOUBLE from the number `{x}`."""
-    return lambda arguments: Term(template.format(x=to_double(arguments.terms[0])), DOUBLE)
+def number_function(build: Callable[[Node], Node]) -> Callable[[ScalarArguments], Term]:
+    """Return the builder of a DOUBLE from a number."""
+    return lambda arguments: Term(build(to_double(arguments.terms[0])), DOUBLE)
 
 
 def rounding_function(direction: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder that rounds to a DOUBLE without fraction. What is rounded up to zero is -0.0."""
-    rounded = "-CAST(floor(-({x})) AS DOUBLE)" if direction == "ceil" else "CAST(floor({x}) AS DOUBLE)"
-    return number_function(f"if(abs({{x}}) < {WHOLE_DOUBLES!r}D AND {{x}} <> 0D, {rounded}, {{x}})")
+
+    def build(x: Node) -> Node:
+        rounded = -call("floor", -x).cast("double") if direction == "ceil" else call("floor", x).cast("double")
+        return if_(both(call("abs", x) < double(WHOLE_DOUBLES), call("<>", x, double(0))), rounded, x)
+
+    return number_function(build)
 
 
 def logarithm(function: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a logarithm, which is minus infinity at 0 and NaN below."""
-    below = f"if({{x}} = 0D, CAST('-Infinity' AS DOUBLE), {NAN})"
-    return number_function(f"CASE WHEN {{x}} > 0D THEN {function}({{x}}) WHEN {{x}} <= 0D THEN {below} END")
+    zero = double(0)
+
+    def build(x: Node) -> Node:
+        below = if_(x.equals(zero), double(-math.inf), NAN)
+        return case([(x > zero, call(function, x)), (x <= zero, below)])
+
+    return number_function(build)
 
 
 def absolute(arguments: ScalarArguments) -> Term:
     """Return the absolute value in the same type, NULL out of its range."""
     (term,) = arguments.terms
     if term.type is None or term.type.kind in FLOATING:
-        return Term(f"abs({to_double(term) if term.type is None else term.sql})", term.type or DOUBLE)
-    zero = "0L" if term.type == INT64 else "0"
-    return Term(f"if({term.sql} < 0, try_subtract({zero}, {term.sql}), {term.sql})", term.type)
+        return Term(call("abs", to_double(term) if term.type is None else term.node), term.type or DOUBLE)
+    zero = bigint(0) if term.type == INT64 else integer(0)
+    return Term(if_(term.node < integer(0), call("try_subtract", zero, term.node), term.node), term.type)
 
 
 def constant_where_present(terms: Sequence[Term], value: Term) -> Term:
     """Return a constant in every row in which an input has a value."""
-    present = " OR ".join(f"{term.sql} IS NOT NULL" for term in terms)
-    return Term(f"if({present}, {value.sql}, NULL)", value.type)
+    return Term(if_(either(*(term.node.is_not_null() for term in terms)), value.node, NULL), value.type)
 
 
 def constant(arguments: ScalarArguments) -> Term:
@@ -77,22 +100,21 @@ def constant(arguments: ScalarArguments) -> Term:
     return constant_where_present(arguments.terms, Term(constant_sql(attributes, value, TREE_TYPES[name]), TREE_TYPES[name]))
 
 
-def constant_sql(attributes: Attributes, value: str, type_: DataType) -> str:
-    """Write the attribute `value` as a literal of a type."""
+def constant_sql(attributes: Attributes, value: str, type_: DataType) -> Node:
+    """Return the attribute `value` as a literal of a type."""
     if type_.kind in TEXTUAL:
-        return literal(value).sql
+        return literal(value).node
     if type_.kind is TypeKind.DATE:
-        return f"DATE'{read_date(value).isoformat()}'"
+        return spark_sql("DATE'{}'", read_date(value).isoformat())
     if type_ == BOOLEAN:
-        return "true" if value.lower() == "true" else "false"
+        return TRUE if value.lower() == "true" else FALSE
     if type_.kind in FLOATING:
-        return f"CAST({number_literal(attributes.real('value'))} AS {spark_type(type_)})"
-    integer = attributes.integer("value")
+        return double(attributes.real("value")).cast(spark_type(type_))
+    number = attributes.integer("value")
     minimum, maximum = (INT64 if type_.kind is TypeKind.TIMESTAMP else type_).integer_range()
-    if not minimum <= integer <= maximum:
+    if not minimum <= number <= maximum:
         raise type_error(f'For input string: "{value}"', hint=f"{value} is out of range; use a wider type")
-    stored = "BIGINT" if type_.kind is TypeKind.TIMESTAMP else spark_type(type_)
-    return f"CAST({integer}L AS {stored})" if integer > -(2**63) else "(-9223372036854775807L - 1L)"
+    return bigint(number).cast("bigint" if type_.kind is TypeKind.TIMESTAMP else spark_type(type_))
 
 
 def read_date(value: str) -> dt.date:
@@ -105,7 +127,7 @@ def read_date(value: str) -> dt.date:
 
 def number_constant(value: float) -> Callable[[ScalarArguments], Term]:
     """Return the builder of a DOUBLE constant such as `PI`."""
-    return lambda arguments: constant_where_present(arguments.terms, Term(number_literal(value), DOUBLE))
+    return lambda arguments: constant_where_present(arguments.terms, Term(double(value), DOUBLE))
 
 
 def in_range(arguments: ScalarArguments) -> Term:
@@ -115,13 +137,13 @@ def in_range(arguments: ScalarArguments) -> Term:
     if upper < lower:
         raise type_error("Upper can not be smaller than lower.", hint="exchange them")
     x = to_double(arguments.terms[0])
-    return Term(f"({x} >= {number_literal(lower)} AND {x} <= {number_literal(upper)} AND NOT isnan({x}))", BOOLEAN)
+    return Term(both(x >= double(lower), x <= double(upper), negated(call("isnan", x))), BOOLEAN)
 
 
 def on_off(arguments: ScalarArguments) -> Term:
     """Return `ON_OFF`: whether a number is at least `threshold`; NaN is not."""
     x, threshold = to_double(arguments.terms[0]), Attributes(arguments.attributes).real("threshold")
-    return Term(f"({x} >= {number_literal(threshold)} AND NOT isnan({x}))", BOOLEAN)
+    return Term(both(x >= double(threshold), negated(call("isnan", x))), BOOLEAN)
 
 
 def round_to(arguments: ScalarArguments) -> Term:
@@ -134,14 +156,14 @@ def round_to(arguments: ScalarArguments) -> Term:
         )
     x = to_double(term)
     if len(arguments.terms) == 1:
-        return Term(f"rint({x})", DOUBLE)
-    factor = number_literal(math.pow(10, arguments.integer(1)))
-    return Term(f"(rint({x} * {factor}) / {factor})", DOUBLE)
+        return Term(call("rint", x), DOUBLE)
+    factor = double(math.pow(10, arguments.integer(1)))
+    return Term(call("rint", x * factor) / factor, DOUBLE)
 
 
 def math_function(name: str, summary: str, build: Callable[[ScalarArguments], Term] | None = None) -> RowFunction:
     """Return a function of one number; without `build` it is Spark's of that name."""
-    return RowFunction(name, 1, 1, build or number_function(f"{name}({{x}})"), summary)
+    return RowFunction(name, 1, 1, build or number_function(lambda x: call(name, x)), summary)
 
 
 MATH_TABLE: Final = (
@@ -155,7 +177,7 @@ MATH_TABLE: Final = (
     math_function("degrees", "radians as degrees"),
     math_function("radians", "degrees as radians"),
     math_function("abs", "number without its sign, of the same type", absolute),
-    math_function("sign", "1, 0 or -1", number_function("signum({x})")),
+    math_function("sign", "1, 0 or -1", number_function(lambda x: call("signum", x))),
     math_function("ceil", "least whole number not below x, as DOUBLE", rounding_function("ceil")),
     math_function("floor", "greatest whole number not above x, as DOUBLE", rounding_function("floor")),
     math_function("exp", "e to the power of x"),

@@ -11,18 +11,22 @@ from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.operators import check_regexp
 from headrace.compute.iotdb.scalars import RowFunction
 from headrace.compute.iotdb.types import BOOLEAN, EXECUTION_ERROR, INT32, TEXT, TEXTUAL, type_error, type_name
-from headrace.compute.terms import Term, string_sql, to_string
+from headrace.compute.nodes import NULL, Node, call, columns_of, either, if_, spark_sql, string, string_sql
+from headrace.compute.terms import Term, to_string
 from headrace.model.types import TypeKind
 
 TEXT_ONLY: Final = (TypeKind.VARCHAR,)
-POINT_COLUMN: Final = re.compile(r"\b__[sw]\d+\b")
+POINT_COLUMN: Final = re.compile(r"__[sw]\d+")
 """A column of the points that a time-series function returns."""
 JAVA_BLANKS: Final = r"^[\\x00-\\x20]+|[\\x00-\\x20]+$"
 
 
 def contains(arguments: ScalarArguments) -> Term:
     """Return `STRING_CONTAINS`: whether the text contains the attribute `s`."""
-    return Term(f"contains({to_string(arguments.terms[0])}, {string_sql(Attributes(arguments.attributes).text('s'))})", BOOLEAN)
+    return Term(
+        spark_sql("contains({}, {})", to_string(arguments.terms[0]), string_sql(Attributes(arguments.attributes).text("s"))),
+        BOOLEAN,
+    )
 
 
 def matches(arguments: ScalarArguments) -> Term:
@@ -30,7 +34,7 @@ def matches(arguments: ScalarArguments) -> Term:
     pattern = Attributes(arguments.attributes).text("regex")
     check_regexp(pattern)
     anchored = string_sql(r"\A(?:" + pattern + r")\z")
-    return Term(f"({to_string(arguments.terms[0])} RLIKE {anchored})", BOOLEAN)
+    return Term(spark_sql("({} RLIKE {})", to_string(arguments.terms[0]), anchored), BOOLEAN)
 
 
 def locate(arguments: ScalarArguments) -> Term:
@@ -38,15 +42,18 @@ def locate(arguments: ScalarArguments) -> Term:
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
     target = attributes.text("target")
     if not attributes.flag("reverse", False):
-        return Term(f"(instr({x}, {string_sql(target)}) - 1)", INT32)
-    position = f"instr(reverse({x}), {string_sql(target[::-1])})"
-    return Term(f"if({position} = 0, -1, char_length({x}) - {position} + 1 - {len(target)})", INT32)
+        return Term(spark_sql("(instr({}, {}) - 1)", x, string_sql(target)), INT32)
+    position = spark_sql("instr(reverse({}), {})", x, string_sql(target[::-1]))
+    return Term(spark_sql("if({} = 0, -1, char_length({}) - {} + 1 - {})", position, x, position, len(target)), INT32)
 
 
 def affix_function(function: str) -> Callable[[ScalarArguments], Term]:
     """Return the builder of `STARTSWITH` or `ENDSWITH`."""
     return lambda arguments: Term(
-        f"{function}({to_string(arguments.terms[0])}, {string_sql(Attributes(arguments.attributes).text('target'))})", BOOLEAN
+        spark_sql(
+            "{}({}, {})", function, to_string(arguments.terms[0]), string_sql(Attributes(arguments.attributes).text("target"))
+        ),
+        BOOLEAN,
     )
 
 
@@ -55,32 +62,31 @@ def concat(arguments: ScalarArguments) -> Term:
 
     Of time-series functions alone, there is a result only where one has a point, as there are no other rows.
     """
-    inputs = [f"coalesce({to_string(term)}, '')" for term in arguments.terms]
-    targets = [string_sql(value) for name, value in arguments.attributes if name.startswith("target")]
+    inputs = [call("coalesce", to_string(term), string("")) for term in arguments.terms]
+    targets = [string(value) for name, value in arguments.attributes if name.startswith("target")]
     inputs_last = Attributes(arguments.attributes).flag("series_behind", False)
-    text = f"concat({', '.join(targets + inputs if inputs_last else inputs + targets)})"
-    if not all(POINT_COLUMN.search(term.sql) for term in arguments.terms):
+    text = call("concat", *(targets + inputs if inputs_last else inputs + targets))
+    if not all(any(map(POINT_COLUMN.fullmatch, columns_of(term.node))) for term in arguments.terms):
         return Term(text, TEXT)
-    present = " OR ".join(f"{term.sql} IS NOT NULL" for term in arguments.terms)
-    return Term(f"if({present}, {text}, NULL)", TEXT)
+    return Term(if_(either(*(term.node.is_not_null() for term in arguments.terms)), text, NULL), TEXT)
 
 
 def strcmp(arguments: ScalarArguments) -> Term:
     """Return the difference of the first pair of different characters, else of the lengths."""
     a, b = (to_string(term) for term in arguments.terms)
-    shorter = f"least(char_length({a}), char_length({b}))"
-    difference = f"try_element_at(filter(sequence(1, {shorter}), i -> substr({a}, i, 1) <> substr({b}, i, 1)), 1)"
-    lengths = f"char_length({a}) - char_length({b})"
-    letters = f"transform(array({difference}), i -> ascii(substr({a}, i, 1)) - ascii(substr({b}, i, 1)))[0]"
-    return Term(f"if({shorter} = 0, {lengths}, coalesce({letters}, {lengths}))", INT32)
+    shorter = spark_sql("least(char_length({}), char_length({}))", a, b)
+    difference = spark_sql("try_element_at(filter(sequence(1, {}), i -> substr({}, i, 1) <> substr({}, i, 1)), 1)", shorter, a, b)
+    lengths = spark_sql("char_length({}) - char_length({})", a, b)
+    letters = spark_sql("transform(array({}), i -> ascii(substr({}, i, 1)) - ascii(substr({}, i, 1)))[0]", difference, a, b)
+    return Term(spark_sql("if({} = 0, {}, coalesce({}, {}))", shorter, lengths, letters, lengths), INT32)
 
 
 def text_function(template: str) -> Callable[[ScalarArguments], Term]:
-    """Return the builder of a TEXT from the text `{x}`."""
-    return lambda arguments: Term(template.replace("{x}", to_string(arguments.terms[0])), TEXT)
+    """Return the builder of a TEXT from the text `{}`."""
+    return lambda arguments: Term(spark_sql(template, to_string(arguments.terms[0])), TEXT)
 
 
-def scalar_text(arguments: ScalarArguments) -> str:
+def scalar_text(arguments: ScalarArguments) -> Node:
     """Return the first argument of REPLACE and SUBSTRING, which must be text."""
     term = arguments.terms[0]
     if term.type is not None and term.type.kind not in TEXTUAL:
@@ -100,9 +106,11 @@ def replace_text(arguments: ScalarArguments) -> Term:
         )
     old, new = arguments.string(1), arguments.string(2)
     if old:
-        return Term(f"replace({x}, {string_sql(old)}, {string_sql(new)})", TEXT)
-    letters = f"filter(split({x}, ''), c -> c <> '')"
-    return Term(f"concat({string_sql(new)}, array_join(transform({letters}, c -> concat(c, {string_sql(new)})), ''))", TEXT)
+        return Term(spark_sql("replace({}, {}, {})", x, string_sql(old), string_sql(new)), TEXT)
+    letters = spark_sql("filter(split({}, ''), c -> c <> '')", x)
+    return Term(
+        spark_sql("concat({}, array_join(transform({}, c -> concat(c, {})), ''))", string_sql(new), letters, string_sql(new)), TEXT
+    )
 
 
 def substring(arguments: ScalarArguments) -> Term:
@@ -117,8 +125,8 @@ def substring(arguments: ScalarArguments) -> Term:
         )
     first = max(begin, 1)
     if length is None:
-        return Term(f"substr({x}, {first})", TEXT)
-    return Term(f"substr({x}, {first}, {max(begin + length - first, 0)})", TEXT)
+        return Term(spark_sql("substr({}, {})", x, first), TEXT)
+    return Term(spark_sql("substr({}, {}, {})", x, first, max(begin + length - first, 0)), TEXT)
 
 
 TEXT_TABLE: Final = (
@@ -130,7 +138,7 @@ TEXT_TABLE: Final = (
         "length",
         1,
         1,
-        lambda arguments: Term(f"char_length({to_string(arguments.terms[0])})", INT32),
+        lambda arguments: Term(spark_sql("char_length({})", to_string(arguments.terms[0])), INT32),
         "characters",
         accepts=TEXTUAL,
     ),
@@ -152,10 +160,10 @@ TEXT_TABLE: Final = (
         "inputs, NULL as empty text, then the attributes `target1`, …; with `series_behind=true` these come first",
         accepts=TEXTUAL,
     ),
-    RowFunction("upper", 1, 1, text_function("upper({x})"), "text in capitals", accepts=TEXTUAL),
-    RowFunction("lower", 1, 1, text_function("lower({x})"), "text in small letters", accepts=TEXTUAL),
+    RowFunction("upper", 1, 1, text_function("upper({})"), "text in capitals", accepts=TEXTUAL),
+    RowFunction("lower", 1, 1, text_function("lower({})"), "text in small letters", accepts=TEXTUAL),
     RowFunction(
-        "trim", 1, 1, text_function(f"regexp_replace({{x}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
+        "trim", 1, 1, text_function(f"regexp_replace({{}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
     ),
     RowFunction("strcmp", 2, 2, strcmp, "0 of equal texts, negative if the first comes first", accepts=TEXTUAL),
     ScalarFunction("replace", 3, 3, replace_text, "text x with every y replaced by z"),

@@ -24,6 +24,7 @@ from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.iotdb.windows import SHOWN_END, limit_windows
 from headrace.compute.language import Language
+from headrace.compute.nodes import Column
 from headrace.compute.plan import WEND, WSTART, Key, Plan
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import RangeWindow, WindowPlan
@@ -105,7 +106,7 @@ class TreeSelectBinder(SelectBinder):
         """Return the terms of `time` and `__endTime` in a window."""
         if window is None:
             return {}
-        start, end = Term(WSTART, TIMESTAMP), Term(WEND, TIMESTAMP)
+        start, end = Term(Column(WSTART), TIMESTAMP), Term(Column(WEND), TIMESTAMP)
         if isinstance(window, RangeWindow) and window.right:
             shown = Term(SHOWN_END, TIMESTAMP)
             return {TIME: shown, END_TIME: shown, START_TIME: start}

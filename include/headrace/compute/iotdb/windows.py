@@ -9,6 +9,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
+from headrace.compute.nodes import Column, bigint
 from headrace.compute.plan import WEND, WSTART, Plan, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.terms import ColumnRole, Term
@@ -28,7 +29,7 @@ from headrace.model.tree_queries import (
 from headrace.model.types import BIGINT, TypeKind
 
 CONTROL: Final = "_state"
-SHOWN_END: Final = f"({WEND} + 1L)"
+SHOWN_END: Final = Column(WEND) + bigint(1)
 """The instant that a window shows if it is closed on the right."""
 
 
@@ -101,7 +102,7 @@ def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
         return False
     if plan.having is not None or plan.gap_fill is not None:
         return False
-    instants = {output.column for output in (*plan.outputs, *plan.hidden) if output.sql in (WSTART, SHOWN_END)}
+    instants = {output.column for output in (*plan.outputs, *plan.hidden) if output.node in (Column(WSTART), SHOWN_END)}
     sorts = time_sorts(plan)
     directions = {sort.descending for sort in sorts}
     if len(directions) != 1 or any(sort.column not in instants for sort in sorts):
@@ -118,7 +119,7 @@ def time_sorts(plan: Plan) -> list[Sort]:
 def control_argument(node: Expression, rows: Binder) -> Argument:
     """Bind the control expression of a window clause."""
     term: Term = rows.bind(node)
-    return Argument(CONTROL, term.sql, term.type or BIGINT)
+    return Argument(CONTROL, term.node, term.type or BIGINT)
 
 
 def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> RunWindow:

@@ -6,6 +6,6 @@ compiled for a function or type, when it runs for a value that Spark refuses, su
 
 from headrace.compute.kernels.outputs import OutputKernel, ProjectionKernel
 from headrace.compute.kernels.segments import SegmentKernel
-from headrace.compute.local.sql import UnsupportedError
+from headrace.compute.nodes import UnsupportedError
 
 __all__ = ["OutputKernel", "ProjectionKernel", "SegmentKernel", "UnsupportedError"]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.kernels.runs import Bools, Int64s, to_numpy
 from headrace.compute.local.expressions import Values, evaluate
-from headrace.compute.local.sql import Column, Node, columns_of
+from headrace.compute.nodes import Column, Node, columns_of
 
 Arrays = dict[str, pa.Array]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from headrace.compute.kernels.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
 from headrace.compute.local.expressions import evaluate, infer_type
-from headrace.compute.local.sql import Node, UnsupportedError, columns_of, parse
+from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import SERIES_KEY, TS, Plan
-from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.sql_text import at_present, to_stored_type
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class OutputKernel:
     types: Mapping[str, pa.DataType]
 
     @classmethod
-    def compile(cls, expressions: Mapping[str, str], windows: pa.Schema) -> OutputKernel:
-        """Compile expressions in Spark SQL.
+    def compile(cls, expressions: Mapping[str, Node], windows: pa.Schema) -> OutputKernel:
+        """Compile expressions.
 
         Args:
             expressions: The expression of each column.
@@ -32,9 +32,8 @@ class OutputKernel:
         Raises:
             UnsupportedError: Kernels cannot evaluate one of them.
         """
-        nodes = {name: parse(sql) for name, sql in expressions.items()}
         types = {field.name: field.type for field in windows}
-        return cls(nodes, {name: infer_type(node, types) for name, node in nodes.items()})
+        return cls(expressions, {name: infer_type(node, types) for name, node in expressions.items()})
 
     def append_to(self, windows: pa.Table) -> pa.Table:
         """Return windows with the columns of the expressions.
@@ -68,11 +67,11 @@ class ProjectionKernel:
         """
         if plan.series or plan.series_arrow:
             raise UnsupportedError("functions of neighboring rows")
-        filter_ = parse(resolve_now(plan, plan.filter)) if plan.filter else None
-        columns = {key.column: key.sql for key in plan.keys}
-        columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql}
-        columns |= {output.column: to_stored_type(output.sql, output.type, plan.precision) for output in plan.outputs}
-        nodes = {name: parse(resolve_now(plan, sql)) for name, sql in columns.items()}
+        filter_ = at_present(plan, plan.filter) if plan.filter else None
+        columns = {key.column: key.node for key in plan.keys}
+        columns |= {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if node}
+        columns |= {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
+        nodes = {name: at_present(plan, node) for name, node in columns.items()}
         for node in (*nodes.values(), *([filter_] if filter_ is not None else [])):
             infer_type(node, types)
         return cls(filter_, nodes)

@@ -1,8 +1,7 @@
-"""Merging of partial aggregates over runs of segments, as `Partial.merge` declares it in Spark SQL."""
+"""Merging of partial aggregates over runs of segments, as `Partial.merge` declares it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -11,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.functions.aggregates import merged_moments
 from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, is_fixed, ranks, to_numpy
-from headrace.compute.local.sql import Column, Operation, UnsupportedError, parse
+from headrace.compute.nodes import Column, Operation, UnsupportedError
 from headrace.compute.plan import Partial
 
 Columns = Mapping[str, pa.Array]
-MOMENTS: Final = re.compile(r"named_struct\('n', (\w+), 'm', (\w+), 'q', (\w+)\)")
 MAX_SUM: Final = float(2**62)
 ORDERED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pa.types.is_integer,
@@ -167,9 +164,9 @@ def reducer(partial: Partial, types: Mapping[str, pa.DataType]) -> Reducer:
     Raises:
         UnsupportedError: Kernels cannot merge it.
     """
-    if (moments := moments_reducer(partial)) is not None:
-        return moments
-    match parse(partial.merge):
+    match partial.merge:
+        case Operation("merged_mean" | "merged_squares" as name, (Column(count), Column(mean), Column(squares))):
+            return Moments(count, mean, squares, name == "merged_mean")
         case Operation(name="sum", operands=(Column(name=name),)) if types[name] in (pa.int64(), pa.float64()):
             return Sum(name)
         case Operation(name="min" | "max" as function, operands=(Column(name=name),)) if is_ordered(types[name]):
@@ -177,19 +174,7 @@ def reducer(partial: Partial, types: Mapping[str, pa.DataType]) -> Reducer:
         case Operation(name="min_by" | "max_by" as function, operands=(Column(name=value), Column(name=order))):
             if is_ordered(types[order]):
                 return Pick(value, order, function == "max_by")
-    raise UnsupportedError(partial.merge)
-
-
-def moments_reducer(partial: Partial) -> Moments | None:
-    """Return how a mean or sum of squares is merged; None if the partial is neither."""
-    names = MOMENTS.search(partial.merge)
-    if names is None:
-        return None
-    count, mean, squares = names.groups()
-    for part in ("m", "q"):
-        if partial.merge == merged_moments(count, mean, squares, part):
-            return Moments(count, mean, squares, part == "m")
-    return None
+    raise UnsupportedError(str(partial.merge))
 
 
 def is_ordered(type_: pa.DataType) -> bool:

@@ -28,9 +28,9 @@ from headrace.compute.kernels.partials import Reducer, is_ordered, reducer
 from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
 from headrace.compute.kernels.windows import NO_ROW, Grid, Numbered, interval_grid
 from headrace.compute.local.expressions import evaluate, infer_type
-from headrace.compute.local.sql import Node, UnsupportedError, columns_of, parse
+from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
-from headrace.compute.sql_text import resolve_now
+from headrace.compute.sql_text import at_present
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
@@ -84,17 +84,17 @@ class SegmentKernel:
         """
         if isinstance(plan.window, RangeWindow | RunWindow):
             raise UnsupportedError("windows that are not made of segments")
-        filter_ = parse(resolve_now(plan, plan.filter)) if plan.filter else None
+        filter_ = at_present(plan, plan.filter) if plan.filter else None
         if filter_ is not None and infer_type(filter_, types) != pa.bool_():
             raise UnsupportedError("WHERE")
-        prepared = {name: parse(resolve_now(plan, sql)) for name, sql in prepared_columns(plan).items()}
+        prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
         prepared_types = {name: infer_type(node, types) for name, node in prepared.items()}
         check_types(plan, prepared_types)
         grid = interval_grid(plan.window, plan.precision) if isinstance(plan.window, IntervalWindow) else None
         partials = {partial.column: partial for partial in plan.partials}
-        if any(partial.row is None for partial in partials.values()):
+        rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
+        if len(rows) < len(partials):
             raise UnsupportedError("partials of many rows")
-        rows = {name: parse(resolve_now(plan, partial.row)) for name, partial in partials.items()}
         row_types = prepared_types | ({WSTART: BIGINT} if grid else {})
         partial_types = {name: infer_type(node, row_types) for name, node in rows.items()}
         reducers = {name: reducer(partial, partial_types) for name, partial in partials.items()}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.sql import NULL, TIME, Column, Constant, Node, Operation, UnsupportedError, columns_of
+from headrace.compute.nodes import NULL, TIME, Column, Node, Operation, UnsupportedError, Value, columns_of
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +39,7 @@ class Count:
 
     def update(self, cells: Array, columns: Mapping[str, Values]) -> None:
         """Count the values of a batch."""
-        if not isinstance(self.value, Constant):
+        if not isinstance(self.value, Value):
             cells, _ = present(cells, evaluate(self.value, columns))
         span, own = span_of(cells)
         self.counts[span] += np.bincount(own)
@@ -237,10 +237,8 @@ def accumulator_rule(node: Node, types: Mapping[str, pa.DataType]) -> Accumulato
             return AccumulatorRule(pa.int64(), lambda size: Count(value, size))
         case Operation(name="sum", operands=(value,)) if infer_type(value, types) == pa.float64():
             return AccumulatorRule(pa.float64(), lambda size: Sum(value, size))
-        case Operation(name="coalesce", operands=(Operation() as inner, Constant(value=0.0))):
-            value, is_mean = moments_input(inner)
-            if infer_type(value, types) == pa.float64():
-                return AccumulatorRule(pa.float64(), lambda size: Moments(value, size, is_mean))
+        case Operation(name="mean" | "squares" as name, operands=(value,)) if infer_type(value, types) == pa.float64():
+            return AccumulatorRule(pa.float64(), lambda size: Moments(value, size, name == "mean"))
         case Operation(name="min" | "max" as name, operands=(value,)):
             type_ = infer_type(value, types)
             if pa.types.is_integer(type_) or (pa.types.is_floating(type_) and name == "min"):
@@ -252,22 +250,9 @@ def accumulator_rule(node: Node, types: Mapping[str, pa.DataType]) -> Accumulato
     raise UnsupportedError(str(node))
 
 
-def moments_input(node: Operation) -> tuple[Node, bool]:
-    """Return the input of a mean, or of a sum of squared deviations, and whether it is a mean."""
-    match node:
-        case Operation(name="avg", operands=(value,)):
-            return value, True
-        case Operation(name="*", operands=(Operation(name="var_pop", operands=(value,)), Operation(name="count", operands=(x,)))):
-            if value in (x, Operation("cast", (x,), "double")):
-                return value, False
-    raise UnsupportedError(str(node))
-
-
 def aggregate_input(node: Node) -> Node:
     """Return the input of an aggregate that decides whether a row counts: the only one, or the order of the selected row."""
     match node:
-        case Operation(name="coalesce", operands=(Operation() as inner, Constant(value=0.0))):
-            return moments_input(inner)[0]
         case Operation(operands=(*_, value)):
             return value
     raise UnsupportedError(str(node))
@@ -282,7 +267,7 @@ def is_instant(node: Node) -> bool:
         case Column() | Operation(name="unix_millis" | "unix_micros", operands=(Column(),)):
             (name,) = columns_of(node)
             return name == TIME
-        case Operation(name="if", operands=(_, Constant(value=None), instant)):
+        case Operation(name="if", operands=(_, Value(value=None), instant)):
             return is_instant(instant)
         case _:
             return False

@@ -16,11 +16,11 @@ import pyarrow as pa
 from headrace.compute.local.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
 from headrace.compute.local.expressions import Values, evaluate
 from headrace.compute.local.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
-from headrace.compute.local.sql import TIME, Column, Node, UnsupportedError, columns_of, parse, substitute
 from headrace.compute.local.windows import WindowGrid, window_grid
+from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import SeriesRows
-from headrace.compute.sql_text import resolve_now
+from headrace.compute.sql_text import at_present
 from headrace.compute.window_plans import RangeWindow
 
 Array = np.ndarray[Any, Any]
@@ -91,11 +91,11 @@ class Aggregation:
 
     def _updates(self) -> dict[str, Node]:
         """Return the partial aggregates over the columns of the source."""
-        names: dict[str, Node] = {argument.column: parse(resolve_now(self.plan, argument.sql)) for argument in self.plan.arguments}
+        names: dict[str, Node] = {argument.column: at_present(self.plan, argument.node) for argument in self.plan.arguments}
         if self.plan.time is not None:
-            names[TS] = parse(self.plan.time)
+            names[TS] = self.plan.time
         partials = self.plan.one_pass.partials
-        return {partial.column: substitute(parse(resolve_now(self.plan, partial.update)), names) for partial in partials}
+        return {partial.column: substitute(at_present(self.plan, partial.update), names) for partial in partials}
 
     def _types(self, number: int | None) -> Mapping[str, pa.DataType]:
         """Return the types of the columns of an accumulator."""
@@ -181,7 +181,7 @@ class Aggregation:
         cells = rows.devices.astype(np.int64) * self.windows if self.by_device else np.zeros(len(rows.devices), np.int64)
         if self.grid is not None:
             assert self.plan.time is not None
-            ticks = evaluate(parse(self.plan.time), rows.columns)
+            ticks = evaluate(self.plan.time, rows.columns)
             positions, windows, inside = self.grid.assign(to_numpy(ticks))
             if positions is not None:
                 rows, cells = rows.take(positions[inside]), cells[positions[inside]] + windows[inside]

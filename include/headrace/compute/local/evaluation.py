@@ -22,12 +22,11 @@ from headrace.compute.local.rows import (
     source_types,
     to_integers,
 )
-from headrace.compute.local.sql import TIME, Column, Node, Operation, UnsupportedError, columns_of, parse, substitute
+from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
 from headrace.compute.plan_sources import SeriesRows
-from headrace.compute.sql_text import resolve_now
+from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.terms import ColumnRole
-from headrace.compute.types import from_ticks, spark_type
 from headrace.compute.window_plans import RangeWindow
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
@@ -69,7 +68,7 @@ class LocalPlan:
         self.plan = plan
         self.source = plan.source
         self.types = source_types(plan.source, plan.precision)
-        self.where = parse(resolve_now(plan, plan.filter)) if plan.filter else None
+        self.where = at_present(plan, plan.filter) if plan.filter else None
         if self.where is not None and infer_type(self.where, self.types) != pa.bool_():
             raise UnsupportedError("WHERE")
         self.aggregation = Aggregation(plan, plan.source, self.types, self.where) if plan.aggregated else None
@@ -88,7 +87,7 @@ class LocalPlan:
             if not self._share(output, shared):
                 self.nodes[output.column] = stored_node(self.plan, output, types, {})
         if self.plan.having is not None:
-            infer_type(parse(resolve_now(self.plan, self.plan.having)), types)
+            infer_type(at_present(self.plan, self.plan.having), types)
 
     def _share(self, output: Output, shared: dict[tuple[Node, DataType], Node]) -> bool:
         """Set the expression over the cells of all devices that an output is a slice of; return False if there is none.
@@ -98,7 +97,7 @@ class LocalPlan:
         """
         if self.aggregation is None or self.plan.having is not None:
             return False
-        node = parse(resolve_now(self.plan, output.sql))
+        node = at_present(self.plan, output.node)
         if (over_cells := self.aggregation.over_cells(node)) is None:
             return False
         names, device = over_cells
@@ -137,7 +136,7 @@ class LocalPlan:
         columns = aggregation.run(reader)
         rows = Rows(np.zeros(aggregation.count, np.int64), columns)
         if self.plan.having is not None:
-            condition = evaluate(parse(resolve_now(self.plan, self.plan.having)), columns)
+            condition = evaluate(at_present(self.plan, self.plan.having), columns)
             rows = rows.filter(mask_of(condition, aggregation.count))
         return self._select(rows, aggregation)
 
@@ -217,15 +216,12 @@ def time_limits(plan: Plan) -> tuple[int | None, int | None]:
 
 def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:
     """Return the expression of an output in its stored type, with its columns replaced by `names`, whose types are `types`."""
-    node, target = substitute(parse(resolve_now(plan, output.sql)), names), arrow_type(output.type, plan.precision)
-    if output.type.kind is TypeKind.TIMESTAMP:
-        node = substitute(parse(from_ticks(resolve_now(plan, output.sql), plan.precision)), names)
-    elif infer_type(node, types) == target:
+    node, target = substitute(at_present(plan, output.node), names), arrow_type(output.type, plan.precision)
+    if output.type.kind is not TypeKind.TIMESTAMP and infer_type(node, types) == target:
         return node
-    else:
-        node = Operation("cast", (node,), spark_type(output.type))
+    node = to_stored_type(node, output.type, plan.precision)
     if infer_type(node, types) != target:
-        raise UnsupportedError(output.sql)
+        raise UnsupportedError(output.name)
     return node
 
 
@@ -298,7 +294,7 @@ def sort_kind(output: Output) -> str:
     """Return what an output sorts by: `device`, `time`, or nothing of the two."""
     if output.role is ColumnRole.SERIES:
         return "device"
-    return "time" if output.role is ColumnRole.TIME or output.sql == WSTART else ""
+    return "time" if output.role is ColumnRole.TIME or output.node == Column(WSTART) else ""
 
 
 def limit(plan: Plan, table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Evaluation of expressions over Arrow columns with Spark's semantics, for the types and functions where both agree.
+"""Expressions rendered with Arrow: their values over columns with Spark's semantics, for the types and functions where both agree.
 
 `infer_type` refuses everything else before any row is read. Values that Spark refuses, such as sums out of range, raise
 `UnsupportedError` during evaluation: Spark then reports them.
@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.local.sql import Column, Constant, Node, Operation, UnsupportedError
+from headrace.compute.nodes import Column, Node, Operation, UnsupportedError, Value, if_
 
 Values = Any
 """An Arrow array, chunked array, or scalar."""
@@ -30,7 +31,6 @@ TYPES: Final = {
 }
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
-SPECIAL_DOUBLES: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
@@ -43,8 +43,6 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
     Raises:
         UnsupportedError: A function is not supported, or not for these types.
     """
-    if (type_ := pattern_type(node, types)) is not None:
-        return type_
     match node:
         case Operation(name="struct", operands=operands):
             return pa.struct(list(zip(field_names(operands), (infer_type(part, types) for part in operands), strict=True)))
@@ -52,27 +50,23 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
             if name not in types:
                 raise UnsupportedError(name)
             return types[name]
-        case Constant(type=type_):
+        case Value(type=type_):
             return TYPES[type_]
-        case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
-            if text not in SPECIAL_DOUBLES:
-                raise UnsupportedError(text)
-            return TYPES["double"]
         case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
             return cast_type(infer_type(operand, types), type_, is_try=name == "try_cast")
+        case Operation(name="case", operands=operands):
+            return infer_type(nested(operands), types)
         case Operation(name=name, operands=operands):
             return operation_type(name, [infer_type(operand, types) for operand in operands])
+    raise UnsupportedError(str(node))
 
 
-def pattern_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType | None:
-    """Return the type of an expression that is evaluated as a whole; None for others."""
-    if (halves := joined_halves(node)) is not None:
-        return require([infer_type(half, types) for half in halves] == [pa.int64()] * 2, pa.int64(), "halves")
-    if (limited := limited_text(node)) is not None:
-        return require(infer_type(limited[0], types) == TYPES["string"], TYPES["string"], "a text with a limit")
-    if (number := negative_zero_operand(node)) is not None:
-        return require(infer_type(number, types) == TYPES["double"], TYPES["boolean"], "the sign of a zero")
-    return None
+def nested(operands: tuple[Node, ...]) -> Node:
+    """Return CASE as `if` within `if`."""
+    *branches, result = operands
+    for condition, value in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
+        result = if_(condition, value, result)
+    return result
 
 
 def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
@@ -139,35 +133,23 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     Raises:
         UnsupportedError: Spark would refuse a value.
     """
-    if (values := evaluate_pattern(node, columns)) is not None:
-        return values
     match node:
         case Operation(name="struct", operands=operands):
             return pc.make_struct(*(evaluate(part, columns) for part in operands), field_names=field_names(operands))
         case Column(name=name):
             return columns[name]
-        case Constant(value=value, type=type_):
+        case Value(value=value, type=type_):
             return pa.scalar(value, TYPES[type_])
-        case Operation(name="cast" | "try_cast", operands=(Constant(value=str(text), type="string"),), type="double"):
-            return pa.scalar(SPECIAL_DOUBLES[text], pa.float64())
         case Operation(name="try_cast", operands=(operand,), type="int" | "bigint" as type_):
             return truncate(evaluate(operand, columns), TYPES[type_])
         case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
             values = evaluate(operand, columns)
             return values if pa.types.is_decimal(values.type) else pc.cast(values, TYPES[type_], safe=False)
+        case Operation(name="case", operands=operands):
+            return evaluate(nested(operands), columns)
         case Operation(name=name, operands=operands):
             return apply(name, [evaluate(operand, columns) for operand in operands])
-
-
-def evaluate_pattern(node: Node, columns: Mapping[str, Values]) -> Values | None:
-    """Return the values of an expression that is evaluated as a whole; None for others."""
-    if (halves := joined_halves(node)) is not None:
-        return join_halves(*(evaluate(half, columns) for half in halves))
-    if (limited := limited_text(node)) is not None:
-        return check_length(evaluate(limited[0], columns), limited[1])
-    if (number := negative_zero_operand(node)) is not None:
-        return is_negative_zero(evaluate(number, columns))
-    return None
+    raise UnsupportedError(str(node))
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -206,44 +188,16 @@ def field_names(operands: tuple[Node, ...]) -> list[str]:
     return [part.name if isinstance(part, Column) else f"col{number}" for number, part in enumerate(operands, start=1)]
 
 
-def joined_halves(node: Node) -> tuple[Node, Node] | None:
-    """Return the sums of the upper and lower halves of BIGINT if an expression joins these, NULL if out of range."""
-    match node:
-        case Operation("try_cast", (Operation("+", (Operation("*", (Operation("cast", (high,), kind), factor)), low)),), "bigint"):
-            if kind.startswith("decimal") and factor == Constant(2**32, "bigint"):
-                return high, low
-    return None
-
-
-def limited_text(node: Node) -> tuple[Node, int] | None:
-    """Return a text and the bytes to which an expression cuts it, as for a tag of type VARCHAR."""
-    match node:
-        case Operation(
-            "if", (Operation("<=", (Operation("octet_length", (text,)), Constant(int(limit)))), same, Operation("left", (cut, _)))
-        ):
-            if text == same == cut:
-                return text, limit
-    return None
-
-
-def negative_zero_operand(node: Node) -> Node | None:
-    """Return the number of which an expression tests whether it is -0.0, by its text."""
-    match node:
-        case Operation("=", (Operation("cast", (number,), "string"), Constant("-0.0"))):
-            return number
-    return None
-
-
 def is_negative_zero(values: Values) -> Values:
     """Return whether numbers are -0.0."""
     return pc.and_(pc.equal(values, 0.0), pc.less(pc.atan2(values, -1.0), 0.0))
 
 
-def check_length(values: Values, limit: int) -> Values:
+def check_length(values: Values, limit: pa.Scalar) -> Values:
     """Return texts of at most `limit` bytes; Spark cuts longer ones."""
     lengths = pc.binary_length(values)
     longest = (lengths if isinstance(lengths, pa.Scalar) else pc.max(lengths)).as_py()
-    if longest is not None and longest > limit:
+    if longest is not None and longest > limit.as_py():
         raise UnsupportedError("a text that is cut")
     return values
 
@@ -408,10 +362,20 @@ def shift_type(types: list[pa.DataType]) -> pa.DataType:
     return require(types == [pa.int64(), pa.int32()], pa.int64(), "shiftright")
 
 
+def halves_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of two halves of BIGINT that are joined."""
+    return require(types == [pa.int64(), pa.int64()], pa.int64(), "halves")
+
+
+def left_bytes_type(types: list[pa.DataType]) -> pa.DataType:
+    """Return the type of a text with a limit."""
+    return require(types == [pa.string(), pa.int32()], pa.string(), "a text with a limit")
+
+
 FLOATS: Final = (pa.float32(), pa.float64())
 OPERATORS: Final[dict[str, Callable[..., Values]]] = {
-    "and": pc.and_kleene,
-    "or": pc.or_kleene,
+    "and": lambda *values: reduce(pc.and_kleene, values),
+    "or": lambda *values: reduce(pc.or_kleene, values),
     "not": pc.invert,
     "in": is_among,
     "is null": pc.is_null,
@@ -437,6 +401,9 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
     "sqrt": (same_type(pa.float64()), pc.sqrt),
     "unix_millis": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1000)),
     "unix_micros": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1)),
+    "is_negative_zero": (constant_type(TYPES["boolean"], pa.float64()), is_negative_zero),
+    "join_halves": (halves_type, join_halves),
+    "left_bytes": (left_bytes_type, check_length),
     "timestamp_millis": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1000)),
     "timestamp_micros": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1)),
 }

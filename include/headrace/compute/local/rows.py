@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.local.expressions import Values, evaluate
-from headrace.compute.local.sql import TIME, Node, UnsupportedError
+from headrace.compute.nodes import TIME, Node, UnsupportedError
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.model.time import Precision

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.compute.local.sql import UnsupportedError
+from headrace.compute.nodes import UnsupportedError
 from headrace.compute.plan import Plan
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows, range_bounds

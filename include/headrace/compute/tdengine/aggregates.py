@@ -7,40 +7,48 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.compute.functions.aggregates import (
+    AFTER,
     ANY,
+    BEFORE,
     MEASURED,
     NUMERIC,
+    ORDER,
     ORDERED,
     AggregateArguments,
     AggregateFunction,
     AggregateRule,
     PartialRule,
-    merged_moments,
+    T,
+    X,
     selected_row_partials,
     simple_partial,
 )
 from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.nodes import NULL, Column, Node, bigint, call, case, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, DataType, TypeKind
 
+H, K, L, M, N, Q, S, V = map(Column, ("h", "k", "l", "m", "n", "q", "s", "v"))
 
-def sum_partial(name: str, value: str, type_: str = "BIGINT") -> PartialRule:
+
+def sum_partial(name: str, value: Node, type_: str = "bigint") -> PartialRule:
     """Return a sum whose type does not change when it is merged."""
-    merged = f"CAST(sum({{{name}}}) AS {type_})" if type_.startswith("DECIMAL") else f"sum({{{name}}})"
-    update = f"CAST(sum({value}) AS {type_})" if type_.startswith("DECIMAL") else f"sum({value})"
-    return PartialRule(name, update, merged, f"CAST({value} AS {type_})")
+    update, merged = call("sum", value), call("sum", Column(name))
+    if type_.startswith("decimal"):
+        update, merged = update.cast(type_), merged.cast(type_)
+    return PartialRule(name, update, merged, value.cast(type_))
 
 
 def count_partial(name: str = "n") -> PartialRule:
     """Return the number of values that are not NULL."""
-    return PartialRule(name, "count({x})", f"sum({{{name}}})", "if({x} IS NULL, 0L, 1L)")
+    return PartialRule(name, call("count", X), call("sum", Column(name)), if_(X.is_null(), bigint(0), bigint(1)))
 
 
 def count(_: AggregateArguments) -> AggregateRule:
     """Return the rule of `count`."""
-    return AggregateRule(BIGINT, (count_partial(),), "coalesce({n}, 0L)")
+    return AggregateRule(BIGINT, (count_partial(),), or_zero(N))
 
 
 def total(arguments: AggregateArguments) -> AggregateRule:
@@ -48,62 +56,70 @@ def total(arguments: AggregateArguments) -> AggregateRule:
     kind = arguments.type.kind
     if kind is TypeKind.DECIMAL:
         result = DataType(TypeKind.DECIMAL, 38, arguments.type.scale)
-        return AggregateRule(result, (sum_partial("s", "{x}", spark_type(result).upper()),), "{s}")
+        return AggregateRule(result, (sum_partial("s", X, spark_type(result)),), S)
     if kind is TypeKind.UBIGINT:
-        return AggregateRule(
-            UBIGINT, (sum_partial("s", "{x}", "DECIMAL(38,0)"),), f"if({{s}} < {2**64}, CAST({{s}} AS DECIMAL(20,0)), NULL)"
-        )
+        value = spark_sql(f"if({{s}} < {2**64}, CAST({{s}} AS DECIMAL(20,0)), NULL)", s=S)
+        return AggregateRule(UBIGINT, (sum_partial("s", X, "decimal(38,0)"),), value)
     if kind is TypeKind.BIGINT:
-        halves = (sum_partial("h", "shiftright({x}, 32)"), sum_partial("l", "{x} & 4294967295L"))
-        return AggregateRule(BIGINT, halves, "try_cast(CAST({h} AS DECIMAL(20,0)) * 4294967296L + {l} AS BIGINT)")
+        halves = (sum_partial("h", call("shiftright", X, integer(32))), sum_partial("l", X & bigint(2**32 - 1)))
+        return AggregateRule(BIGINT, halves, call("join_halves", H, L))
     if kind in INTEGER_BITS:
         result = UBIGINT if kind in UNSIGNED else BIGINT
-        return AggregateRule(result, (sum_partial("s", "{x}"),), f"CAST({{s}} AS {spark_type(result)})")
-    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"),), "{s}")
+        return AggregateRule(result, (sum_partial("s", X),), S.cast(spark_type(result)))
+    return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"),), S)
 
 
 def average(_: AggregateArguments) -> AggregateRule:
     """Return the rule of `avg`."""
-    return AggregateRule(DOUBLE, (sum_partial("s", "CAST({x} AS DOUBLE)", "DOUBLE"), count_partial()), "{s} / nullif({n}, 0L)")
+    return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"), count_partial()), per_value(S))
 
 
 def extreme(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the rule of `min` or `max`."""
-    return lambda arguments: AggregateRule(arguments.type, (simple_partial("m", function, "{x}"),), "{m}")
+    return lambda arguments: AggregateRule(arguments.type, (simple_partial("m", function, X),), M)
 
 
 def spread(_: AggregateArguments) -> AggregateRule:
     """Return the rule of `spread`."""
     return AggregateRule(
-        DOUBLE, (simple_partial("h", "max", "{x}"), simple_partial("l", "min", "{x}")), "CAST({h} AS DOUBLE) - CAST({l} AS DOUBLE)"
+        DOUBLE, (simple_partial("h", "max", X), simple_partial("l", "min", X)), H.cast("double") - L.cast("double")
     )
 
 
-def at_extreme(function: str, order: str) -> Callable[[AggregateArguments], AggregateRule]:
+def at_extreme(function: str, order: Node) -> Callable[[AggregateArguments], AggregateRule]:
     """Return the rule for the value at the minimum or maximum of an order, ignoring rows whose order is NULL."""
-    return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, "{x}"), "{v}")
+    return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, X), V)
 
 
-def moments(final: str) -> Callable[[AggregateArguments], AggregateRule]:
+def moments(final: Node) -> Callable[[AggregateArguments], AggregateRule]:
     """Return a rule computed from count `n`, mean `m` and sum of squared deviations `q`."""
-    value = "CAST({x} AS DOUBLE)"
-    mean = PartialRule("m", f"coalesce(avg({value}), 0D)", merged_moments("{n}", "{m}", "{q}", "m"), f"coalesce({value}, 0D)")
-    squares = PartialRule("q", f"coalesce(var_pop({value}) * count({{x}}), 0D)", merged_moments("{n}", "{m}", "{q}", "q"), "0D")
+    value = X.cast("double")
+    mean = PartialRule("m", call("mean", value), call("merged_mean", N, M, Q), call("coalesce", value, double(0)))
+    squares = PartialRule("q", call("squares", value), call("merged_squares", N, M, Q), double(0))
     return lambda _: AggregateRule(DOUBLE, (count_partial(), mean, squares), final)
 
 
-POPULATION: Final = "{q} / nullif({n}, 0L)"
-SAMPLE: Final = "{q} / nullif(greatest({n} - 1L, 0L), 0L)"
+def or_zero(value: Node) -> Node:
+    """Return a count, 0 instead of NULL."""
+    return call("coalesce", value, bigint(0))
+
+
+def per_value(total: Node) -> Node:
+    """Return a total divided by the number of values, NULL without values."""
+    return total / call("nullif", N, bigint(0))
+
+
+POPULATION: Final = per_value(Q)
+SAMPLE: Final = Q / call("nullif", call("greatest", N - bigint(1), bigint(0)), bigint(0))
 
 
 def distinct_estimate(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of `hyperloglog`: a sketch of 2^14 registers, with an error of about 0.8 %."""
     # Prefix text because the sketch ignores empty text.
-    value = (
-        "{x}" if arguments.type.kind in (TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP) else "concat('s', CAST({x} AS STRING))"
-    )
-    sketch = PartialRule("k", f"hll_sketch_agg({value}, 14)", "hll_union_agg({k})")
-    return AggregateRule(BIGINT, (sketch,), "coalesce(hll_sketch_estimate({k}), 0L)")
+    is_integer = arguments.type.kind in (TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP)
+    value = X if is_integer else call("concat", string("s"), X.cast("string"))
+    sketch = PartialRule("k", call("hll_sketch_agg", value, integer(14)), call("hll_union_agg", K))
+    return AggregateRule(BIGINT, (sketch,), or_zero(call("hll_sketch_estimate", K)))
 
 
 MAX_EXACT_VALUES: Final = 100
@@ -118,15 +134,16 @@ def quantile_estimate(arguments: AggregateArguments) -> AggregateRule:
     fraction = percent(arguments, 0) / 100
     if len(arguments.constants) > 1 and arguments.string(1).lower() not in ("default", "t-digest"):
         raise TypeMismatchError(f"apercentile takes 'default' or 't-digest', not {arguments.string(1)!r}")
-    sketch = PartialRule("k", "kll_sketch_agg_double(CAST({x} AS DOUBLE), 512)", "kll_merge_agg_double({k})")
+    sketch = PartialRule("k", call("kll_sketch_agg_double", X.cast("double"), integer(512)), call("kll_merge_agg_double", K))
     low, high = exact_quantile(fraction, 0), exact_quantile(fraction, 1)
-    exact = f"{low} + ({high} - {low}) * ({fraction!r}D * {{n}} - floor({fraction!r}D * {{n}}))"
-    estimate = f"kll_sketch_get_quantile_double({{k}}, {fraction!r}D)"
-    value = f"CASE WHEN {{n}} = 0L THEN NULL WHEN {{n}} <= {MAX_EXACT_VALUES}L THEN {exact} ELSE {estimate} END"
+    rank = double(fraction) * N
+    exact = low + (high - low) * (rank - call("floor", rank))
+    estimate = call("kll_sketch_get_quantile_double", K, double(fraction))
+    value = case([(N.equals(bigint(0)), NULL), (bigint(MAX_EXACT_VALUES) >= N, exact)], estimate)
     return AggregateRule(DOUBLE, (count_partial(), sketch), value)
 
 
-def exact_quantile(fraction: float, offset: int) -> str:
+def exact_quantile(fraction: float, offset: int) -> Node:
     """Return the value at rank p·n (rounded down, plus `offset`) of n sorted values.
 
     The ranks for every n are written out because the sketch takes only constant ranks.
@@ -134,8 +151,8 @@ def exact_quantile(fraction: float, offset: int) -> str:
     ranks_by_count = [
         (count, min(max(math.floor(fraction * count) + offset, 1), count)) for count in range(1, MAX_EXACT_VALUES + 1)
     ]
-    ranks = ", ".join(f"{(rank - 0.5) / count!r}D" for count, rank in ranks_by_count)
-    return f"element_at(kll_sketch_get_quantile_double({{k}}, array({ranks})), CAST({{n}} AS INT))"
+    ranks = call("array", *(double((rank - 0.5) / count) for count, rank in ranks_by_count))
+    return call("element_at", call("kll_sketch_get_quantile_double", K, ranks), N.cast("int"))
 
 
 def percent(arguments: AggregateArguments, index: int) -> float:
@@ -152,18 +169,24 @@ def elapsed(arguments: AggregateArguments) -> AggregateRule:
     An INTERVAL window with rows before and after it counts in full.
     """
     unit = arguments.duration(0) if arguments.constants else 1
-    ends = (simple_partial("h", "max", "{x}"), simple_partial("l", "min", "{x}"))
+    ends = (simple_partial("h", "max", X), simple_partial("l", "min", X))
     if not arguments.interval:
-        return AggregateRule(DOUBLE, ends, f"({{h}} - {{l}}) / {float(unit)!r}D")
-    neighbors = (simple_partial("a", "max", "{after}.t"), simple_partial("b", "min", "{before}.t"))
-    first, last = f"if({{b}} < {WSTART}, {WSTART}, {{l}})", f"if({{a}} > {WEND}, {WEND} + 1L, {{h}})"
-    return AggregateRule(DOUBLE, (*ends, *neighbors), f"({last} - {first}) / {float(unit)!r}D")
+        return AggregateRule(DOUBLE, ends, (H - L) / double(float(unit)))
+    neighbors = (simple_partial("a", "max", instant_of(AFTER)), simple_partial("b", "min", instant_of(BEFORE)))
+    before, after, start, end = Column("b"), Column("a"), Column(WSTART), Column(WEND)
+    first, last = if_(before < start, start, L), if_(after > end, end + bigint(1), H)
+    return AggregateRule(DOUBLE, (*ends, *neighbors), (last - first) / double(float(unit)))
 
 
-PRESENT: Final = "if({x} IS NULL, NULL, {o})"
-LEAST: Final = "if({x} IS NULL, NULL, struct({x}, {o}))"
-GREATEST: Final = "if({x} IS NULL, NULL, struct({x}, -{t}, {o}))"
-DEVIATION: Final = moments(f"sqrt({POPULATION})")
+def instant_of(point: Node) -> Node:
+    """Return the instant of a neighboring point."""
+    return spark_sql("{}.t", point)
+
+
+PRESENT: Final = if_(X.is_null(), NULL, ORDER)
+LEAST: Final = if_(X.is_null(), NULL, call("struct", X, ORDER))
+GREATEST: Final = if_(X.is_null(), NULL, call("struct", X, -T, ORDER))
+DEVIATION: Final = moments(call("sqrt", POPULATION))
 
 TABLE: Final = (
     AggregateFunction(
@@ -176,13 +199,13 @@ TABLE: Final = (
     AggregateFunction("spread", MEASURED, spread, "maximum minus minimum; 0 for a single value"),
     AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest non-NULL value", "min", PRESENT),
     AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest non-NULL value", "max", PRESENT),
-    AggregateFunction("last_row", ANY, at_extreme("max", "{o}"), "value of the latest row, even if it is NULL", "max", "{o}"),
+    AggregateFunction("last_row", ANY, at_extreme("max", ORDER), "value of the latest row, even if it is NULL", "max", ORDER),
     AggregateFunction(
-        "_group_key", ANY, at_extreme("min", "{o}"), "value of the earliest row, even if it is NULL; for a group key, the key"
+        "_group_key", ANY, at_extreme("min", ORDER), "value of the earliest row, even if it is NULL; for a group key, the key"
     ),
     AggregateFunction("stddev", NUMERIC, DEVIATION, "population standard deviation; 0 for a single value"),
     AggregateFunction("stddev_pop", NUMERIC, DEVIATION, "population standard deviation; 0 for a single value"),
-    AggregateFunction("stddev_samp", NUMERIC, moments(f"sqrt({SAMPLE})"), "sample standard deviation; NULL for a single value"),
+    AggregateFunction("stddev_samp", NUMERIC, moments(call("sqrt", SAMPLE)), "sample standard deviation; NULL for a single value"),
     AggregateFunction("variance", NUMERIC, moments(POPULATION), "population variance; 0 for a single value"),
     AggregateFunction("var_pop", NUMERIC, moments(POPULATION), "population variance; 0 for a single value"),
     AggregateFunction("var_samp", NUMERIC, moments(SAMPLE), "sample variance; NULL for a single value"),

@@ -8,6 +8,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.durations import check_ticks, fixed_ticks, tick_unit
 from headrace.compute.instants import is_utc
+from headrace.compute.nodes import FALSE, call
 from headrace.compute.plan import STATE
 from headrace.compute.window_plans import Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
@@ -104,14 +105,14 @@ def state_window(window: StateClause, row_binder: Binder, names: Environment) ->
             hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
             span=span,
         )
-    return StateWindow(Argument(STATE, term.sql, term.type), true_for(window.true_for, names.precision, window.span))
+    return StateWindow(Argument(STATE, term.node, term.type), true_for(window.true_for, names.precision, window.span))
 
 
 def event_window(window: EventClause, row_binder: Binder, names: Environment) -> EventWindow:
     """Bind `EVENT_WINDOW`. A condition that is NULL does not hold."""
     shortest = true_for(window.true_for, names.precision, window.span)
     start, end = row_binder.condition(window.start), row_binder.condition(window.end)
-    return EventWindow(f"coalesce({start}, false)", f"coalesce({end}, false)", shortest)
+    return EventWindow(call("coalesce", start, FALSE), call("coalesce", end, FALSE), shortest)
 
 
 def count_window(window: CountClause, _: Binder, __: Environment) -> CountWindow:

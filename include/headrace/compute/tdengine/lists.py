@@ -9,17 +9,22 @@ from itertools import pairwise
 from typing import Any, Final
 
 from headrace.compute.functions.aggregates import (
+    AFTER,
+    BEFORE,
     NUMERIC,
     ORDERED,
     AggregateArguments,
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    T,
+    X,
+    list_partial,
 )
 from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.nodes import TRUE, Column, Node, call, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.aggregates import percent
-from headrace.compute.terms import string_sql
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.types import DOUBLE, FLOATS, VARCHAR, TypeKind
@@ -27,29 +32,21 @@ from headrace.model.types import DOUBLE, FLOATS, VARCHAR, TypeKind
 MAX_BINS: Final = 1000
 
 
-def list_partial(element: str, present: str) -> PartialRule:
-    """Return a partial that collects an element for each row whose `present` is not NULL."""
-    return PartialRule(
-        "l",
-        f"collect_list(if({present} IS NULL, NULL, {element}))",
-        "flatten(collect_list({l}))",
-        f"filter(array(if({present} IS NULL, NULL, {element})), e -> e IS NOT NULL)",
-    )
-
-
-def collapse_directly(values: PartialRule, aggregate: str) -> PartialRule:
+def collapse_directly(values: PartialRule, aggregate: Node) -> PartialRule:
     """Let a Spark aggregate compute the value at once if all rows are available, instead of collecting a list."""
-    return replace(values, direct=f"filter(array({aggregate}), e -> e IS NOT NULL)")
+    return replace(values, direct=spark_sql("filter(array({}), e -> e IS NOT NULL)", aggregate))
 
 
-VALUES: Final = list_partial("CAST({x} AS DOUBLE)", "{x}")
-SURROUNDED: Final = list_partial("named_struct('t', {t}, 'v', CAST({x} AS DOUBLE), 'b', {before}, 'a', {after})", "{x}")
-POINTS: Final = list_partial("named_struct('t', {t}, 'v', CAST({x} AS DOUBLE))", "{x}")
+VALUE: Final = X.cast("double")
+POINT: Final = (string("t"), T, string("v"), VALUE)
+VALUES: Final = list_partial(VALUE, X.is_not_null())
+SURROUNDED: Final = list_partial(call("named_struct", *POINT, string("b"), BEFORE, string("a"), AFTER), X.is_not_null())
+POINTS: Final = list_partial(call("named_struct", *POINT), X.is_not_null())
 
 
-def over_sorted_list(body: str) -> str:
+def over_sorted_list(body: str) -> Node:
     """Return an expression over the sorted list `s`, NULL if the list is empty."""
-    return f"element_at(transform(array(array_sort({{l}})), s -> if(size(s) = 0, NULL, {body})), 1)"
+    return spark_sql("element_at(transform(array(array_sort({})), s -> if(size(s) = 0, NULL, {})), 1)", Column("l"), body)
 
 
 def percentile(arguments: AggregateArguments) -> AggregateRule:
@@ -75,10 +72,9 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
     count = "if(e <=> a.v, a.n + 1, 1)"
     step = f"named_struct('v', e, 'n', {count}, 'b', if({count} > a.m, e, a.b), 'm', greatest({count}, a.m))"
     most_frequent = f"aggregate(s, {start}, (a, e) -> {step}, a -> a.b)"
-    value = f"if({{x}} = 0, CAST(0 AS {type_}), {{x}})" if arguments.type.kind in FLOATS else "{x}"
-    return AggregateRule(
-        arguments.type, (collapse_directly(list_partial("{x}", "{x}"), f"mode({value}, true)"),), over_sorted_list(most_frequent)
-    )
+    value = if_(X.equals(integer(0)), integer(0).cast(type_), X) if arguments.type.kind in FLOATS else X
+    values = collapse_directly(list_partial(X, X.is_not_null()), call("mode", value, TRUE))
+    return AggregateRule(arguments.type, (values,), over_sorted_list(most_frequent))
 
 
 def time_weighted(arguments: AggregateArguments) -> AggregateRule:
@@ -123,7 +119,7 @@ def fitted_line(arguments: AggregateArguments) -> AggregateRule:
     zero = "named_struct('n', 0L, 'x', 0D, 'y', 0D, 'xy', 0D, 'xx', 0D)"
     add = f"named_struct('n', a.n + 1L, 'x', a.x + {x}, 'y', a.y + e.v, 'xy', a.xy + {x} * e.v, 'xx', a.xx + {x} * {x})"
     slope = "((a.n * a.xy - a.x * a.y) / nullif(a.n * a.xx - a.x * a.x, 0D))"
-    text = f"format_string('{{{{slop:%.6f, intercept:%.6f}}}}', {slope}, (a.y - {slope} * a.x) / a.n)"
+    text = f"format_string('{{slop:%.6f, intercept:%.6f}}', {slope}, (a.y - {slope} * a.x) / a.n)"
     result = f"if({slope} IS NULL, NULL, {text})"
     return AggregateRule(VARCHAR, (POINTS,), over_sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {result})"))
 
@@ -133,20 +129,17 @@ def histogram(arguments: AggregateArguments) -> AggregateRule:
     edges = bin_edges(arguments)
     share = arguments.number(2) != 0
     rows = [bin_row(low, high, share) for low, high in pairwise(edges)]
-    return AggregateRule(VARCHAR, (VALUES,), f"array({', '.join(rows)})", many=True)
+    return AggregateRule(VARCHAR, (VALUES,), call("array", *rows), many=True)
 
 
-def bin_row(low: float, high: float, share: bool) -> str:
+def bin_row(low: float, high: float, share: bool) -> Node:
     """Return the JSON text of a bin. With `share`, the count is a fraction of all values."""
-    count = f"size(filter({{l}}, e -> e > {double(low)} AND e <= {double(high)}))"
-    count_text = f"format_string('%.6f', {count} / nullif(size({{l}}), 0))" if share else f"CAST({count} AS STRING)"
-    lead = f'{{{{"lower_bin":{low:g}, "upper_bin":{high:g}, "count":'
-    return f"concat({string_sql(lead)}, {count_text}, '}}}}')"
-
-
-def double(value: float) -> str:
-    """Write a DOUBLE literal."""
-    return f"CAST('{value}' AS DOUBLE)"
+    values = Column("l")
+    count = spark_sql("size(filter({}, e -> e > {} AND e <= {}))", values, double(low), double(high))
+    fraction = count / call("nullif", call("size", values), integer(0))
+    count_text = call("format_string", string("%.6f"), fraction) if share else count.cast("string")
+    lead = f'{{"lower_bin":{low:g}, "upper_bin":{high:g}, "count":'
+    return call("concat", string(lead), count_text, string("}"))
 
 
 def user_bins(description: Any) -> list[float]:

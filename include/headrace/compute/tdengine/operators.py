@@ -1,4 +1,4 @@
-"""TDengine's operators as Spark SQL, with results that do not depend on the settings of the Spark session."""
+"""TDengine's operators, with results that do not depend on the settings of the Spark session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, string_sql, to_double, to_string
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, both, call, case, double, either, if_, spark_sql, string
+from headrace.compute.nodes import negated as inverted
+from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, to_double, to_string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import parse_instant
@@ -37,32 +39,32 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
     return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
 
 
-def to_real(term: Term) -> str:
+def to_real(term: Term) -> Node:
     """Convert a term to DOUBLE. Text counts as the number it begins with, or 0."""
     if term.type is not None and is_text(term.type):
-        number = f"regexp_extract({term.sql}, '{NUMBER_TEXT}', 1)"
-        return f"if({term.sql} IS NULL, NULL, coalesce(try_cast({number} AS DOUBLE), 0D))"
+        number = spark_sql("regexp_extract({}, '{}', 1)", term.node, NUMBER_TEXT)
+        return if_(term.node.is_null(), NULL, call("coalesce", number.try_cast("double"), double(0)))
     return to_double(term)
 
 
-def to_whole(term: Term) -> str:
+def to_whole(term: Term) -> Node:
     """Convert a term to BIGINT, truncating fractions. Text counts as the number it begins with."""
     if term.type is None:
-        return "CAST(NULL AS BIGINT)"
+        return NULL.cast("bigint")
     if is_text(term.type):
-        return f"try_cast({to_real(term)} AS BIGINT)"
+        return to_real(term).try_cast("bigint")
     if term.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.UBIGINT):
-        return f"try_cast({term.sql} AS BIGINT)"
+        return term.node.try_cast("bigint")
     return cast(term, BIGINT)
 
 
-def truth(term: Term) -> str:
+def truth(term: Term) -> Node:
     """Convert a term to a condition. Numbers are true unless they are 0."""
     if term.type is None:
-        return "CAST(NULL AS BOOLEAN)"
+        return NULL.cast("boolean")
     if term.type.kind is TypeKind.BOOL:
-        return term.sql
-    return f"({to_real(term)} <> 0D)"
+        return term.node
+    return call("<>", to_real(term), double(0))
 
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
@@ -72,8 +74,8 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
     for term in (left, right):
         if term.type is not None and term.type.kind in (TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.JSON):
             raise TypeMismatchError(f"{sign} takes numbers, not {term.type}")
-    divisor = f"nullif({to_real(right)}, 0D)" if sign in "/%" else to_real(right)
-    return Term(f"({to_real(left)} {sign} {divisor})", DOUBLE)
+    divisor = call("nullif", to_real(right), double(0)) if sign in "/%" else to_real(right)
+    return Term(call(sign, to_real(left), divisor), DOUBLE)
 
 
 def add_ticks(sign: str, left: Term, right: Term) -> Term:
@@ -81,56 +83,57 @@ def add_ticks(sign: str, left: Term, right: Term) -> Term:
     if is_instant(left) and is_instant(right):
         if sign == "+":
             raise TypeMismatchError("two timestamps cannot be added", hint="add a duration, as in ts + 1h")
-        return Term(f"({left.sql} - {right.sql})", BIGINT)
+        return Term(left.node - right.node, BIGINT)
     base, ticks = (left, right) if is_instant(left) else (right, left)
     if base is right and sign == "-":
         raise TypeMismatchError("a timestamp cannot be subtracted from a number")
     if base.constant and ticks.constant and isinstance(ticks.constant.value, int) and isinstance(base.constant.value, int):
         value = base.constant.value + (ticks.constant.value if sign == "+" else -ticks.constant.value)
         return instant_literal(value, base.constant.relative)
-    return Term(f"({base.sql} {sign} {to_whole(ticks)})", TIMESTAMP)
+    return Term(call(sign, base.node, to_whole(ticks)), TIMESTAMP)
 
 
-def to_comparable(left: Term, right: Term) -> tuple[str, str]:
+def to_comparable(left: Term, right: Term) -> tuple[Node, Node]:
     """Convert two terms (timestamps already matched) to types that Spark compares without a cast that could fail."""
     if left.type is None or right.type is None:
-        return left.sql, right.sql
+        return left.node, right.node
     first, second = left.type.kind, right.type.kind
     if is_text(left.type) and is_text(right.type):
-        return left.sql, right.sql
+        return left.node, right.node
     if TypeKind.VARBINARY in (first, second):
         return cast(left, DataType(TypeKind.VARBINARY)), cast(right, DataType(TypeKind.VARBINARY))
     if is_text(left.type) or is_text(right.type):
         return match_text(left, right)
     if (first is TypeKind.BOOL) != (second is TypeKind.BOOL):
-        return cast(left, DataType(TypeKind.INT)) if first is TypeKind.BOOL else left.sql, (
-            cast(right, DataType(TypeKind.INT)) if second is TypeKind.BOOL else right.sql
+        return cast(left, DataType(TypeKind.INT)) if first is TypeKind.BOOL else left.node, (
+            cast(right, DataType(TypeKind.INT)) if second is TypeKind.BOOL else right.node
         )
-    return left.sql, right.sql
+    return left.node, right.node
 
 
-def match_text(left: Term, right: Term) -> tuple[str, str]:
+def match_text(left: Term, right: Term) -> tuple[Node, Node]:
     """Convert text and the number or boolean it is compared with."""
     other = right if left.type is not None and is_text(left.type) else left
     if other.type is not None and other.type.kind is TypeKind.BOOL:
-        return tuple(text_to_bool(term) if term is not other else term.sql for term in (left, right))  # type: ignore[return-value]
+        return tuple(text_to_bool(term) if term is not other else term.node for term in (left, right))  # type: ignore[return-value]
     return to_real(left), to_real(right)
 
 
-def text_to_bool(term: Term) -> str:
+def text_to_bool(term: Term) -> Node:
     """Convert text to BOOLEAN: `true` in any case, or a number that is not 0."""
-    return f"CASE WHEN {term.sql} IS NULL THEN NULL WHEN lower({term.sql}) = 'true' THEN true ELSE {to_real(term)} <> 0D END"
+    is_true = call("lower", term.node).equals(string("true"))
+    return case([(term.node.is_null(), NULL), (is_true, TRUE)], call("<>", to_real(term), double(0)))
 
 
 def comparison(sign: str, left: Term, right: Term) -> Term:
     """Return a comparison."""
     first, second = to_comparable(left, right)
-    return Term(f"({first} {COMPARISONS[sign]} {second})", BOOL)
+    return Term(call(COMPARISONS[sign], first, second), BOOL)
 
 
 def bitwise(sign: str, left: Term, right: Term) -> Term:
     """Return a bitwise operation on whole numbers."""
-    return Term(f"({to_whole(left)} {sign} {to_whole(right)})", BIGINT)
+    return Term(call(sign, to_whole(left), to_whole(right)), BIGINT)
 
 
 def negate(term: Term) -> Term:
@@ -138,14 +141,14 @@ def negate(term: Term) -> Term:
     value = term.constant.value if term.constant and not term.constant.relative else None
     if isinstance(value, int | float) and not isinstance(value, bool) and not is_instant(term):
         return literal(-value)
-    return Term(f"(-{to_real(term)})", DOUBLE)
+    return Term(-to_real(term), DOUBLE)
 
 
 def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `LIKE`: `%` matches any characters, `_` one. A backslash escapes them."""
     value = pattern.constant.value if pattern.constant else None
-    escaped = string_sql(re.sub(r"\\(?![%_\\])", r"\\\\", value)) if isinstance(value, str) else pattern.sql
-    return Term(f"({to_string(subject)} {'NOT ' if negated else ''}LIKE {escaped})", BOOL)
+    escaped = string(re.sub(r"\\(?![%_\\])", r"\\\\", value)) if isinstance(value, str) else pattern.node
+    return Term(spark_sql("({} {} {})", to_string(subject), "NOT LIKE" if negated else "LIKE", escaped), BOOL)
 
 
 def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
@@ -156,8 +159,8 @@ def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
             re.compile(value)
         except re.error as error:
             raise TypeMismatchError(f"{value!r} is not a regular expression: {error}") from None
-    test = f"({to_string(subject)} RLIKE {pattern.sql})"
-    return Term(f"(NOT {test})" if negated else test, BOOL)
+    test = spark_sql("({} RLIKE {})", to_string(subject), pattern.node)
+    return Term(inverted(test) if negated else test, BOOL)
 
 
 def member(subject: Term, key: Term) -> Term:
@@ -167,14 +170,14 @@ def member(subject: Term, key: Term) -> Term:
     if not key.constant or not isinstance(key.constant.value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
     path = "$['" + key.constant.value.replace("'", "\\'") + "']"
-    return Term(f"get_json_object({subject.sql}, {string_sql(path)})", DataType(TypeKind.JSON))
+    return Term(call("get_json_object", subject.node, string(path)), DataType(TypeKind.JSON))
 
 
 def contains(subject: Term, key: Term) -> Term:
     """Return `CONTAINS`: whether a JSON object has a member."""
     if subject.type is not None and subject.type.kind is not TypeKind.JSON:
         raise TypeMismatchError(f"CONTAINS takes JSON, not {subject.type}", hint="only tags of type JSON have members")
-    return Term(f"coalesce(array_contains(json_object_keys({subject.sql}), {key.sql}), false)", BOOL)
+    return Term(call("coalesce", call("array_contains", call("json_object_keys", subject.node), key.node), FALSE), BOOL)
 
 
 def common_type(types: Sequence[DataType | None]) -> DataType | None:
@@ -191,10 +194,10 @@ def common_type(types: Sequence[DataType | None]) -> DataType | None:
     return DOUBLE
 
 
-def convert(term: Term, type_: DataType) -> str:
+def convert(term: Term, type_: DataType) -> Node:
     """Convert a term to a type returned by `common_type`."""
     if term.type is None:
-        return f"CAST(NULL AS {spark_type(type_)})"
+        return NULL.cast(spark_type(type_))
     if is_text(type_):
         return to_string(term)
     if type_ == DOUBLE:
@@ -204,13 +207,13 @@ def convert(term: Term, type_: DataType) -> str:
 
 def null_test(subject: Term, *, negated: bool) -> Term:
     """Return `IS [NOT] NULL`."""
-    return Term(f"({subject.sql} IS {'NOT ' if negated else ''}NULL)", BOOL)
+    return Term(subject.node.is_not_null() if negated else subject.node.is_null(), BOOL)
 
 
 Binary = Callable[[Term, Term], Term]
 BINARY: Final[dict[str, Binary]] = {
-    "and": lambda left, right: Term(f"({truth(left)} AND {truth(right)})", BOOL),
-    "or": lambda left, right: Term(f"({truth(left)} OR {truth(right)})", BOOL),
+    "and": lambda left, right: Term(both(truth(left), truth(right)), BOOL),
+    "or": lambda left, right: Term(either(truth(left), truth(right)), BOOL),
     "like": lambda left, right: like(left, right, negated=False),
     "not like": lambda left, right: like(left, right, negated=True),
     "match": lambda left, right: match(left, right, negated=False),
@@ -223,7 +226,7 @@ BINARY: Final[dict[str, Binary]] = {
     **{sign: (lambda left, right, sign=sign: comparison(sign, left, right)) for sign in COMPARISONS},  # type: ignore[misc]
 }
 UNARY: Final[dict[str, Callable[[Term], Term]]] = {
-    "not": lambda term: Term(f"(NOT {truth(term)})", BOOL),
+    "not": lambda term: Term(inverted(truth(term)), BOOL),
     "unary-": negate,
     "-": negate,
     "is null": lambda term: null_test(term, negated=False),

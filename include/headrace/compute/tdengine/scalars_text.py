@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction
+from headrace.compute.nodes import NULL, call, if_, integer, spark_sql, string
 from headrace.compute.tdengine.operators import to_whole
 from headrace.compute.terms import Term
 from headrace.model.types import BIGINT, VARCHAR, DataType, TypeKind
@@ -16,22 +17,22 @@ def result_type(arguments: ScalarArguments) -> DataType:
     return DataType(TypeKind.NCHAR) if wide else VARCHAR
 
 
-def text_function(sql: str) -> Build:
+def text_function(template: str) -> Build:
     """Return a function of texts with a text result. The template names its arguments x, y, z."""
 
     def build(arguments: ScalarArguments) -> Term:
         names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
-        return Term(sql.format(**names), result_type(arguments))
+        return Term(spark_sql(template, **names), result_type(arguments))
 
     return build
 
 
-def integer_function(sql: str) -> Build:
+def integer_function(template: str) -> Build:
     """Return a function of texts with a whole-number result. The template names its arguments x, y, z."""
 
     def build(arguments: ScalarArguments) -> Term:
         names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
-        return Term(f"CAST({sql.format(**names)} AS BIGINT)", BIGINT)
+        return Term(spark_sql(template, **names).cast("bigint"), BIGINT)
 
     return build
 
@@ -41,7 +42,7 @@ def length(arguments: ScalarArguments) -> Term:
     term = arguments.terms[0]
     if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
         arguments.text(0)
-    return Term(f"CAST(octet_length({term.sql}) AS BIGINT)", BIGINT)
+    return Term(call("octet_length", term.node).cast("bigint"), BIGINT)
 
 
 def joining_function(function: str) -> Build:
@@ -49,7 +50,7 @@ def joining_function(function: str) -> Build:
 
     def build(arguments: ScalarArguments) -> Term:
         values = [arguments.text(index) for index in range(len(arguments.terms))]
-        return Term(f"{function}({', '.join(values)})", result_type(arguments))
+        return Term(call(function, *values), result_type(arguments))
 
     return build
 
@@ -57,53 +58,57 @@ def joining_function(function: str) -> Build:
 def concat_ws(arguments: ScalarArguments) -> Term:
     """Build `concat_ws(separator, text, …)`."""
     separator, *values = (arguments.text(index) for index in range(len(arguments.terms)))
-    return Term(
-        f"if(coalesce({', '.join(values)}) IS NULL, NULL, concat_ws({separator}, {', '.join(values)}))", result_type(arguments)
-    )
+    joined = call("concat_ws", separator, *values)
+    return Term(if_(call("coalesce", *values).is_null(), NULL, joined), result_type(arguments))
 
 
 def substring(arguments: ScalarArguments) -> Term:
     """Build `substr(text, position[, length])`. Positions count from 1, negative ones from the end; at 0 the result is empty."""
     value, position = arguments.text(0), to_whole(arguments.terms[1])
-    parts = [value, f"CAST({position} AS INT)"]
+    parts = [value, position.cast("int")]
     if len(arguments.terms) > 2:
-        parts.append(f"CAST({to_whole(arguments.terms[2])} AS INT)")
-    return Term(f"if({position} = 0, '', substring({', '.join(parts)}))", result_type(arguments))
+        parts.append(to_whole(arguments.terms[2]).cast("int"))
+    return Term(if_(position.equals(integer(0)), string(""), call("substring", *parts)), result_type(arguments))
 
 
 def trim(arguments: ScalarArguments) -> Term:
     """Build `trim(text)`, or `trim(text, characters[, side])`."""
     value = arguments.text(0)
     if len(arguments.terms) == 1:
-        return Term(f"trim(BOTH ' ' FROM {value})", result_type(arguments))
+        return Term(spark_sql("trim(BOTH ' ' FROM {})", value), result_type(arguments))
     side = arguments.string(2).upper() if len(arguments.terms) > 2 else "BOTH"
-    return Term(f"trim({side} {arguments.text(1)} FROM {value})", result_type(arguments))
+    return Term(spark_sql("trim({} {} FROM {})", side, arguments.text(1), value), result_type(arguments))
 
 
 def repeat(arguments: ScalarArguments) -> Term:
     """Build `repeat(text, count)`."""
-    return Term(f"repeat({arguments.text(0)}, CAST({to_whole(arguments.terms[1])} AS INT))", result_type(arguments))
+    return Term(spark_sql("repeat({}, CAST({} AS INT))", arguments.text(0), to_whole(arguments.terms[1])), result_type(arguments))
 
 
 def substring_index(arguments: ScalarArguments) -> Term:
     """Build `substring_index(text, delimiter, count)`."""
     return Term(
-        f"substring_index({arguments.text(0)}, {arguments.text(1)}, CAST({to_whole(arguments.terms[2])} AS INT))",
+        spark_sql("substring_index({}, {}, CAST({} AS INT))", arguments.text(0), arguments.text(1), to_whole(arguments.terms[2])),
         result_type(arguments),
     )
 
 
 def characters(arguments: ScalarArguments) -> Term:
     """Build `char(code, …)`. A code is one to four bytes of UTF-8, highest byte first. NULL codes are ignored."""
-    codes = [f"coalesce(unhex(hex({to_whole(term)} & 4294967295L)), X'')" for term in arguments.terms]
-    return Term(f"make_valid_utf8(CAST(concat({', '.join(codes)}) AS STRING))", VARCHAR)
+    codes = [spark_sql("coalesce(unhex(hex({} & 4294967295L)), X'')", to_whole(term)) for term in arguments.terms]
+    return Term(call("make_valid_utf8", call("concat", *codes).cast("string")), VARCHAR)
 
 
 def find_in_set(arguments: ScalarArguments) -> Term:
     """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
-    separator = arguments.text(2) if len(arguments.terms) > 2 else "','"
+    separator = arguments.text(2) if len(arguments.terms) > 2 else string(",")
     return Term(
-        f"CAST(array_position(split({arguments.text(1)}, concat('\\\\Q', {separator}, '\\\\E')), {arguments.text(0)}) AS BIGINT)",
+        spark_sql(
+            "CAST(array_position(split({}, concat('\\\\Q', {}, '\\\\E')), {}) AS BIGINT)",
+            arguments.text(1),
+            separator,
+            arguments.text(0),
+        ),
         BIGINT,
     )
 
@@ -116,8 +121,8 @@ def to_json(arguments: ScalarArguments) -> Term:
 def first_byte(arguments: ScalarArguments) -> Term:
     """Build `ascii(text)`: the first byte in UTF-8, 0 for empty text."""
     value = arguments.text(0)
-    byte = f"conv(hex(substring(CAST({value} AS BINARY), 1, 1)), 16, 10)"
-    return Term(f"if({value} = '', 0L, CAST({byte} AS BIGINT))", BIGINT)
+    byte = spark_sql("conv(hex(substring(CAST({} AS BINARY), 1, 1)), 16, 10)", value)
+    return Term(spark_sql("if({} = '', 0L, CAST({} AS BIGINT))", value, byte), BIGINT)
 
 
 TEXT_TABLE: Final = (

@@ -8,10 +8,11 @@ from typing import Final
 from headrace.compute import calendar
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction
 from headrace.compute.instants import is_utc, load_zone
+from headrace.compute.nodes import NULL, Node, bigint, bigint_sql, spark_sql, string, string_sql
 from headrace.compute.tdengine.operators import timestamp
 from headrace.compute.tdengine.patterns import java_pattern
 from headrace.compute.tdengine.weeks import week_sql
-from headrace.compute.terms import Term, bigint_sql, instant_literal, string_sql, to_string
+from headrace.compute.terms import Term, instant_literal, to_string
 from headrace.compute.types import is_text
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.instants import parse_instant
@@ -22,12 +23,12 @@ DIGITS: Final = {Precision.MILLISECOND: 3, Precision.MICROSECOND: 6, Precision.N
 ZONE: Final = re.compile(r"[zZ]|[+-]\d{2}(:?\d{2})?")
 
 
-def instant_argument(arguments: ScalarArguments, index: int = 0) -> str:
+def instant_argument(arguments: ScalarArguments, index: int = 0) -> Node:
     """Return an argument as ticks: a timestamp, a number of ticks, or text."""
     term = arguments.terms[index]
     if term.type is not None and is_text(term.type) and term.constant is None:
-        return arguments.expression_context.text_to_ticks(term.sql)
-    return timestamp(term, arguments.expression_context.timezone, arguments.expression_context.precision).sql
+        return arguments.expression_context.text_to_ticks(term.node)
+    return timestamp(term, arguments.expression_context.timezone, arguments.expression_context.precision).node
 
 
 def truncate_time(arguments: ScalarArguments) -> Term:
@@ -44,10 +45,13 @@ def truncate_time(arguments: ScalarArguments) -> Term:
     wall = calendar.to_local(at, name, precision)
     if unit.is_calendar:
         month = calendar.months(wall, precision)
-        month = month if unit.unit == "n" else f"({month} - pmod({month}, 12L))"
+        month = month if unit.unit == "n" else spark_sql("({} - pmod({}, 12L))", month, month)
         return Term(calendar.to_utc(calendar.month_start(month, precision), name, precision), TIMESTAMP)
     step = unit.ticks(precision)
-    return Term(calendar.to_utc(f"({wall} - pmod({wall}, {bigint_sql(step)}))", name, precision) if step > 1 else at, TIMESTAMP)
+    return Term(
+        calendar.to_utc(spark_sql("({} - pmod({}, {}))", wall, wall, bigint_sql(step)), name, precision) if step > 1 else at,
+        TIMESTAMP,
+    )
 
 
 def difference(arguments: ScalarArguments) -> Term:
@@ -55,7 +59,9 @@ def difference(arguments: ScalarArguments) -> Term:
     step = arguments.duration(2).ticks(arguments.expression_context.precision) if len(arguments.terms) > 2 else 1
     if step < 1:
         raise LimitError(f"timediff: {arguments.durations[2]} is shorter than the tick of the database")
-    return Term(f"(({instant_argument(arguments)} - {instant_argument(arguments, 1)}) div {bigint_sql(step)})", BIGINT)
+    return Term(
+        spark_sql("(({} - {}) div {})", instant_argument(arguments), instant_argument(arguments, 1), bigint_sql(step)), BIGINT
+    )
 
 
 def to_unixtimestamp(arguments: ScalarArguments) -> Term:
@@ -66,9 +72,7 @@ def to_unixtimestamp(arguments: ScalarArguments) -> Term:
     if value is not None and isinstance(value.value, str):
         instant = parse_instant(value.value, arguments.expression_context.timezone, arguments.expression_context.precision)
         return (
-            Term("CAST(NULL AS BIGINT)", type_)
-            if instant is None
-            else Term(bigint_sql(instant), type_, instant_literal(instant).constant)
+            Term(NULL.cast("bigint"), type_) if instant is None else Term(bigint(instant), type_, instant_literal(instant).constant)
         )
     return Term(arguments.expression_context.text_to_ticks(arguments.text(0)), type_)
 
@@ -85,19 +89,19 @@ def to_iso8601(arguments: ScalarArguments) -> Term:
     pattern = f"yyyy-MM-dd'T'HH:mm:ss.{'S' * min(DIGITS[expression_context.precision], 6)}"
     local_text = expression_context.format_instant(at, pattern, name)
     if expression_context.precision is Precision.NANOSECOND:
-        local_text = f"concat({local_text}, lpad(CAST(pmod({at}, 1000L) AS STRING), 3, '0'))"
-    return Term(f"concat({local_text}, {string_sql(offset) if offset else offset_text(at, arguments)})", VARCHAR)
+        local_text = spark_sql("concat({}, lpad(CAST(pmod({}, 1000L) AS STRING), 3, '0'))", local_text, at)
+    return Term(spark_sql("concat({}, {})", local_text, string_sql(offset) if offset else offset_text(at, arguments)), VARCHAR)
 
 
-def offset_text(at: str, arguments: ScalarArguments) -> str:
+def offset_text(at: Node, arguments: ScalarArguments) -> Node:
     """Return the offset of the statement's zone at an instant, such as +0800."""
     expression_context = arguments.expression_context
     if is_utc(expression_context.timezone):
-        return "'+0000'"
+        return string("+0000")
     minute = expression_context.precision.ticks_per_second * 60
-    minutes = f"(({expression_context.local(at)} - {at}) div {minute}L)"
-    parts = f"lpad(CAST(abs({minutes}) div 60 AS STRING), 2, '0'), lpad(CAST(abs({minutes}) % 60 AS STRING), 2, '0')"
-    return f"concat(if({minutes} < 0, '-', '+'), {parts})"
+    minutes = spark_sql("(({} - {}) div {}L)", expression_context.local(at), at, minute)
+    parts = spark_sql("lpad(CAST(abs({}) div 60 AS STRING), 2, '0'), lpad(CAST(abs({}) % 60 AS STRING), 2, '0')", minutes, minutes)
+    return spark_sql("concat(if({} < 0, '-', '+'), {})", minutes, parts)
 
 
 def to_char(arguments: ScalarArguments) -> Term:
@@ -110,20 +114,22 @@ def to_char(arguments: ScalarArguments) -> Term:
 def to_timestamp(arguments: ScalarArguments) -> Term:
     """Build `to_timestamp(text, format)`, NULL if the text is invalid."""
     expression_context = arguments.expression_context
-    instant_sql = f"try_to_timestamp({to_string(arguments.terms[0])}, {string_sql(java_pattern(arguments.string(1)))})"
-    wall = f"unix_micros(from_utc_timestamp({instant_sql}, current_timezone()))"
+    instant_sql = spark_sql(
+        "try_to_timestamp({}, {})", to_string(arguments.terms[0]), string_sql(java_pattern(arguments.string(1)))
+    )
+    wall = spark_sql("unix_micros(from_utc_timestamp({}, current_timezone()))", instant_sql)
     return Term(
         expression_context.from_micros(
-            f"unix_micros(to_utc_timestamp(timestamp_micros({wall}), {string_sql(expression_context.timezone)}))"
+            spark_sql("unix_micros(to_utc_timestamp(timestamp_micros({}), {}))", wall, string_sql(expression_context.timezone))
         ),
         TIMESTAMP,
     )
 
 
-def date_function(sql: str) -> Build:
+def date_function(template: str) -> Build:
     """Return a function that reads a whole number off the date, `{d}` in the template."""
     return lambda arguments: Term(
-        f"CAST({sql.format(d=arguments.expression_context.date(instant_argument(arguments)))} AS BIGINT)", BIGINT
+        spark_sql(template, d=arguments.expression_context.date(instant_argument(arguments))).cast("bigint"), BIGINT
     )
 
 
@@ -138,7 +144,7 @@ def week(arguments: ScalarArguments) -> Term:
 def timezone(arguments: ScalarArguments) -> Term:
     """Build `timezone()`."""
     load_zone(arguments.expression_context.timezone)
-    return Term(string_sql(arguments.expression_context.timezone), VARCHAR)
+    return Term(string(arguments.expression_context.timezone), VARCHAR)
 
 
 TIME_TABLE: Final = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.compute.nodes import Node, spark_sql
 
-def week_sql(date: str, mode: int) -> str:
+
+def week_sql(date: Node, mode: int) -> Node:
     """Return the week of a date.
 
     The bits of the mode:
@@ -14,19 +16,19 @@ def week_sql(date: str, mode: int) -> str:
     """
     monday, week_year = bool(mode & 1), bool(mode & 2)
     by_weekday = bool(mode & 4) == monday
-    year = f"year({date})"
+    year = spark_sql("year({})", date)
     own = week_number(date, year, monday, by_weekday)
     if not week_year:
-        return f"CAST(greatest({own}, 0) AS BIGINT)"
-    last = week_number(date, f"({year} - 1)", monday, by_weekday)
-    following = week_number(date, f"({year} + 1)", monday, by_weekday)
-    return f"CAST(CASE WHEN {own} < 1 THEN {last} WHEN {following} >= 1 THEN 1 ELSE {own} END AS BIGINT)"
+        return spark_sql("CAST(greatest({}, 0) AS BIGINT)", own)
+    last = week_number(date, spark_sql("({} - 1)", year), monday, by_weekday)
+    following = week_number(date, spark_sql("({} + 1)", year), monday, by_weekday)
+    return spark_sql("CAST(CASE WHEN {} < 1 THEN {} WHEN {} >= 1 THEN 1 ELSE {} END AS BIGINT)", own, last, following, own)
 
 
-def week_number(date: str, year: str, monday: bool, by_weekday: bool) -> str:
+def week_number(date: Node, year: Node, monday: bool, by_weekday: bool) -> Node:
     """Return the number of the week counted from the first week of a year, which is 1. Before it, 0 or less."""
-    january = f"make_date({year}, 1, 1)"
-    weekday = f"weekday({january})" if monday else f"(dayofweek({january}) - 1)"
-    is_late = f"{weekday} <> 0" if by_weekday else f"{weekday} >= 4"
-    first = f"(unix_date({january}) - {weekday} + if({is_late}, 7, 0))"
-    return f"CAST(floor((unix_date({date}) - {first}) / 7) + 1 AS INT)"
+    january = spark_sql("make_date({}, 1, 1)", year)
+    weekday = spark_sql("weekday({})", january) if monday else spark_sql("(dayofweek({}) - 1)", january)
+    is_late = spark_sql("{} <> 0", weekday) if by_weekday else spark_sql("{} >= 4", weekday)
+    first = spark_sql("(unix_date({}) - {} + if({}, 7, 0))", january, weekday, is_late)
+    return spark_sql("CAST(floor((unix_date({}) - {}) / 7) + 1 AS INT)", date, first)

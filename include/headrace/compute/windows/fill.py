@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
+from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.plan import WEND, WSTART, FillPlan, Output, Plan
 from headrace.compute.sql_text import raise_error, resolve_now
-from headrace.compute.terms import bigint_sql
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import intervals
@@ -54,7 +54,7 @@ def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: Da
     filled = positioned.selectExpr(*keys, f"{AT} AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
     ended = filled.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
     columns = [
-        f"{output.column if output.is_filled else output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)
+        f"{output.column if output.is_filled else output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)
     ]
     return ended.selectExpr(*keys, WSTART, WEND, IS_FILLED, *(resolve_now(plan, column) for column in columns))
 
@@ -78,7 +78,7 @@ def gap_windows(window: IntervalWindow, precision: Precision, gaps: DataFrame) -
 def add_starts(window: IntervalWindow, precision: Precision, stepped: DataFrame) -> DataFrame:
     """Add the window start that lies `_step` slides after a window as `_at`, without those that the clock skips."""
     point = intervals.add_slides(window, WALL, STEP, precision)
-    start = calendar.to_utc(point, window.zone or "UTC", precision)
+    start = calendar.to_utc(raw(point), window.zone or "UTC", precision)
     positioned = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {start}) AS {AT}")
     if not intervals.has_shifted_starts(window, precision):
         return positioned
@@ -164,7 +164,7 @@ def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: b
 def slides_between(window: IntervalWindow, first: str, second: str, precision: Precision) -> str:
     """Return how many slides lie between two window starts in wall-clock time."""
     if window.sliding.is_calendar:
-        count = f"({calendar.months(second, precision)} - {calendar.months(first, precision)})"
+        count = f"({calendar.months(raw(second), precision)} - {calendar.months(raw(first), precision)})"
         return f"({count} div {window.sliding.months}L)"
     return f"(({second} - {first}) div {bigint_sql(window.sliding.ticks(precision))})"
 
@@ -185,6 +185,7 @@ def filled_value(fill: FillPlan, output: Output, number: int) -> str:
             return f"if({STEP} = 0L, coalesce({own}, {fill.values[number]}), {fill.values[number]})"
         case FillMode.LINEAR if output.type.is_number:
             line = f"({own} + (CAST({neighbor} AS DOUBLE) - {own}) * ({AT} - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
-            return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {double_to_number(line, output.type)} END"
+            value = double_to_number(raw(line), output.type)
+            return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {value} END"
         case _:
             return f"if({STEP} = 0L, {own}, NULL)"

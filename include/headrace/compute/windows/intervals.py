@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute import calendar
-from headrace.compute.terms import bigint_sql
+from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.window_plans import IntervalWindow
 from headrace.model.time import Duration, Precision
 
@@ -27,7 +27,7 @@ def start(window: IntervalWindow, sql: str, precision: Precision) -> str:
     if window.zone is None:
         return floor(window, sql, precision)
     if not has_shifted_starts(window, precision):
-        return calendar.to_utc(grid_point(window, sql, precision), window.zone, precision)
+        return str(calendar.to_utc(raw(grid_point(window, sql, precision)), window.zone, precision))
     return f"array_max(filter({candidate_starts(window, sql, 1, precision)}, s -> s <= {sql}))"
 
 
@@ -44,12 +44,12 @@ def month_floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
     """Return the latest grid point at or before a wall clock, for slides in months."""
     count = window.length.months
     if window.offset.is_calendar:
-        month = f"({calendar.months(wall, precision)} - {window.offset.months}L)"
-        return calendar.month_start(f"({floor_months(month, count)} + {window.offset.months}L)", precision)
+        month = f"({calendar.months(raw(wall), precision)} - {window.offset.months}L)"
+        return str(calendar.month_start(raw(f"({floor_months(month, count)} + {window.offset.months}L)"), precision))
     offset = offset_ticks(window.offset, precision)
     shifted = f"({wall} - {bigint_sql(offset)})" if offset else wall
-    first = calendar.month_start(floor_months(calendar.months(shifted, precision), count), precision)
-    return f"({first} + {bigint_sql(offset)})" if offset else first
+    first = calendar.month_start(raw(floor_months(str(calendar.months(raw(shifted), precision)), count)), precision)
+    return f"({first} + {bigint_sql(offset)})" if offset else str(first)
 
 
 def floor_months(month: str, count: int) -> str:
@@ -66,7 +66,7 @@ def grid_point(window: IntervalWindow, start_: str, precision: Precision) -> str
     """Return the grid point of the window that starts at an instant."""
     if window.zone is None:
         return start_
-    return floor(window, calendar.to_local(start_, window.zone, precision), precision)
+    return floor(window, str(calendar.to_local(raw(start_), window.zone, precision)), precision)
 
 
 def add_slides(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
@@ -75,8 +75,8 @@ def add_slides(window: IntervalWindow, point: str, count: str, precision: Precis
         return f"({point} + {count} * {bigint_sql(window.sliding.ticks(precision))})"
     offset, months = offset_ticks(window.offset, precision), f"CAST({count} * {window.sliding.months}L AS INT)"
     if not offset:
-        return calendar.add_months(point, months, precision)
-    return f"({calendar.add_months(f'({point} - {bigint_sql(offset)})', months, precision)} + {bigint_sql(offset)})"
+        return str(calendar.add_months(raw(point), months, precision))
+    return f"({calendar.add_months(raw(f'({point} - {bigint_sql(offset)})'), months, precision)} + {bigint_sql(offset)})"
 
 
 def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
@@ -87,10 +87,10 @@ def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
     if window.sliding.is_calendar:
         last = add_slides(window, point, "1L", precision)
     elif window.length.is_calendar:
-        last = calendar.add_months(point, window.length.months, precision)
+        last = str(calendar.add_months(raw(point), window.length.months, precision))
     else:
         last = f"({point} + {bigint_sql(window.length.ticks(precision))})"
-    return f"({calendar.to_utc(last, window.zone or 'UTC', precision)} - 1L)"
+    return f"({calendar.to_utc(raw(last), window.zone or 'UTC', precision)} - 1L)"
 
 
 def has_whole_panes(window: IntervalWindow) -> bool:
@@ -128,7 +128,8 @@ def candidate_starts(window: IntervalWindow, sql: str, count: int, precision: Pr
     if has_shifted_starts(window, precision):
         margin = 1 if window.sliding.is_calendar else -(-MAX_CLOCK_CHANGE.ticks(precision) // window.sliding.ticks(precision))
     point = add_slides(window, grid_point(window, sql, precision), "-i", precision)
-    return f"transform(sequence({-margin}L, {count - 1 + margin}L), i -> {calendar.to_utc(point, window.zone or 'UTC', precision)})"
+    shifted = calendar.to_utc(raw(point), window.zone or "UTC", precision)
+    return f"transform(sequence({-margin}L, {count - 1 + margin}L), i -> {shifted})"
 
 
 def consecutive_starts(window: IntervalWindow, latest: str, precision: Precision) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from headrace.compute.nodes import bigint, bigint_sql
 from headrace.compute.plan import TS, WEND, WSTART, Plan
-from headrace.compute.terms import bigint_sql
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import RangeWindow
 from headrace.errors import LimitError
@@ -70,8 +70,8 @@ def within_range(plan: Plan, window: RangeWindow, rows: DataFrame, time: str) ->
     first, end = range_bounds(plan, window)
     low, high = tick_range(plan.precision)
     if first > low:
-        rows = rows.where(f"{time} >= {from_ticks(bigint_sql(first), plan.precision)}")
-    return rows.where(f"{time} <= {from_ticks(bigint_sql(end), plan.precision)}") if end < high else rows
+        rows = rows.where(f"{time} >= {from_ticks(bigint(first), plan.precision)}")
+    return rows.where(f"{time} <= {from_ticks(bigint(end), plan.precision)}") if end < high else rows
 
 
 def rows_in_windows(plan: Plan, window: RangeWindow, rows: DataFrame, ticks: str) -> DataFrame:

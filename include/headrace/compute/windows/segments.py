@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace.compute import nodes
+from headrace.compute.nodes import Node
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import resolve_now, to_stored_type
 from headrace.compute.window_plans import (
@@ -59,18 +61,18 @@ def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
     return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
 
 
-def prepared_columns(plan: Plan) -> dict[str, str]:
-    """Return what prepared rows consist of, as Spark SQL over the source."""
-    columns = {key.column: key.sql for key in plan.keys}
-    columns |= {name: sql for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if sql}
-    columns |= {argument.column: argument.sql for argument in plan.arguments}
+def prepared_columns(plan: Plan) -> dict[str, Node]:
+    """Return what prepared rows consist of, over the source."""
+    columns = {key.column: key.node for key in plan.keys}
+    columns |= {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if node}
+    columns |= {argument.column: argument.node for argument in plan.arguments}
     match plan.window:
         case StateWindow(state=state):
-            columns[STATE] = state.sql
+            columns[STATE] = state.node
         case EventWindow(start=start, end=end):
             columns |= {IS_START: start, IS_END: end}
         case RunWindow(control=control):
-            columns[STATE] = control.sql
+            columns[STATE] = control.node
     return columns
 
 
@@ -108,7 +110,7 @@ def time_bucket(gap: int) -> str:
 
 def rows_as_segments(plan: Plan, prepared: DataFrame, positions: dict[str, str]) -> DataFrame:
     """Convert each row to a segment without aggregation."""
-    columns = {key.column: key.column for key in plan.keys} | positions
+    columns: dict[str, str | Node] = {**{key.column: key.column for key in plan.keys}, **positions}
     columns |= {partial.column: partial.row or partial.update for partial in plan.partials}
     return prepared.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in columns.items()))
 
@@ -187,7 +189,7 @@ def finish(plan: Plan, windows: DataFrame) -> DataFrame:
 
 def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
     """Return finished windows with instants as ticks, including hidden columns of ORDER BY and `extra_columns`."""
-    conditions = [plan.having] if plan.having else []
+    conditions = [str(plan.having)] if plan.having else []
     match plan.window:
         case EventWindow(true_for=minimum):
             conditions += [IS_END, *([f"{WEND} - {WSTART} >= {minimum}L"] if minimum else [])]
@@ -196,14 +198,16 @@ def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str]
     called = add_group_calls(plan.group_calls, windows)
     kept = called.where(resolve_now(plan, " AND ".join(conditions))) if conditions else called
     columns = [*key_columns(plan), *extra_columns, *([WSTART, WEND] if plan.window is not None else [])]
-    columns += [f"{output.sql} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
+    columns += [f"{output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     return kept.selectExpr(*(resolve_now(plan, column) for column in columns))
 
 
 def to_stored_columns(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
     """Return the select list in stored types, with keys, window bounds and `extra_columns`."""
     columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else []), *extra_columns]
-    columns += [f"{to_stored_type(output.column, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
+    columns += [
+        f"{to_stored_type(nodes.Column(output.column), output.type, plan.precision)} AS {output.column}" for output in plan.outputs
+    ]
     return windows.selectExpr(*columns)
 
 
@@ -219,7 +223,7 @@ def base_key_columns(plan: Plan) -> list[str]:
 
 def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
     """Add the keys that are derived from the series key."""
-    derived = [resolve_now(plan, f"{key.sql} AS {key.column}") for key in plan.keys if key.is_derived]
+    derived = [resolve_now(plan, f"{key.node} AS {key.column}") for key in plan.keys if key.is_derived]
     if not derived:
         return rows
     series = plan.grouped_series

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from headrace.compute import Plan
-from headrace.compute.terms import bigint_sql
+from headrace.compute.nodes import bigint_sql
 from headrace.compute.window_plans import DAY, IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.errors import InternalError

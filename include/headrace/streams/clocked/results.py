@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from headrace.compute import Plan, aggregate_windows, prepare
 from headrace.compute.evaluation.interp import POINT, interpolate
-from headrace.compute.plan import TS, WEND, WSTART, FillPlan, InterpPlan
+from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
+from headrace.compute.plan import TS, WEND, WSTART, FillPlan, InterpPlan, uses_neighbors
 from headrace.compute.sql_text import to_stored_type
-from headrace.compute.terms import NOW
 from headrace.compute.window_plans import Bound, IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import fill_windows
@@ -81,15 +81,17 @@ class ResultEvaluation:
 
 def with_due_instants(query: Plan, watermark: int) -> Plan:
     """Return a query in whose select list the present is the instant at which a window falls due, whenever it is computed."""
-    due = f"({POINT} + {watermark}L)" if query.interp is not None else f"({WEND} + {watermark + 1}L)"
-    return replace(query, outputs=tuple(replace(output, sql=output.sql.replace(NOW, due)) for output in query.outputs))
+    due = Column(POINT) + bigint(watermark) if query.interp is not None else Column(WEND) + bigint(watermark + 1)
+    outputs = (replace(output, node=substitute(output.node, {NOW.name: due})) for output in query.outputs)
+    return replace(query, outputs=tuple(outputs))
 
 
 def is_mergeable(query: Plan) -> bool:
     """Return whether the values of a window depend on its rows alone, and not on the present."""
-    texts = [query.filter or "", *(output.sql for output in query.outputs), *(key.sql for key in query.keys)]
-    texts += [argument.sql for argument in query.arguments]
-    return query.fill is None and query.interp is None and not any(NOW in text or " OVER " in text for text in texts)
+    nodes = [output.node for output in query.outputs] + [key.node for key in query.keys]
+    nodes += [argument.node for argument in query.arguments] + ([query.filter] if query.filter else [])
+    depends_on_now = any(name == NOW.name for node in nodes for name in columns_of(node))
+    return query.fill is None and query.interp is None and not depends_on_now and not uses_neighbors(query)
 
 
 def fill(
@@ -130,5 +132,7 @@ def output_names(query: Plan) -> list[str]:
 
 def result_columns(query: Plan) -> list[str]:
     """Return what identifies a result, and the select list in stored types, as Spark SQL over finished windows."""
-    outputs = [f"{to_stored_type(output.column, output.type, query.precision)} AS {output.column}" for output in query.outputs]
+    outputs = [
+        f"{to_stored_type(Column(output.column), output.type, query.precision)} AS {output.column}" for output in query.outputs
+    ]
     return [*key_columns(query), WSTART, *outputs]

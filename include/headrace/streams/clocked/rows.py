@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Plan
-from headrace.compute.terms import bigint_sql, quote
-from headrace.compute.types import to_ticks as ticks_sql
+from headrace.compute.nodes import Column, bigint_sql, columns_of
+from headrace.compute.plan import uses_neighbors
+from headrace.compute.types import to_ticks as node_to_ticks
 from headrace.model.positions import Offsets
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
@@ -63,13 +63,13 @@ def stored_pieces(context: Context, plan: StreamPlan, high: int, offsets: Offset
 
 def stored_frame(context: Context, plan: StreamPlan, low: int, high: int, offsets: Offsets) -> DataFrame:
     """Return what `stored_rows` does as a DataFrame, for more rows than the driver should read."""
-    time = ticks_sql(quote(plan.source.timestamp.name), plan.query.precision)
+    time = node_to_ticks(Column(plan.source.timestamp.name), plan.query.precision)
     return source_rows(context, plan, offsets).where(f"{time} BETWEEN {bigint_sql(low)} AND {bigint_sql(high)}")
 
 
 def needs_rows_before(plan: Plan) -> bool:
     """Return True if a result depends on rows before its window: with time-weighted functions, and between the rows of INTERP."""
-    return plan.interp is not None or any(" OVER " in argument.sql for argument in plan.arguments)
+    return plan.interp is not None or uses_neighbors(plan)
 
 
 def last_rows(plan: StreamPlan, rows: pa.Table, before: int) -> pa.Table:
@@ -91,8 +91,8 @@ def last_rows(plan: StreamPlan, rows: pa.Table, before: int) -> pa.Table:
 
 def group_columns(plan: StreamPlan, rows: pa.Table) -> list[str]:
     """Return the columns that tell groups apart: the series key, and the columns in PARTITION BY."""
-    keys = " ".join(key.sql for key in plan.query.keys)
-    used = [name for name in rows.column_names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", keys)]
+    in_keys = {name for key in plan.query.keys for name in columns_of(key.node)}
+    used = [name for name in rows.column_names if name in in_keys]
     return list(dict.fromkeys([plan.source.series_key, *used]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation
@@ -15,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.kernels import OutputKernel, UnsupportedError
+from headrace.compute.nodes import Node, columns_of
 from headrace.compute.plan import WEND, WSTART, Output
 from headrace.compute.shares import KernelUse
-from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.model.queries import FillMode
 from headrace.model.types import DataType, TypeKind
 from headrace.streams.context import Context
@@ -28,7 +28,7 @@ from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.window_sql import small_session
 
-BOUNDS_PATTERN: Final = re.compile(rf"\b({WSTART}|{WEND})\b")
+BOUNDS: Final = (WSTART, WEND)
 FROM_BEFORE: Final = (FillMode.PREV, FillMode.LINEAR)
 FROM_AFTER: Final = (FillMode.NEXT, FillMode.LINEAR)
 CONSTANTS: Final = (FillMode.VALUE, FillMode.VALUE_F)
@@ -46,7 +46,11 @@ class FilledValues:
         self.plan = plan
         self.target = target
         self.mode = fill.mode
-        self.by_bounds = [output for output in plan.query.outputs if not output.is_filled and BOUNDS_PATTERN.search(output.sql)]
+        self.by_bounds = [
+            output
+            for output in plan.query.outputs
+            if not output.is_filled and any(name in BOUNDS for name in columns_of(output.node))
+        ]
         self._constants: pa.Table | None = None
 
     @property
@@ -97,7 +101,7 @@ class FilledValues:
     def values_by_bounds(self, missing: MissingWindows, keys: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the output columns that depend on the ends of a window, in stored types of the source's precision."""
         rows = pa.table({name: keys[name] for name in keys.column_names} | {WSTART: missing.start, WEND: missing.end})
-        return self.evaluate({output.column: self.stored_sql(output, output.sql) for output in self.by_bounds}, rows)
+        return self.evaluate({output.column: self.stored(output, output.node) for output in self.by_bounds}, rows)
 
     def constant(self, output: Output, field: pa.Field, count: int) -> pa.ChunkedArray:
         """Return the constant of FILL(VALUE) for an output, `count` times."""
@@ -105,23 +109,23 @@ class FilledValues:
             fill = self.plan.query.fill
             assert fill is not None
             filled = [own for own in self.plan.query.outputs if own.is_filled]
-            expressions = {own.column: self.stored_sql(own, sql) for own, sql in zip(filled, fill.values, strict=True)}
+            expressions = {own.column: self.stored(own, value) for own, value in zip(filled, fill.values, strict=True)}
             self._constants = pa.table(self.evaluate(expressions, pa.table({WSTART: [0]})))
         value = self.target.to_stored(self._constants[output.column], field)
         return pa.chunked_array([pa.repeat(value[0], count)], field.type)
 
-    def stored_sql(self, output: Output, sql: str) -> str:
+    def stored(self, output: Output, node: Node) -> Node:
         """Return an expression for an output in the type in which it is stored."""
-        return to_stored_type(f"({resolve_now(self.plan.query, sql)})", output.type, self.plan.query.precision)
+        return to_stored_type(at_present(self.plan.query, node), output.type, self.plan.query.precision)
 
-    def evaluate(self, expressions: dict[str, str], rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    def evaluate(self, expressions: dict[str, Node], rows: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the values of expressions over rows, by kernels if they can, else by Spark SQL."""
         if KernelUse(self.context.settings.kernels) is not KernelUse.NEVER:
             with suppress(UnsupportedError):
                 values = OutputKernel.compile(expressions, rows.schema).append_to(rows)
                 return {name: values[name] for name in expressions}
         frame = small_session(self.context.spark()).createDataFrame(rows).coalesce(1)
-        values = frame.selectExpr(*(f"{sql} AS {name}" for name, sql in expressions.items())).toArrow()
+        values = frame.selectExpr(*(f"{node} AS {name}" for name, node in expressions.items())).toArrow()
         return {name: values[name] for name in expressions}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.nodes import quote
 from headrace.compute.plan import WSTART
-from headrace.compute.terms import quote
 from headrace.compute.windows.fill import IS_FILLED
 from headrace.model.types import TypeKind
 from headrace.storage.spark.functions import F

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.compute import Scan
-from headrace.compute.terms import quote
+from headrace.compute.nodes import quote
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import Table
 from headrace.storage.spark.functions import F

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import aggregate_windows, prepare
+from headrace.compute.nodes import bigint, quote
 from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART
-from headrace.compute.terms import quote
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
@@ -91,7 +91,7 @@ def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
 def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: int) -> pa.Table:
     """Return the windows to keep in state: those open at a watermark, and the last ones of every partition."""
     if isinstance(plan.query.window, IntervalWindow):
-        low = from_ticks(f"{watermark - plan.query.window.max_span(plan.query.precision)}L", plan.query.precision)
+        low = from_ticks(bigint(watermark - plan.query.window.max_span(plan.query.precision)), plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
         windows = aggregate_windows(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan
 from headrace.compute.kernels import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows.numbering import WINDOW_NUMBER
@@ -139,7 +140,7 @@ class KernelEvaluation:
         source = source_schema(plan)
         types = {field.name: field.type for field in source}
         extended = window_sql.stream_plan(plan.query)
-        by_row = replace(extended, keys=(*extended.keys, Key(window_sql.ROW, window_sql.ROW, window_sql.ROW, BIGINT)))
+        by_row = replace(extended, keys=(*extended.keys, Key(window_sql.ROW, window_sql.ROW, Column(window_sql.ROW), BIGINT)))
         windows = SegmentKernel.compile(extended, types)
         return cls(
             source,

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from headrace.compute import Key, Plan, merge, prepare, to_segments
+from headrace.compute.nodes import FALSE, NULL, TRUE, Column, Node, bigint, both, call, if_, spark_sql
 from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, Partial
-from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow, StateWindow
 from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
 from headrace.compute.windows.segments import aggregate_numbered, merge_columns
@@ -60,34 +61,36 @@ def small_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 def stream_plan(plan: Plan) -> Plan:
     """Return the plan with bookkeeping aggregates among its partials."""
+    is_counted = count_once_condition(plan)
     partials = (
-        Partial(ADDED, "count(1)", f"sum({ADDED})", row="1L"),
-        Partial(USED, f"count_if({count_once_condition(plan)})", f"sum({USED})", row=f"if({count_once_condition(plan)}, 1L, 0L)"),
-        Partial(MAX_TIME, f"max({TS})", f"max({MAX_TIME})", row=TS),
-        Partial(RECALCULATED, "max(false)", f"max({RECALCULATED})", row="false"),
+        Partial(ADDED, call("count", bigint(1)), call("sum", Column(ADDED)), row=bigint(1)),
+        Partial(USED, call("count_if", is_counted), call("sum", Column(USED)), row=if_(is_counted, bigint(1), bigint(0))),
+        Partial(MAX_TIME, call("max", Column(TS)), call("max", Column(MAX_TIME)), row=Column(TS)),
+        Partial(RECALCULATED, call("max", FALSE), call("max", Column(RECALCULATED)), row=FALSE),
     )
-    return replace(plan, aggregates=(*plan.aggregates, Aggregate("", "", partials, "", BIGINT)))
+    return replace(plan, aggregates=(*plan.aggregates, Aggregate("", "", partials, NULL, BIGINT)))
 
 
-def count_once_condition(plan: Plan) -> str:
+def count_once_condition(plan: Plan) -> Node:
     """Return a condition that is true for a row in exactly one of its windows: the latest."""
     window = plan.window
     if isinstance(window, IntervalWindow) and window.slides and window.zone is not None:
-        return f"{WSTART} = {intervals.start(window, TS, plan.precision)}"
+        return spark_sql("{} = {}", Column(WSTART), intervals.start(window, TS, plan.precision))
     if isinstance(window, IntervalWindow) and window.slides:
-        return f"{TS} - {WSTART} < {window.sliding.ticks(plan.precision)}L"
-    return "true"
+        return Column(TS) - Column(WSTART) < bigint(window.sliding.ticks(plan.precision))
+    return TRUE
 
 
-def result_window_condition(plan: Plan) -> str:
+def result_window_condition(plan: Plan) -> Node:
     """Return the condition that the query returns a window."""
+    length, is_ended = Column(WEND) - Column(WSTART), Column(IS_END)
     match plan.window:
         case EventWindow(true_for=min_length):
-            return f"{IS_END} AND {WEND} - {WSTART} >= {min_length}L" if min_length else IS_END
+            return both(is_ended, length >= bigint(min_length)) if min_length else is_ended
         case StateWindow(true_for=int(min_length)):
-            return f"{WEND} - {WSTART} >= {min_length}L"
+            return length >= bigint(min_length)
         case _:
-            return "true"
+            return TRUE
 
 
 def window_columns(plan: Plan) -> tuple[str, ...]:
@@ -126,7 +129,7 @@ def merge_insert_batch(plan: Plan, rows: DataFrame, state_windows: DataFrame | N
 
 def assign_windows(plan: Plan, rows: DataFrame) -> DataFrame:
     """Return the segments of rows that pass WHERE, one for each window that a row lies in, with `_row`."""
-    extended = stream_plan(replace(plan, keys=(*plan.keys, Key(ROW, ROW, ROW, BIGINT))))
+    extended = stream_plan(replace(plan, keys=(*plan.keys, Key(ROW, ROW, Column(ROW), BIGINT))))
     return to_segments(extended, prepare(extended, rows), by_row=True)
 
 
@@ -147,14 +150,12 @@ def finalize_numbered(plan: Plan, numbered: DataFrame) -> DataFrame:
     return select_outputs(plan, aggregate_numbered(extended, numbered, key_columns(plan), merge_columns(extended), WSTART, WEND))
 
 
-def output_columns(plan: Plan) -> dict[str, str]:
-    """Return `_is_result` and the select list in stored types, as Spark SQL over windows, by the names of their columns."""
-    outputs = {
-        output.column: to_stored_type(f"({resolve_now(plan, output.sql)})", output.type, plan.precision) for output in plan.outputs
-    }
+def output_columns(plan: Plan) -> dict[str, Node]:
+    """Return `_is_result` and the select list in stored types, over windows, by the names of their columns."""
+    outputs = {output.column: to_stored_type(at_present(plan, output.node), output.type, plan.precision) for output in plan.outputs}
     return {IS_RESULT: result_window_condition(plan)} | outputs
 
 
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
     """Add `_is_result` and the select list to windows."""
-    return windows.selectExpr(*segment_columns(plan), *(f"{sql} AS {name}" for name, sql in output_columns(plan).items()))
+    return windows.selectExpr(*segment_columns(plan), *(f"{node} AS {name}" for name, node in output_columns(plan).items()))

@@ -1,0 +1,309 @@
+"""Bound expressions as trees of nodes. Spark SQL (`str` of a node) and Arrow (`headrace.compute.local`) are renderings of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Final
+
+
+class UnsupportedError(Exception):
+    """An expression or plan that only Spark evaluates. Never leaves this package."""
+
+
+class Node:
+    """An expression over the columns of rows. `str` renders it as Spark SQL."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Node) -> Node:
+        return Operation("+", (self, other))
+
+    def __sub__(self, other: Node) -> Node:
+        return Operation("-", (self, other))
+
+    def __mul__(self, other: Node) -> Node:
+        return Operation("*", (self, other))
+
+    def __truediv__(self, other: Node) -> Node:
+        return Operation("/", (self, other))
+
+    def __and__(self, other: Node) -> Node:
+        return Operation("&", (self, other))
+
+    def __neg__(self) -> Node:
+        return Operation("negative", (self,))
+
+    def __lt__(self, other: Node) -> Node:
+        return Operation("<", (self, other))
+
+    def __le__(self, other: Node) -> Node:
+        return Operation("<=", (self, other))
+
+    def __gt__(self, other: Node) -> Node:
+        return Operation(">", (self, other))
+
+    def __ge__(self, other: Node) -> Node:
+        return Operation(">=", (self, other))
+
+    def equals(self, other: Node) -> Node:
+        """Return `=`, which `==` cannot be: it compares the nodes."""
+        return Operation("=", (self, other))
+
+    def is_null(self) -> Node:
+        """Return `IS NULL`."""
+        return Operation("is null", (self,))
+
+    def is_not_null(self) -> Node:
+        """Return `IS NOT NULL`."""
+        return Operation("is not null", (self,))
+
+    def cast(self, type_: str) -> Node:
+        """Return a cast to a Spark type."""
+        return Operation("cast", (self,), type_.lower())
+
+    def try_cast(self, type_: str) -> Node:
+        """Return a cast to a Spark type that is NULL for what cannot be converted."""
+        return Operation("try_cast", (self,), type_.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Node):
+    """A column of the rows."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if is_plain(self.name) else quote(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Node):
+    """A constant of a Spark type; type `void` is NULL."""
+
+    value: int | float | str | bool | None
+    type: str
+
+    def __str__(self) -> str:
+        match self.value:
+            case None:
+                return "NULL"
+            case bool():
+                return "true" if self.value else "false"
+            case int():
+                return str(self.value) if self.type == "int" else bigint_sql(self.value)
+            case float():
+                return double_sql(self.value)
+        return string_sql(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Node):
+    """An operator or function in lower case; a cast has a target type."""
+
+    name: str
+    operands: tuple[Node, ...]
+    type: str = ""
+
+    def __str__(self) -> str:
+        operands = [str(operand) for operand in self.operands]
+        if self.type:
+            return f"{self.name.upper() if self.name == 'cast' else self.name}({operands[0]} AS {self.type.upper()})"
+        if self.name in INFIX:
+            return f"({f' {self.name.upper()} '.join(operands)})"
+        if self.name == "in":
+            return f"({operands[0]} IN ({', '.join(operands[1:])}))"
+        if self.name == "case":
+            branches = zip(operands[:-1:2], operands[1::2], strict=True)
+            return f"CASE {' '.join(f'WHEN {when} THEN {then}' for when, then in branches)} ELSE {operands[-1]} END"
+        template = TEMPLATES.get(self.name)
+        return f"{self.name}({', '.join(operands)})" if template is None else template.format(*operands)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSql(Node):
+    """An expression that only Spark evaluates: its text with other expressions in it."""
+
+    parts: tuple[str | Node, ...]
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor(Node):
+    """The nearest value that is not NULL in the rows before a row (`lag`) or after it (`lead`)."""
+
+    function: str
+    value: Node
+    keys: tuple[Node, ...]
+    order: Node
+
+    def __str__(self) -> str:
+        keys = ", ".join(map(str, self.keys))
+        return f"{self.function}({self.value}) IGNORE NULLS OVER (PARTITION BY {keys} ORDER BY {self.order})"
+
+
+INFIX: Final = frozenset(("and", "or", "+", "-", "*", "/", "%", "div", "&", "|", "^", "=", "<>", "<", "<=", ">", ">="))
+MERGED_MOMENTS: Final = (
+    "aggregate(collect_list(named_struct('n', {0}, 'm', {1}, 'q', {2})), "
+    "named_struct('n', 0L, 'm', 0D, 'q', 0D), "
+    "(a, b) -> CASE WHEN a.n = 0 THEN b WHEN b.n = 0 THEN a ELSE named_struct("
+    "'n', a.n + b.n, "
+    "'m', a.m + (b.m - a.m) * (b.n / CAST(a.n + b.n AS DOUBLE)), "
+    "'q', a.q + b.q + (b.m - a.m) * (b.m - a.m) * (a.n * CAST(b.n AS DOUBLE) / CAST(a.n + b.n AS DOUBLE))) END)"
+)
+"""The pairwise merge of counts, means and sums of squared deviations, which is numerically stable for any mean."""
+TEMPLATES: Final = {
+    "not": "(NOT {})",
+    "negative": "(-{})",
+    "is null": "({} IS NULL)",
+    "is not null": "({} IS NOT NULL)",
+    "is_negative_zero": "(CAST({} AS STRING) = '-0.0')",
+    "join_halves": "try_cast(CAST({} AS DECIMAL(20,0)) * 4294967296L + {} AS BIGINT)",
+    "left_bytes": (
+        "if(octet_length({0}) <= {1}, {0}, left({0}, char_length(make_valid_utf8(CAST(left(CAST({0} AS BINARY), {1}) AS STRING)))"
+        " - if(is_valid_utf8(CAST(left(CAST({0} AS BINARY), {1}) AS STRING)), 0, 1)))"
+    ),
+    "mean": "coalesce(avg({0}), 0D)",
+    "squares": "coalesce(var_pop({0}) * count({0}), 0D)",
+    "merged_mean": MERGED_MOMENTS + ".m",
+    "merged_squares": MERGED_MOMENTS + ".q",
+}
+"""Operations that are no functions of Spark. `join_halves` adds the sums of the upper and lower halves of BIGINT, NULL if out of
+range; `left_bytes` keeps the complete characters in the first bytes of a text; `squares` sums squared deviations from the mean."""
+NULL: Final = Value(None, "void")
+TRUE: Final = Value(True, "boolean")
+FALSE: Final = Value(False, "boolean")
+NOW: Final = Column("\x00now\x00")
+"""The present in ticks, replaced when a plan runs. No literal can contain its name because literals escape NUL."""
+TIME: Final = "time"
+"""The column of instants of series."""
+UNQUOTED: Final = (NOW.name, TIME, "device")
+FORMATTER: Final = Formatter()
+
+
+def call(name: str, *operands: Node) -> Node:
+    """Return the call of a function of Spark."""
+    return Operation(name, operands)
+
+
+def spark_sql(template: str, *operands: object, **named: object) -> Node:
+    """Return Spark SQL with operands in place of `{}` and `{name}`: nodes, or text that is inserted as it is."""
+    parts: list[str | Node] = []
+    rest = iter(operands)
+    for text, name, _, _ in FORMATTER.parse(template):
+        parts.append(text)
+        if name is not None:
+            operand = named[name] if name else next(rest)
+            parts.append(operand if isinstance(operand, Node) else str(operand))
+    return SparkSql(tuple(part for part in parts if part != ""))
+
+
+def raw(sql: str) -> Node:
+    """Return Spark SQL over columns that only Spark knows."""
+    return SparkSql((sql,))
+
+
+def if_(condition: Node, yes: Node, no: Node) -> Node:
+    """Return one value where a condition is true, and another where it is false or NULL."""
+    return Operation("if", (condition, yes, no))
+
+
+def case(branches: Iterable[tuple[Node, Node]], default: Node = NULL) -> Node:
+    """Return the value of the first branch whose condition is true."""
+    return Operation("case", (*(part for branch in branches for part in branch), default))
+
+
+def both(*conditions: Node) -> Node:
+    """Return `AND`."""
+    return conditions[0] if len(conditions) == 1 else Operation("and", conditions)
+
+
+def either(*conditions: Node) -> Node:
+    """Return `OR`."""
+    return conditions[0] if len(conditions) == 1 else Operation("or", conditions)
+
+
+def negated(condition: Node) -> Node:
+    """Return `NOT`."""
+    return Operation("not", (condition,))
+
+
+def bigint(value: int) -> Node:
+    """Return a constant of type BIGINT."""
+    return Value(value, "bigint")
+
+
+def integer(value: int) -> Node:
+    """Return a constant of type INT."""
+    return Value(value, "int")
+
+
+def double(value: float) -> Node:
+    """Return a constant of type DOUBLE."""
+    return Value(float(value), "double")
+
+
+def string(value: str) -> Node:
+    """Return a constant text."""
+    return Value(value, "string")
+
+
+def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
+    """Replace columns by other expressions."""
+    match node:
+        case Column(name=name):
+            return nodes.get(name, node)
+        case Operation(name=name, operands=operands, type=type_):
+            return Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
+        case SparkSql(parts=parts):
+            return SparkSql(tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
+        case Neighbor(function=function, value=value, keys=keys, order=order):
+            own = tuple(substitute(key, nodes) for key in keys)
+            return Neighbor(function, substitute(value, nodes), own, substitute(order, nodes))
+    return node
+
+
+def columns_of(node: Node) -> Iterator[str]:
+    """Yield the names of the columns that an expression reads."""
+    match node:
+        case Column(name=name):
+            yield name
+        case Operation(operands=parts) | SparkSql(parts=parts):
+            for part in parts:
+                if isinstance(part, Node):
+                    yield from columns_of(part)
+        case Neighbor(value=value, keys=keys, order=order):
+            for part in (value, *keys, order):
+                yield from columns_of(part)
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name needs no quotes: those of the evaluation, which no word of Spark SQL is."""
+    return name in UNQUOTED or (name.isascii() and name.isidentifier() and (name[0] == "_" or name[-1].isdigit()))
+
+
+def quote(name: str) -> str:
+    """Quote a column name as a Spark SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string_sql(value: str) -> str:
+    """Write a string literal."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\x00", "\\0")
+    return f"'{escaped}'"
+
+
+def double_sql(value: float) -> str:
+    """Write a DOUBLE literal."""
+    if math.isnan(value) or math.isinf(value):
+        return f"CAST('{value}' AS DOUBLE)"
+    return f"{value!r}D"
+
+
+def bigint_sql(value: int) -> str:
+    """Write a BIGINT literal."""
+    return f"{value}L" if value > -(2**63) else f"({value + 1}L - 1L)"
