@@ -129,7 +129,7 @@ def test_a_pattern_reads_series_of_several_tables_as_one(small: SparkSession) ->
         "  scan db.plant, series (device RLIKE '^(?:root[.]x[.].*)$'): time, v, device",
         "  scan db.yard, subtable root.y: at, v, w, device",
     ]
-    assert lines[3].endswith(">= timestamp_millis(0L)")
+    assert lines[3].endswith(">= timestamp_millis(0L))")
     windows = "select began, count(*) from root where moment >= '2023-11-14 22:13:21' interval(1s) order by began"
     assert answer(windows) == [(1000, 1), (2000, 1)]
 
