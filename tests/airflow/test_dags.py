@@ -248,7 +248,7 @@ def test_supervision_starts_in_the_triggerer_and_holds_no_worker(catalog: Catalo
 def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Catalog, home: Settings, tmp_path: Path) -> None:
     """Put the file of the guide where Airflow reads it."""
     add_stream(catalog)
-    guide = (repository() / "docs" / "guides" / "operate.md").read_text()
+    guide = (repository() / "docs" / "guides" / "monitor.md").read_text()
     (policy,) = [block.partition("```")[0] for block in guide.split("```python\n") if "def task_policy" in block]
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "airflow_local_settings.py").write_text(policy)
