@@ -18,8 +18,8 @@ from headrace.queries.into import find_devices, replaced_times
 from headrace.queries.into_layout import has_time
 from headrace.queries.scope import tree_scope
 from headrace.runtime.context import Context
+from headrace.service.topics.verifications import VerifyContinuousQuery
 from headrace.service.tree_verification import verify_tree_range
-from headrace.service.work_stages import VerifyContinuousQuery
 from headrace.storage.types import arrow_type
 from headrace.verify import VerificationResult
 

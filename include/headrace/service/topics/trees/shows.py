@@ -20,7 +20,6 @@ from headrace.model.types import TypeKind
 from headrace.queries.devices import devices_of, named_tables, table_devices, table_path
 from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
-from headrace.service.planning.continuous_queries import show_executions, show_queries
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import (
     CATALOG,
@@ -29,6 +28,7 @@ from headrace.service.rights import (
 )
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext
+from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
 

@@ -1,11 +1,17 @@
-"""Plan CREATE VTABLE, and ALTER VTABLE of columns and their origins."""
+"""Virtual tables: create and alter them, and set the origins of their columns."""
 
 from __future__ import annotations
 
-from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column, without_column
 from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import (
     AddColumn,
+    AlterTable,
     AlterVirtualTable,
     CreateTable,
     CreateVirtualSubtable,
@@ -17,16 +23,136 @@ from headrace.model.statements import (
     SetOrigin,
 )
 from headrace.model.tables import Column, ColumnReference, Database, Name, Table, TableKind
+from headrace.service.describing import indent
 from headrace.service.names import check_name, database_of, find_table
-from headrace.service.planning.alterations import check_droppable, check_kind, check_widening, with_span
-from headrace.service.planning.rows import build_tag_row, find_subtables, qualify_name, qualify_supertable
-from headrace.service.planning.tables import check_columns, find_existing
-from headrace.service.stage import Stage
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    ObjectKind,
+    Right,
+    Securable,
+    table_securable,
+)
+from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
-from headrace.service.virtual_stages import ChangeOrigin, ChangeVirtualTable, MakeVirtualSubtable, MakeVirtualTable
+from headrace.service.topics.alterations import check_droppable, check_kind, check_widening, with_span
+from headrace.service.topics.subtables import build_tag_row, find_subtables, qualify_name, qualify_supertable
+from headrace.service.topics.tables import check_columns, find_existing
+from headrace.sql import to_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.service.state import SessionState
 
 
-def create_table(statement: CreateVirtualTable, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class MakeVirtualTable(Stage):
+    """Create a virtual table of one series, with the origins of its columns."""
+
+    table: Table
+    database: Database
+    references: tuple[ColumnReference, ...]
+    if_not_exists: bool
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.CREATE, table_securable(self.table)), *read_origins(self.references))
+
+    def describe(self) -> list[str]:
+        table = self.table
+        head = f"create virtual table {table.database}.{table.name}: {len(table.columns)} columns"
+        return [head, *indent(explain_references(self.references))]
+
+    def apply(self, session: SessionState) -> Result:
+        try:
+            session.context.catalog.virtual_tables.create(self.table, self.references)
+        except ExistsError:
+            if not self.if_not_exists:
+                raise
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class MakeVirtualSubtable(Stage):
+    """Create a virtual subtable, with its row of tags and the origins of its columns."""
+
+    table: Table
+    name: str
+    tags: pa.Table
+    references: tuple[ColumnReference, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the virtual supertable, and READ on the origins."""
+        return (Right(Action.WRITE, table_securable(self.table)), *read_origins(self.references))
+
+    def describe(self) -> list[str]:
+        head = f"create virtual subtable {self.name} of {self.table.database}.{self.table.name}"
+        return [head, *indent(explain_references(self.references))]
+
+    def apply(self, session: SessionState) -> Result:
+        """Create the subtable before its tags, since its name decides who owns it."""
+        context, table = session.context, self.table
+        context.catalog.virtual_tables.create_subtable(table.database, table.name, self.name, self.references)
+        context.tables.upsert_tags(table, self.tags)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVirtualTable(Stage):
+    """Change the columns of a virtual table of one series. `added` is the origin of an added column."""
+
+    table: Table
+    change: AlterTable
+    added: ColumnReference | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        origins = () if self.added is None else read_origins([self.added])
+        return (Right(Action.ALTER, table_securable(self.table)), *origins)
+
+    def describe(self) -> list[str]:
+        return [to_sql(AlterVirtualTable(self.change)), *indent(explain_references([self.added] if self.added else []))]
+
+    def apply(self, session: SessionState) -> Result:
+        table, alter = self.table, session.context.catalog.virtual_tables.alter
+        match self.change:
+            case AddColumn(column=column):
+                alter(table, partial(with_column, column=column, is_tag=False), added=self.added)
+            case DropColumn(name=name):
+                alter(table, partial(without_column, name=name), removed=name)
+            case ModifyColumn(column=column):
+                alter(table, partial(with_column_type, changed=column))
+            case RenameColumn(name=name, new_name=new_name):
+                alter(table, partial(with_renamed_column, old=name, new=new_name), removed=name, renamed=new_name)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin(Stage):
+    """Change where a column of a series of a virtual table comes from; None makes it NULL."""
+
+    table: Table
+    series: str
+    column: str
+    reference: ColumnReference | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        origins = () if self.reference is None else read_origins([self.reference])
+        return (Right(Action.ALTER, table_securable(self.table, self.series)), *origins)
+
+    def describe(self) -> list[str]:
+        origin = "NULL" if self.reference is None else str(self.reference)
+        return [f"column {self.column} of virtual table {self.table.database}.{self.series} comes from {origin}"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.virtual_tables.set_origin(self.table.database, self.series, self.column, self.reference)
+        return DONE
+
+
+def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningContext) -> list[Stage]:
     """Plan CREATE VTABLE of a virtual table of one series."""
     name = statement.name
     check_name(name)
@@ -45,7 +171,7 @@ def create_table(statement: CreateVirtualTable, session: PlanningContext) -> lis
     return [MakeVirtualTable(table, database, references, statement.if_not_exists)]
 
 
-def create_subtable(statement: CreateVirtualSubtable, session: PlanningContext) -> list[Stage]:
+def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: PlanningContext) -> list[Stage]:
     """Plan CREATE VTABLE of a subtable of a virtual supertable."""
     spec = statement.spec
     check_name(spec.name)
@@ -154,7 +280,7 @@ def find_origin(origin: Origin, session: PlanningContext) -> tuple[Table, Databa
     return table, database, subtable.name
 
 
-def alter_table(statement: AlterVirtualTable, session: PlanningContext) -> list[Stage]:
+def plan_alter_virtual_table(statement: AlterVirtualTable, session: PlanningContext) -> list[Stage]:
     """Plan ADD, DROP, MODIFY and RENAME COLUMN of a virtual table of one series."""
     change = statement.change
     table, series = find_virtual(change.table, session)
@@ -188,7 +314,7 @@ def alter_table(statement: AlterVirtualTable, session: PlanningContext) -> list[
     return [ChangeVirtualTable(table, change, None)]
 
 
-def set_origin(statement: SetOrigin, session: PlanningContext) -> list[Stage]:
+def plan_set_origin(statement: SetOrigin, session: PlanningContext) -> list[Stage]:
     """Plan ALTER COLUMN … SET of a virtual table or subtable."""
     table, series = find_virtual(statement.table, session)
     with with_span(statement.span):
@@ -211,3 +337,14 @@ def find_virtual(name: Name, session: PlanningContext) -> tuple[Table, str]:
     if not table.is_virtual:
         raise ProgrammingError(f"{name.name} is not a virtual table", hint=f"ALTER TABLE {name.name} …", span=name.span)
     return table, subtable.name
+
+
+def read_origins(references: Iterable[ColumnReference]) -> tuple[Right, ...]:
+    """Return the rights to read the stored tables that references name."""
+    names = dict.fromkeys((reference.origin.database, reference.origin_series) for reference in references)
+    return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, *name)) for name in names)
+
+
+def explain_references(references: Iterable[ColumnReference]) -> list[str]:
+    """Describe where the columns of a virtual table come from."""
+    return [f"{reference.column} from {reference}" for reference in references]

@@ -1,28 +1,101 @@
-"""Plan INSERT … SELECT and INSERT … FILE."""
+"""INSERT … SELECT and INSERT … FILE."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.compute import AnyPlan
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
 from headrace.model.statements import FileBlock, InsertFiles, InsertSelect
-from headrace.model.tables import Name, Table
+from headrace.model.tables import Database, Name, Table
 from headrace.model.types import TypeKind
 from headrace.queries.insertion import InsertTarget
-from headrace.service import work_stages
+from headrace.service.describing import explain_plan
 from headrace.service.names import find_writable_table
-from headrace.service.planning.rows import find_owner, find_subtables, make_subtables, qualify_name, specs_without_tags
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    read_rights,
+    table_securable,
+)
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext
 from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.topics.rows import drop_duplicate_names, find_owner
+from headrace.service.topics.subtables import (
+    check_local_file,
+    create_missing,
+    find_subtables,
+    make_subtables,
+    qualify_name,
+    specs_without_tags,
+)
 from headrace.storage.loading.inserted import InsertedFile
 
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
 
-def insert_select(statement: InsertSelect, session: PlanningContext) -> list[Stage]:
+
+@dataclass(frozen=True, slots=True)
+class WriteFiles(Stage):
+    """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
+
+    table: Table
+    database: Database
+    files: tuple[InsertedFile, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.WRITE, table_securable(self.table)),)
+
+    def describe(self) -> list[str]:
+        files = ", ".join(file.path.name for file in self.files)
+        return [f"load {files} into {self.table.database}.{self.table.name}, one commit"]
+
+    def apply(self, session: SessionState) -> Result:
+        context = session.context
+        loader = context.tables.loader(context.spark, self.table, self.database)
+        loaded = loader.insert(
+            self.files, context.clock.now(), lambda tags: create_missing(context, self.table, self.database, tags)
+        )
+        return Result(affected=loaded.inserted + loaded.updated)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteQuery(Stage):
+    """Write the result of a query to a table, all or nothing, in one commit.
+
+    Attributes:
+        target: The table and its columns that the query's columns are written to.
+        plan: The query.
+    """
+
+    target: InsertTarget
+    plan: AnyPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the table, and READ on each table of the query."""
+        return (Right(Action.WRITE, table_securable(self.target.table)), *read_rights(self.plan))
+
+    def describe(self) -> list[str]:
+        target = self.target
+        columns = ", ".join(target.columns)
+        name = f"{target.table.database}.{target.subtable or target.table.name}"
+        return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(self.plan)]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.insertion import insert_query
+
+        return Result(affected=insert_query(self.plan, self.target, session.context))
+
+
+def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> list[Stage]:
     """Plan INSERT … SELECT: evaluate the query and write its rows in one commit."""
     if reads_system_tables(statement.query):
         raise NotSupportedError(
@@ -38,7 +111,7 @@ def insert_select(statement: InsertSelect, session: PlanningContext) -> list[Sta
     spans = item_spans(statement.query, len(plan.outputs))
     target = InsertTarget(table, database, columns, None if subtable is None or by_name else subtable.name, spans)
     check_outputs(target, plan, statement.query_span)
-    return [work_stages.InsertQuery(target, plan)]
+    return [WriteQuery(target, plan)]
 
 
 def check_columns(table: Table, columns: tuple[str, ...], span: Span | None, *, by_name: bool) -> None:
@@ -85,7 +158,7 @@ def check_outputs(target: InsertTarget, plan: AnyPlan, span: Span | None) -> Non
             )
 
 
-def insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage]:
+def plan_insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage]:
     """Plan INSERT … FILE: create missing subtables with their tags, and load all files in one commit."""
     for block in statement.blocks:
         check_local_file(block.path, block.span, "INSERT … FILE", session)
@@ -111,9 +184,8 @@ def insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage
     table, database = find_writable_table(first, session)
     missing = [spec for subtable, spec in specs if subtable is None]
     missing += specs_without_tags([spec for subtable, spec in specs if subtable is not None], table, session)
-    unique = list({spec.name: spec for spec in reversed(missing)}.values())[::-1]
-    creations: list[Stage] = [make_subtables(first, unique, session)] if unique else []
-    return [*creations, work_stages.InsertFiles(table, database, tuple(files))]
+    creations: list[Stage] = [make_subtables(first, drop_duplicate_names(missing), session)] if missing else []
+    return [*creations, WriteFiles(table, database, tuple(files))]
 
 
 def file_columns(block: FileBlock) -> tuple[str, ...] | None:
@@ -123,15 +195,3 @@ def file_columns(block: FileBlock) -> tuple[str, ...] | None:
         return None
     with path.open(encoding="utf-8", errors="replace") as stream:
         return tuple(name.strip().lower() for name in stream.readline().split(","))
-
-
-def check_local_file(path: str, span: Span | None, statement: str, session: PlanningContext) -> None:
-    """Check that a file of a statement exists, and is not one of a server."""
-    if not session.reads_files:
-        raise NotSupportedError(
-            f"{statement} is not supported here: the file would be one of the server",
-            hint="use Python or the command line",
-            span=span,
-        )
-    if not Path(path).is_file():
-        raise NotFoundError(f"file {path} does not exist", hint="check the path", span=span)

@@ -1,4 +1,4 @@
-"""Defines streams by the settings and the clock of a session."""
+"""Define streams by the settings and the clock of a session; what stages say of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
 from headrace.model.notifications import is_allowed, masked
 from headrace.model.statements import CreateStream
+from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
 from headrace.service.state import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
 
@@ -44,3 +45,23 @@ def check_receivers(statement: CreateStream, hosts: str) -> None:
             raise InvalidStreamError(
                 f"NOTIFY must not send to {masked(url)}", hint=f"HEADRACE_NOTIFY_HOSTS allows {hosts or 'none'}"
             )
+
+
+def explain_target(plan: StreamPlan) -> str:
+    """Describe the target's columns and tags, and whether it exists."""
+    target = plan.target
+    verb = "write to existing" if plan.target_exists else "create"
+    columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
+    tags = ", ".join(f"{tag.name} {tag.type}" for tag in target.tags)
+    return f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"
+
+
+def table_rights(plan: StreamPlan) -> tuple[Right, Right]:
+    """Return READ on a stream's source, and WRITE on its target, or CREATE if that is missing."""
+    target = Action.WRITE if plan.target_exists else Action.CREATE
+    return Right(Action.READ, table_securable(plan.source)), Right(target, table_securable(plan.target))
+
+
+def plan_securable(plan: StreamPlan) -> Securable:
+    """Return the securable of a planned stream."""
+    return Securable(ObjectKind.STREAM, plan.database, plan.name)

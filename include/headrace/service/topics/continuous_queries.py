@@ -1,10 +1,11 @@
-"""Plan the statements of continuous queries, and read what there is to show of them."""
+"""Continuous queries: create, drop, pause and resume them, and what there is to show of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import NotFoundError
 from headrace.model.continuous_queries import Execution
@@ -16,14 +17,26 @@ from headrace.model.tree_statements import (
     DropContinuousQuery,
     PauseContinuousQuery,
     ResumeContinuousQuery,
+    TimeoutPolicy,
     TreeShow,
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.runtime.context import Context
-from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
-from headrace.service.stage import Stage
-from headrace.service.stages import NotifyAirflow, ReactivateJob, RecordContinuousQuery, RemoveJob, SuspendJob, notify
+from headrace.service.describing import format_instant
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+    job_securable,
+)
+from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
+from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
 
 ACTIVE: Final = "ACTIVE"
 """IoTDB's name of the state RUNNING."""
@@ -31,7 +44,38 @@ MAX_PENDING: Final = 10_000
 """Executions that are due, but not started, in one answer."""
 
 
-def create(statement: CreateContinuousQuery, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class RecordContinuousQuery(Stage):
+    """Record a continuous query, which is executed from then on."""
+
+    definition: JobDefinition
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """CREATE of the query, and the right to read and write what its paths may name."""
+        return (
+            Right(Action.CREATE, job_securable(self.definition)),
+            Right(Action.READ, CATALOG),
+            Right(Action.WRITE, CATALOG),
+        )
+
+    def describe(self) -> list[str]:
+        schedule = self.definition.schedule
+        start, end = schedule.range_at(schedule.first)
+        instants = [format_instant(ms) for ms in (schedule.first, start, end)]
+        missed = "each is computed, in order" if schedule.policy is TimeoutPolicy.BLOCKED else "only the latest is computed"
+        return [
+            f"create continuous query {self.definition}",
+            f"  first at {instants[0]}, over [{instants[1]}, {instants[2]}); then every {schedule.every} ms",
+            f"  intervals missed: {missed}",
+        ]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.jobs.create(self.definition, state=JobState.RUNNING)
+        return DONE
+
+
+def plan_create_continuous_query(statement: CreateContinuousQuery, session: PlanningContext) -> list[Stage]:
     """Plan CREATE CONTINUOUS QUERY."""
     from headrace.queries.continuous_query import define
 
@@ -39,24 +83,24 @@ def create(statement: CreateContinuousQuery, session: PlanningContext) -> list[S
     return [RecordContinuousQuery(definition), NotifyAirflow(definition.kind, definition.database, definition.name)]
 
 
-def drop(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
+def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
     """Plan DROP CONTINUOUS QUERY."""
-    record = find(statement.name, session.context)
+    record = find_query(statement.name, session.context)
     return [RemoveJob(record), notify(record)]
 
 
-def pause(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:
+def plan_pause_continuous_query(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:
     """Plan PAUSE CONTINUOUS QUERY."""
-    return [SuspendJob(find(statement.name, session.context))]
+    return [SuspendJob(find_query(statement.name, session.context))]
 
 
-def resume(statement: ResumeContinuousQuery, session: PlanningContext) -> list[Stage]:
+def plan_resume_continuous_query(statement: ResumeContinuousQuery, session: PlanningContext) -> list[Stage]:
     """Plan RESUME CONTINUOUS QUERY."""
-    record = find(statement.name, session.context)
+    record = find_query(statement.name, session.context)
     return [ReactivateJob(record), notify(record, resumed=True)]
 
 
-def find(name: str, context: Context) -> JobRecord:
+def find_query(name: str, context: Context) -> JobRecord:
     """Return the continuous query of a name.
 
     Raises:
@@ -85,7 +129,7 @@ def shown_state(record: JobRecord) -> str:
 def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the executions of one query or of all, newest first: those of the ledger, and those that are due or were missed."""
     all_records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
-    records = all_records if statement.name is None else [find(statement.name, context)]
+    records = all_records if statement.name is None else [find_query(statement.name, context)]
     types = {
         "CQId": STRING,
         "Scheduled": INSTANT,

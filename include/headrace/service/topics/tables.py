@@ -1,29 +1,88 @@
-"""Plan CREATE, DROP and USE of databases and tables."""
+"""Supertables and plain tables: create and drop them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import (
     CreateTable,
     DropTable,
 )
-from headrace.model.tables import Column, Name, Subtable, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.types import TypeKind
-from headrace.service.alteration_stages import SetTtl
+from headrace.runtime.table_removal import drop_table
 from headrace.service.names import check_name, database_of, find_table
-from headrace.service.stage import Stage
-from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    table_securable,
+)
+from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
+from headrace.service.topics.subtables import RemoveSubtables, SetTtl
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
 MAX_TAGS: Final = 128
 
 
-def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class MakeTable(Stage):
+    """Create a supertable or plain table."""
+
+    table: Table
+    database: Database
+    if_not_exists: bool
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.CREATE, table_securable(self.table)),)
+
+    def describe(self) -> list[str]:
+        table = self.table
+        return [f"create {table.kind} table {table.database}.{table.name}: {len(table.columns)} columns, {len(table.tags)} tags"]
+
+    def apply(self, session: SessionState) -> Result:
+        """Create the files first, then the catalog row; a retry after a crash in between adopts or replaces the files."""
+        catalog, table = session.context.catalog, self.table
+        with catalog.lock(f"ddl {table.database}.{table.name}"):
+            if catalog.tables.find(table.database, table.name) is not None:
+                if self.if_not_exists:
+                    return DONE
+                raise ExistsError(f"table {table.database}.{table.name} already exists", hint="use IF NOT EXISTS, or another name")
+            session.context.tables.create(table, self.database)
+            catalog.tables.create(table)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTable(Stage):
+    """Drop a supertable or plain table with all rows."""
+
+    table: Table
+    database: Database
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.DROP, table_securable(self.table)),)
+
+    def describe(self) -> list[str]:
+        return [f"drop table {self.table.database}.{self.table.name} with all its rows"]
+
+    def apply(self, session: SessionState) -> Result:
+        drop_table(session.context, self.table)
+        return DONE
+
+
+def plan_create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TABLE of a supertable or plain table."""
     check_name(statement.name)
     check_columns(statement)
@@ -106,7 +165,7 @@ def check_key(column: Column, position: int) -> None:
         raise TypeMismatchError(f"{column.type} cannot be a key column", hint=f"use one of {allowed}", span=column.span)
 
 
-def drop_table(statement: DropTable, session: PlanningContext) -> list[Stage]:
+def plan_drop_table(statement: DropTable, session: PlanningContext) -> list[Stage]:
     """Plan DROP TABLE and DROP STABLE."""
     stages: list[Stage] = []
     for name in statement.names:

@@ -27,14 +27,14 @@ from headrace.service import system_tables
 from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
-from headrace.service.snode_stages import ListQueries
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext
 from headrace.service.topics.queries import ReadCatalog
+from headrace.service.topics.snodes import ListQueries
 from headrace.sql import to_sql
 
 
-def show(statement: Show, session: PlanningContext) -> list[Stage]:
+def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
     """Plan SHOW."""
     if statement.what == "queries":
         return [ListQueries()]
@@ -48,7 +48,7 @@ def show(statement: Show, session: PlanningContext) -> list[Stage]:
     return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), show_rights(statement, session))]
 
 
-def describe(statement: Describe, session: PlanningContext) -> list[Stage]:
+def plan_describe(statement: Describe, session: PlanningContext) -> list[Stage]:
     """Plan DESCRIBE."""
     right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, session))
     return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]

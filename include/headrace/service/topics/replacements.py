@@ -1,29 +1,113 @@
-"""Plan CREATE OR REPLACE STREAM over a stream that exists, ALTER STREAM and RESET STREAM."""
+"""CREATE OR REPLACE STREAM over a stream that exists, ALTER STREAM and RESET STREAM."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 from headrace.compute import explain
 from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
-from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.model.jobs import JobDefinition, JobRecord, Replacement
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
+from headrace.service.describing import indent
 from headrace.service.names import find_stream
-from headrace.service.planning.stream_definitions import define_again, define_stream
-from headrace.service.stage import Stage
-from headrace.service.stages import RebuildStream, RedefineStream, notify
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    job_securable,
+)
+from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
+from headrace.service.topics.jobs import notify
+from headrace.service.topics.stream_definitions import define_again, define_stream, explain_target, plan_securable, table_rights
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
 from headrace.streams.sources.stored import count_rows
 
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
+
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
 
 
-def alter_stream(statement: AlterStream, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class RebuildStream(Stage):
+    """Compute a stream again from the stored rows, with its own statement or another one, and replace its rows in the target.
+
+    Attributes:
+        record: The stream that is replaced.
+        plan: The stream that takes its place.
+        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups.
+        rows: Estimated number of stored rows to read.
+        chunks: Estimated number of chunks.
+        differences: Lines that show how the plans differ.
+    """
+
+    record: JobRecord
+    plan: StreamPlan
+    clears: bool
+    rows: int
+    chunks: int
+    differences: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream, for another statement DROP and CREATE; READ on its source; WRITE or CREATE on its target."""
+        actions = (Action.DROP, Action.CREATE) if self.differences else (Action.OPERATE,)
+        return (*(Right(action, plan_securable(self.plan)) for action in actions), *table_rights(self.plan))
+
+    def describe(self) -> list[str]:
+        plan, old = self.plan, self.record.definition
+        target = f"{plan.target.database}.{plan.target.name}"
+        lines = [f"{'replace' if self.differences else 'reset'} stream {old}", *indent(list(self.differences))]
+        if old.target != plan.target.id:
+            lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
+        elif self.clears:
+            lines.append(f"replace all rows of the target {target}")
+        else:
+            lines.append(f"replace the stream's rows in the target {target}")
+        return [*lines, f"recompute {self.rows} stored rows of {old.source} in about {self.chunks} chunks, on Spark"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.streams.lifecycle import replace_stream
+
+        context, plan, old = session.context, self.plan, self.record.definition
+        replaces = Replacement(old.id, self.clears) if old.target == plan.target.id else None
+        # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
+        created = max(context.clock.now(), old.created + 1)
+        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+        replace_stream(context, plan, definition, self.record)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class RedefineStream(Stage):
+    """Change options of a stream that keeps its results and its position: the definition after it, and the changes as text."""
+
+    definition: JobDefinition
+    changes: tuple[str, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, job_securable(self.definition)),)
+
+    def describe(self) -> list[str]:
+        changes = indent(list(self.changes) or ["nothing changes"])
+        return [f"alter stream {self.definition}, which keeps its target and its position", *changes]
+
+    def apply(self, session: SessionState) -> Result:
+        catalog, definition = session.context.catalog, self.definition
+        catalog.jobs.redefine(definition)
+        catalog.events.record("job", definition.id, "ALTERED", ", ".join(self.changes))
+        return DONE
+
+
+def plan_alter_stream(statement: AlterStream, session: PlanningContext) -> list[Stage]:
     """Plan ALTER STREAM: options that decide on later rows change while the stream keeps its results and its position."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
@@ -55,7 +139,7 @@ def check_options(statement: CreateStream, definition: JobDefinition, session: P
     check_statement(statement, scope.relation(source_name(statement.query).name), scope.language)
 
 
-def reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
+def plan_reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
     """Plan RESET STREAM: replace the stream with itself, after a backfill of all stored rows."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
