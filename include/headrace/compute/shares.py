@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.compute.kernels.windows import Grid
+from headrace.compute.columnar.numbering import Grid
 from headrace.compute.plan_sources import Scan
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.kernels import UnsupportedError
-from headrace.compute.kernels.windows import Grid, interval_grid
+from headrace.compute.columnar import UnsupportedError
+from headrace.compute.columnar.numbering import Grid, interval_grid
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.fill import AT, NEXT, gap_windows

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import OutputKernel, UnsupportedError
+from headrace.compute.columnar import OutputKernel, UnsupportedError
 from headrace.compute.nodes import Node, columns_of
 from headrace.compute.plan import WEND, WSTART, Output
 from headrace.compute.shares import KernelUse

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.errors import PythonException
 
     from headrace.compute import Scan
-    from headrace.compute.kernels.windows import Grid
+    from headrace.compute.columnar.numbering import Grid
     from headrace.storage.delta.shares import Share
     from headrace.streams.context import Context
 

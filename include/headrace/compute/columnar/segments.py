@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import windows
-from headrace.compute.kernels.columns import (
+from headrace.compute.columnar import numbering
+from headrace.compute.columnar.columns import (
     Arrays,
     as_array,
     decoded,
@@ -24,10 +24,10 @@ from headrace.compute.kernels.columns import (
     ticks,
     to_arrays,
 )
-from headrace.compute.kernels.partials import Reducer, is_ordered, reducer
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
-from headrace.compute.kernels.windows import NO_ROW, Grid, Numbered, interval_grid
-from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.numbering import NO_ROW, Grid, Numbered, interval_grid
+from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import at_present
@@ -238,14 +238,14 @@ class SegmentKernel:
         """Return which windows segments belong to that are in the order of groups and time."""
         match self.plan.window:
             case SessionWindow(gap=gap):
-                return windows.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
+                return numbering.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
             case StateWindow():
-                return windows.number_states(codes(columns[STATE]), groups, apart)
+                return numbering.number_states(codes(columns[STATE]), groups, apart)
             case EventWindow():
-                return windows.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
+                return numbering.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
             case CountWindow() as window:
                 first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
-                return windows.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
+                return numbering.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
         raise UnsupportedError("window")
 
     def _aggregate(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> pa.Table:

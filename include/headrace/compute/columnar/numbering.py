@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, marks, running_maximum
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, marks, running_maximum
 from headrace.compute.nodes import UnsupportedError
 from headrace.compute.window_plans import CountWindow, IntervalWindow
 from headrace.model.time import Precision

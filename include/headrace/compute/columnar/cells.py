@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.local.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
-from headrace.compute.local.expressions import Values, evaluate
-from headrace.compute.local.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
-from headrace.compute.local.windows import WindowGrid, window_grid
+from headrace.compute.columnar.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
+from headrace.compute.columnar.expressions import Values, evaluate
+from headrace.compute.columnar.range_windows import WindowGrid, window_grid
+from headrace.compute.columnar.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import SeriesRows
