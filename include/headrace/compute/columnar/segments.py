@@ -25,7 +25,7 @@ from headrace.compute.columnar.columns import (
     to_arrays,
 )
 from headrace.compute.columnar.expressions import evaluate, infer_type
-from headrace.compute.columnar.numbering import NO_ROW, Grid, Numbered, interval_grid
+from headrace.compute.columnar.numbering import NO_ROW, Numbered
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
@@ -41,6 +41,7 @@ from headrace.compute.window_plans import (
     StateWindow,
 )
 from headrace.compute.windows.segments import key_columns, prepared_columns
+from headrace.model.windows import WindowGrid
 
 BIGINT = pa.int64()
 MIN_RUN: Final = 2
@@ -68,7 +69,7 @@ class SegmentKernel:
     prepared: Mapping[str, Node]
     rows: Mapping[str, Node]
     reducers: Mapping[str, Reducer]
-    grid: Grid | None
+    grid: WindowGrid | None
     schema: pa.Schema = field(compare=False)
 
     @classmethod
@@ -90,7 +91,7 @@ class SegmentKernel:
         prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
         prepared_types = {name: infer_type(node, types) for name, node in prepared.items()}
         check_types(plan, prepared_types)
-        grid = interval_grid(plan.window, plan.precision) if isinstance(plan.window, IntervalWindow) else None
+        grid = interval_grid(plan)
         partials = {partial.column: partial for partial in plan.partials}
         rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
         if len(rows) < len(partials):
@@ -191,7 +192,7 @@ class SegmentKernel:
         keys, rows = self._key_codes(prepared), None
         starts: Int64s | None = None
         if self.grid is not None:
-            rows, starts = self.grid.starts(ticks(prepared[TS]))
+            rows, starts = self.grid.assign(ticks(prepared[TS]))
             keys = [*(keys if rows is None else [key[rows] for key in keys]), starts]
             size = len(starts)
         runs = Runs.of(marks(keys, size))
@@ -210,7 +211,7 @@ class SegmentKernel:
         """Return the segment of each prepared row, several where windows overlap."""
         if self.grid is None:
             return self._segments_at(prepared, size, None)
-        rows, starts = self.grid.starts(ticks(prepared[TS]))
+        rows, starts = self.grid.assign(ticks(prepared[TS]))
         return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
 
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
@@ -282,6 +283,15 @@ class SegmentKernel:
     def _ties(self, prepared: Arrays) -> list[Int64s]:
         """Return what orders rows of a group with equal instants."""
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
+
+
+def interval_grid(plan: Plan) -> WindowGrid | None:
+    """Return the windows of INTERVAL; None for other windows. Raises `UnsupportedError` if they follow a calendar."""
+    if not isinstance(plan.window, IntervalWindow):
+        return None
+    if (grid := plan.window.grid(plan.precision)) is None:
+        raise UnsupportedError("windows of a calendar")
+    return grid
 
 
 def tie_breakers(plan: Plan) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ from headrace.model.queries import FillMode
 from headrace.model.types import DataType, TypeKind
 from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.gaps import Gaps
-from headrace.streams.filling.grid import MissingWindows
+from headrace.streams.filling.gaps import Gaps, MissingWindows
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.window_sql import small_session
