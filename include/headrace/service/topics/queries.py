@@ -1,29 +1,117 @@
-"""Plan SELECT and EXPLAIN."""
+"""SELECT and EXPLAIN, and reading the catalog."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
 from headrace.service import system_tables
-from headrace.service.planning.dispatch import PlanningContext, current_timezone, plan
-from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stages import AnalyzeQuery, DescribeStages, ReadCatalog, RunQuery, Stage
+from headrace.service.describing import describe_query, indent
+from headrace.service.dispatch import plan
+from headrace.service.names import current_timezone
+from headrace.service.results import Result, rows_result
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+    read_rights,
+    required_rights,
+)
+from headrace.service.stage import Stage, describe_all
+from headrace.service.state import PlanningContext
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
+    from headrace.service.state import SessionState
 
 DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 
 
-def select(statement: Select, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class RunQuery(Stage):
+    """Run a query, on Spark or in this process."""
+
+    plan: AnyPlan
+    is_query: ClassVar[bool] = True
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan)
+
+    def describe(self) -> list[str]:
+        return describe_query(self.plan)
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.evaluation import evaluate_query
+
+        return Result(evaluate_query(self.plan, session.context))
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeQuery(Stage):
+    """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
+
+    plan: AnyPlan
+    verbose: bool
+    planning_ms: float
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan)
+
+    def describe(self) -> list[str]:
+        return ["run and discard the result:", *indent(describe_query(self.plan))]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.analysis import analyze_query
+        from headrace.service.analysis import analysis_lines
+
+        lines = analysis_lines(self, analyze_query(self.plan, session.context))
+        return rows_result(("plan",), [(line,) for line in lines])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCatalog(Stage):
+    """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
+
+    title: str
+    read: Callable[[], Result]
+    required: tuple[Right, ...]
+
+    def describe(self) -> list[str]:
+        return [f"{self.title}: read the catalog"]
+
+    def apply(self, _: SessionState) -> Result:
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeStages(Stage):
+    """Describe the stages of another statement, and the rights that they require."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack."""
+        return tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(self.stages)))
+
+    def describe(self) -> list[str]:
+        return ["explain", *indent(describe_all(self.stages))]
+
+    def apply(self, _: SessionState) -> Result:
+        return rows_result(("plan",), [(line,) for line in describe_all(self.stages)])
+
+
+def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
     """Plan a query: on Spark, or over system tables from the catalog."""
     if reads_system_tables(statement.query):
         return [ReadCatalog(f"query of {system_tables.SCHEMA}", partial(query_system_tables, statement, session), DESCRIBE_CATALOG)]
@@ -41,7 +129,7 @@ def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
     return bind(query, scope)
 
 
-def explain(statement: Explain, session: PlanningContext) -> list[Stage]:
+def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
     """Plan the description of another statement's stages; with ANALYZE, run a query."""
     started = perf_counter()
     planned = tuple(plan(statement.statement, session))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -20,27 +21,84 @@ from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.tree_checks import check_aligned, check_existing_aligned, check_nodes
-from headrace.service.planning.trees import matched_series, plan_database
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
+from headrace.queries.values import clear_series, write_series
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    database_securable,
+)
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
+from headrace.service.topics.trees.databases import find_or_plan_database
+from headrace.service.topics.trees.series import MakeSeries, matched_series
+from headrace.service.topics.trees.templates import ActivateDevice, ExtendTemplate
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS
 
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
+
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
-def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class WriteSeries(Stage):
+    """Write values in one commit, after the stages before it have created the series.
+
+    Attributes:
+        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+    """
+
+    database: Database
+    rows: tuple[tuple[str, pa.Table], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [
+            f"write {rows.num_rows} rows of {device} ({', '.join(rows.column_names[1:])}) in one commit of {self.database.name}"
+            for device, rows in self.rows
+        ]
+
+    def apply(self, session: SessionState) -> Result:
+        return Result(affected=write_series(session.context, self.database, self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class ClearSeries(Stage):
+    """Delete values within ranges of ticks, both ends inclusive: columns by device."""
+
+    database: Database
+    columns: tuple[tuple[str, tuple[str, ...]], ...]
+    ranges: tuple[tuple[int, int], ...] | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        times = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
+        return [f"delete values of {device} ({', '.join(columns)}), {times}" for device, columns in self.columns]
+
+    def apply(self, session: SessionState) -> Result:
+        return Result(affected=clear_series(session.context, self.database, self.columns, self.ranges))
+
+
+def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     """Plan INSERT: missing series are created, of the type that their first value suggests, then all rows are one commit.
 
     Below a device template, missing series extend the template, and a missing device is created from it.
     """
     check_names(statement)
-    database, makers = plan_database(statement.device, session)
+    database, makers = find_or_plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
     complete = present is not None and all(present.find(name) for name in statement.measurements)
@@ -178,7 +236,7 @@ def converted(statement: TreeInsert, number: int, index: int, type_: DataType, t
         ).with_status(TreeStatus.METADATA_ERROR) from None
 
 
-def delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:
+def plan_tree_delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:
     """Plan DELETE FROM: a range of time of all series that match."""
     catalog = session.context.catalog
     columns: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -1,18 +1,66 @@
-"""The tree and the device that files are loaded into."""
+"""Loading of files into trees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
+from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
 from headrace.queries.trees import database_of
-from headrace.service.planning.dispatch import PlanningContext, parse_name
-from headrace.service.planning.trees import DEFAULT_LEVEL, new_database
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import MakeTree
+from headrace.service.names import parse_name
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    database_securable,
+)
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.trees.databases import DEFAULT_LEVEL, MakeTree, new_database
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTree(Stage):
+    """Load files into a tree, all or nothing. Missing series are created once all values are validated.
+
+    Attributes:
+        device: The device of all rows; if None, the files name it.
+        bytes: Size of all files.
+        aligned: Whether devices that are created are aligned.
+        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+    """
+
+    database: Database
+    files: tuple[Path, ...]
+    device: str | None
+    bytes: int
+    aligned: bool = False
+    format: str | None = None
+    progress: Progress = field(default=no_progress, compare=False)
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        database = database_securable(self.database.name)
+        return (Right(Action.ALTER, database), Right(Action.WRITE, database))
+
+    def describe(self) -> list[str]:
+        count = len(self.files)
+        size = f"{count} file{'' if count == 1 else 's'} of {self.bytes:,} bytes"
+        target = self.database.name if self.device is None else f"device {self.device}"
+        return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.service.tree_loading import load_tree
+
+        return Result(affected=load_tree(self, session.context))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from headrace.catalog.functions import function_exists, missing_function
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.functions import RegisteredFunction
 from headrace.model.tree_statements import CreateFunction, DropFunction
 from headrace.model.tree_status import TreeStatus
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import RegisterFunction, RemoveFunction
+from headrace.service.results import Result
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+)
+from headrace.service.stage import DONE, Stage
+from headrace.service.state import PlanningContext
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
 
 
-def create(statement: CreateFunction, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class RegisterFunction(Stage):
+    """Register a function of the library under a name."""
+
+    function: RegisteredFunction
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.CREATE, CATALOG),)
+
+    def describe(self) -> list[str]:
+        return [f"create function {self.function.name} of {self.function.class_name}"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.functions.create(self.function)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFunction(Stage):
+    """Remove a registered function."""
+
+    name: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.DROP, CATALOG),)
+
+    def describe(self) -> list[str]:
+        return [f"drop function {self.name}"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.functions.drop(self.name)
+        return DONE
+
+
+def plan_create_function(statement: CreateFunction, session: PlanningContext) -> list[Stage]:
     """Plan CREATE FUNCTION. A URI is ignored, since no code is loaded from it."""
     from headrace.compute.iotdb.library import LIBRARY
     from headrace.compute.language import language
@@ -33,7 +80,7 @@ def create(statement: CreateFunction, session: PlanningContext) -> list[Stage]:
     return [RegisterFunction(RegisteredFunction(name, statement.class_name))]
 
 
-def drop(statement: DropFunction, session: PlanningContext) -> list[Stage]:
+def plan_drop_function(statement: DropFunction, session: PlanningContext) -> list[Stage]:
     """Plan DROP FUNCTION."""
     from headrace.compute.language import language
 

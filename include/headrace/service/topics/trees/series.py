@@ -1,115 +1,109 @@
-"""Databases, series and times to live of trees."""
+"""Series of trees: create, alter and drop them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headrace.catalog.templates import nested_path
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
-from headrace.model.paths import ROOT, PathPattern, join_path, split_path
+from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import (
     AlterTimeseries,
     CreateTimeseries,
-    CreateTreeDatabase,
     DropTimeseries,
-    DropTreeDatabases,
-    SetTTL,
     TimeseriesChange,
     TimeseriesSpec,
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
-from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
-from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
-from headrace.queries.trees import database_of
-from headrace.service.database_stages import RemoveDatabase
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.tree_checks import check_series
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, RemoveSeries
+from headrace.model.trees import Device, NewSeries, SeriesLabels, TemplateSeries, Timeseries
+from headrace.queries.devices import refuse_tables, tree_devices
+from headrace.queries.trees import DeviceSeries, change_device, make_all_series, remove_series
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    database_securable,
+)
+from headrace.service.stage import DONE, Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.trees.checks import check_series
+from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
 
-DEFAULT_LEVEL: Final = 2
-"""Nodes of a database that is created for a device: `root` and one more."""
-
-
-def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE DATABASE; a database cannot be above or below another one."""
-    nodes = statement.path.nodes
-    if len(nodes) < DEFAULT_LEVEL or nodes[0] != ROOT or statement.path.has_wildcard:
-        raise illegal_path(statement.path, "write a path such as root.plant")
-    refuse_tables([statement.path], session.context)
-    name = join_path(nodes)
-    for other in session.context.catalog.trees.databases():
-        if other == name:
-            error = ExistsError(f"{name} has already been created as database", hint="use another path", span=statement.path.span)
-            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-        if is_below(name, other) or is_below(other, name):
-            error = ExistsError(
-                f"some children of {name} have already been created as database"
-                if is_below(other, name)
-                else f"{other} has already been created as database",
-                hint=f"databases cannot be nested: {other} exists",
-                span=statement.path.span,
-            )
-            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [MakeTree(new_database(name, session), statement.ttl_ms)]
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
 
 
-def illegal_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that is not allowed."""
-    return ProgrammingError(f"{path} is not a legal path", hint=hint, span=path.span).with_status(TreeStatus.ILLEGAL_PATH)
+@dataclass(frozen=True, slots=True)
+class MakeSeries(Stage):
+    """Create series of a device, and the device if it is missing. With `if_not_exists` series that exist are left alone."""
+
+    database: Database
+    device: str
+    series: tuple[NewSeries, ...]
+    aligned: bool = False
+    if_not_exists: bool = False
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        existing = ", if missing" if self.if_not_exists else ""
+        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}{existing}"]
+
+    def apply(self, session: SessionState) -> Result:
+        wanted = DeviceSeries(self.device, self.series, self.aligned)
+        make_all_series(session.context, self.database, [wanted], if_not_exists=self.if_not_exists)
+        return DONE
 
 
-def missing_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that does not exist."""
-    return NotFoundError(f"Path [{path}] does not exist", hint=hint, span=path.span).with_status(TreeStatus.PATH_NOT_EXIST)
+@dataclass(frozen=True, slots=True)
+class RemoveSeries(Stage):
+    """Remove series of devices with their values: measurements by device."""
+
+    database: Database
+    series: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [f"delete series of {device} with their values: {', '.join(names)}" for device, names in self.series]
+
+    def apply(self, session: SessionState) -> Result:
+        remove_series(session.context, self.database, self.series)
+        return DONE
 
 
-def is_below(path: str, ancestor: str) -> bool:
-    """Return whether a path lies below another one."""
-    return path.startswith(ancestor + ".")
+@dataclass(frozen=True, slots=True)
+class ChangeDevice(Stage):
+    """Change what is attached to a device's series; `change` makes the new device of the present one."""
+
+    database: Database
+    device: str
+    change: Callable[[Device], Device]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [f"change alias, tags or attributes of a series of {self.device}"]
+
+    def apply(self, session: SessionState) -> Result:
+        change_device(session.context, self.database, self.device, self.change)
+        return DONE
 
 
-def new_database(name: str, session: PlanningContext) -> Database:
-    """Return the definition of a tree's database."""
-    return Database(name, timezone=session.context.settings.timezone)
-
-
-def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> list[Stage]:
-    """Plan DELETE DATABASE: all databases that match, or none if a pattern matches nothing."""
-    catalog = session.context.catalog
-    names = catalog.trees.databases()
-    stages: dict[str, Stage] = {}
-    refuse_tables(statement.patterns, session.context)
-    for pattern in statement.patterns:
-        matched = [name for name in names if pattern.matches(split_path(name))]
-        if not matched:
-            raise missing_path(pattern, "SHOW DATABASES lists what there is")
-        for name in matched:
-            jobs = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
-            stages[name] = RemoveDatabase(name, tuple(catalog.tables.all(name)), jobs)
-    return list(stages.values())
-
-
-def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
-    """Return the database of a device, and a stage that creates it if it is missing."""
-    if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
-        raise illegal_path(device, "write a device such as root.plant.line1")
-    name = database_of(join_path(device.nodes), session.context)
-    if name is not None:
-        return session.context.catalog.databases.get(name), []
-    refuse_tables([device], session.context)
-    database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
-    return database, [MakeTree(database, if_not_exists=True)]
-
-
-def create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
+def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TIMESERIES and CREATE ALIGNED TIMESERIES."""
-    database, makers = plan_database(statement.device, session)
+    database, makers = find_or_plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
     check_templates(statement, path, session)
@@ -164,7 +158,7 @@ def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) ->
     ]
 
 
-def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:
+def plan_drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list[Stage]:
     """Plan DELETE TIMESERIES: all series that match and are of no template, with their values."""
     by_device: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pattern in statement.patterns:
@@ -185,17 +179,7 @@ def drop_timeseries(statement: DropTimeseries, session: PlanningContext) -> list
     return [RemoveSeries(catalog.databases.get(name), tuple(series)) for name, series in databases.items()]
 
 
-def set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
-    """Plan SET TTL and UNSET TTL."""
-    pattern = statement.path
-    refuse_tables([pattern], session.context)
-    database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
-    if database is None:
-        raise missing_path(pattern, "SHOW DATABASES lists what there is")
-    return [ChangeTtl(database, str(pattern), statement.ttl_ms)]
-
-
-def alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> list[Stage]:
+def plan_alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> list[Stage]:
     """Plan ALTER TIMESERIES: a change of the labels of one series."""
     matched = matched_series([statement.path], session)
     if not matched:
@@ -291,3 +275,8 @@ def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str,
         raise error.with_status(TreeStatus.METADATA_ERROR)
     labels = owner_of(old, tags, attributes, path)
     labels[new] = labels.pop(old)
+
+
+def describe_types(series: Iterable[NewSeries | TemplateSeries]) -> str:
+    """Return measurements with their types."""
+    return ", ".join(f"{one.measurement} {type_name(one.type)}" for one in series)

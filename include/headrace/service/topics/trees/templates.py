@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.catalog.templates import already_set, duplicate_name, nested_path, still_set
 from headrace.errors import ExistsError, IntegrityError, NotFoundError, ProgrammingError
@@ -21,22 +23,151 @@ from headrace.model.tree_statements import (
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
 from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
-from headrace.queries.templates import devices_below, refuse_series_below
-from headrace.queries.trees import database_of
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.trees import check_encoding
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import (
-    ActivateDevice,
-    AssignTemplate,
-    DeactivateDevices,
-    ExtendTemplate,
-    MakeTemplate,
-    RemoveTemplate,
+from headrace.queries.templates import (
+    activate_device,
+    assign_template,
+    deactivate_devices,
+    devices_below,
+    extend_template,
+    refuse_series_below,
 )
+from headrace.queries.trees import database_of
+from headrace.service.results import Result
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+    database_securable,
+)
+from headrace.service.stage import DONE, Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.trees.series import check_encoding, describe_types
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
 
 
-def create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class MakeTemplate(Stage):
+    """Create a device template."""
+
+    template: DeviceTemplate
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.CREATE, CATALOG),)
+
+    def describe(self) -> list[str]:
+        template = self.template
+        return [
+            f"create {'aligned ' if template.aligned else ''}device template {template.name}: {describe_types(template.series)}"
+        ]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.templates.create(self.template)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemplate(Stage):
+    """Remove a device template that is not set to a path."""
+
+    name: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.DROP, CATALOG),)
+
+    def describe(self) -> list[str]:
+        return [f"drop device template {self.name}"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.templates.drop(self.name)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendTemplate(Stage):
+    """Add measurements to a device template and to its devices. With `if_not_exists` measurements that it has are left alone."""
+
+    name: str
+    series: tuple[TemplateSeries, ...]
+    if_not_exists: bool = False
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, CATALOG),)
+
+    def describe(self) -> list[str]:
+        return [f"extend device template {self.name} and its devices: {describe_types(self.series)}"]
+
+    def apply(self, session: SessionState) -> Result:
+        extend_template(session.context, self.name, self.series, if_not_exists=self.if_not_exists)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTemplate(Stage):
+    """Set a device template to a path, or remove it from there if `name` is None."""
+
+    database: Database
+    path: str
+    name: str | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [
+            f"unset device template from {self.path}" if self.name is None else f"set device template {self.name} to {self.path}"
+        ]
+
+    def apply(self, session: SessionState) -> Result:
+        assign_template(session.context, self.database, self.path, self.name)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ActivateDevice(Stage):
+    """Create a device with the series of the template that is set to its path or above it, unless it exists."""
+
+    database: Database
+    device: str
+    template: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [f"activate device template {self.template} on {self.device}"]
+
+    def apply(self, session: SessionState) -> Result:
+        activate_device(session.context, self.database, self.device, self.template)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class DeactivateDevices(Stage):
+    """Remove devices that use a template, with their values."""
+
+    database: Database
+    devices: tuple[str, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [f"delete the series of {device} with their values" for device in self.devices]
+
+    def apply(self, session: SessionState) -> Result:
+        deactivate_devices(session.context, self.database, self.devices)
+        return DONE
+
+
+def plan_create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan CREATE DEVICE TEMPLATE."""
     for spec in statement.series:
         check_encoding(spec, TreeStatus.CREATE_TEMPLATE_ERROR, "create template error -")
@@ -62,7 +193,7 @@ def template_series(series: Sequence[TimeseriesSpec]) -> tuple[TemplateSeries, .
     return tuple(TemplateSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in series)
 
 
-def drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
+def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
     """Plan DROP DEVICE TEMPLATE."""
     templates = session.context.catalog.templates
     templates.get(statement.name)
@@ -71,7 +202,7 @@ def drop_template(statement: DropTemplate, session: PlanningContext) -> list[Sta
     return [RemoveTemplate(statement.name)]
 
 
-def alter_template(statement: AlterTemplate, session: PlanningContext) -> list[Stage]:
+def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> list[Stage]:
     """Plan ALTER DEVICE TEMPLATE … ADD."""
     template = session.context.catalog.templates.get(statement.name)
     duplicate = find_duplicate(statement.series)
@@ -94,7 +225,7 @@ def alter_template(statement: AlterTemplate, session: PlanningContext) -> list[S
     return [ExtendTemplate(template.name, template_series(statement.series))]
 
 
-def set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
+def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
     """Plan SET DEVICE TEMPLATE and UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     path, name = require_plain(statement.path), catalog.templates.get(statement.name).name
@@ -144,7 +275,7 @@ def require_plain(pattern: PathPattern) -> str:
     return join_path(pattern.nodes)
 
 
-def activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
+def plan_activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TIMESERIES USING DEVICE TEMPLATE."""
     path, catalog = require_plain(statement.path), session.context.catalog
     refuse_tables([statement.path], session.context)
@@ -171,7 +302,7 @@ def find_database(path: str, session: PlanningContext) -> Database:
     return session.context.catalog.databases.get(name)
 
 
-def deactivate_template(statement: DeactivateTemplate, session: PlanningContext) -> list[Stage]:
+def plan_deactivate_template(statement: DeactivateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan DEACTIVATE DEVICE TEMPLATE: of all devices that match."""
     catalog = session.context.catalog
     refuse_tables(statement.patterns, session.context)

@@ -1,13 +1,14 @@
-"""SHOW and COUNT of trees, answered from the catalog."""
+"""SHOW and COUNT of trees, answered from the catalog, and from the times of points."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
@@ -20,12 +21,20 @@ from headrace.queries.devices import devices_of, named_tables, table_devices, ta
 from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.planning.continuous_queries import show_executions, show_queries
-from headrace.service.planning.dispatch import PlanningContext
-from headrace.service.planning.queries import DESCRIBE_CATALOG
-from headrace.service.planning.tree_activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.stages import ReadCatalog, Stage
-from headrace.service.tree_stages import ReadPoints
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+)
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
+from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {
@@ -47,7 +56,26 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 """What IoTDB calls scalar functions; it calls other functions of a row or series built-in UDTFs."""
 
 
-def show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
+@dataclass(frozen=True, slots=True)
+class ReadPoints(Stage):
+    """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
+
+    title: str
+    read: Callable[[], Result]
+    is_query: ClassVar[bool] = True
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
+
+    def describe(self) -> list[str]:
+        return [f"{self.title}: read the catalog, and the times of points on Spark"]
+
+    def apply(self, _: SessionState) -> Result:
+        return self.read()
+
+
+def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
     """Plan SHOW and COUNT."""
     if statement.what not in SHOWS:
         raise NotSupportedError(
