@@ -13,9 +13,9 @@ from headrace.compute.kernels.windows import Grid, interval_grid
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.fill import AT, NEXT, gap_windows
+from headrace.context import Context
 from headrace.errors import LimitError
 from headrace.model.time import Duration, Precision
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Gaps
 from headrace.streams.windows.change_batch import Int64s, to_numpy

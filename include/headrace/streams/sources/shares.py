@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from headrace.compute import Scan
     from headrace.compute.kernels.windows import Grid
+    from headrace.context import Context
     from headrace.storage.delta.shares import Share
-    from headrace.streams.context import Context
 
 MIN_ROWS: Final = 1_000_000
 """For fewer rows, Spark SQL is about as fast."""
