@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
 from headrace.history.chunks import ChunkRange, Extent, chunk_by_duration, chunk_by_rows
@@ -27,7 +28,6 @@ from headrace.model.time import Duration, Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage.pieces import series_ranges
 from headrace.streams import lifecycle
-from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.stored_rows import set_aside_history

@@ -20,6 +20,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult
@@ -34,10 +35,9 @@ from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
 from headrace.storage.delta.shares import SeriesRange
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
-from headrace.streams.quarantine.set_aside import without_quarantine
+from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.sinks.target import TargetTable
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.fill import fill_stored
+from headrace.context import Context
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Offsets
@@ -26,7 +27,6 @@ from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported

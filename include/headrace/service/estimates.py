@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.streams.context import Context
+    from headrace.context import Context
     from headrace.streams.definition.define import StreamPlan
 
 BENCHMARK_ROWS_S: Final = 5_000_000

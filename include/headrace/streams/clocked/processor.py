@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
@@ -23,7 +24,6 @@ from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
 from headrace.streams.clocked.results import ResultEvaluation
 from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows, stored_source_rows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
 from headrace.streams.sources.source_tables import latest_offsets

@@ -17,9 +17,9 @@ from headrace.compute.window_plans import Bound, IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.segments import finish_as_ticks
+from headrace.context import Context
 from headrace.model.windows import Windows
 from headrace.storage.spark.functions import F
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows.evaluation import KernelEvaluation, WindowEvaluation, kernel_for, typed_rows
 from headrace.streams.windows.window_sql import IS_RESULT, small_frame

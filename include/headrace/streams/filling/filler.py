@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import IS_FILLED
+from headrace.context import Context
 from headrace.errors import LimitError, OperationalError
 from headrace.model.failpoints import failpoint
 from headrace.storage import Bounds, Commit, StaleReadError
 from headrace.storage.row_matching import anti_join, row_ids
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.emitted import EmittedWindows
 from headrace.streams.filling.gaps import NO_ROW, Gaps, MissingWindows, Neighborhood, WindowKeys

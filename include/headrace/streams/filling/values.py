@@ -18,9 +18,9 @@ from headrace.compute.nodes import Node, columns_of
 from headrace.compute.plan import WEND, WSTART, Output
 from headrace.compute.shares import KernelUse
 from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.context import Context
 from headrace.model.queries import FillMode
 from headrace.model.types import DataType, TypeKind
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Gaps, MissingWindows
 from headrace.streams.sinks.target import TargetTable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.columnar import UnsupportedError
 from headrace.compute.shares import KernelUse, WantedShares
+from headrace.context import Context
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from headrace.compute import Scan
     from headrace.storage.delta.shares import Share
-    from headrace.streams.context import Context
 
 MIN_ROWS: Final = 1_000_000
 """For fewer rows, Spark SQL is about as fast."""

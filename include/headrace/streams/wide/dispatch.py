@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.compute.columnar import UnsupportedError
+from headrace.context import Context
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.commits import WideCommits, can_be_wide

@@ -20,10 +20,10 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
+from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags
