@@ -27,10 +27,10 @@ from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
 from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 from headrace.sql import parse
+from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.virtual import virtual_rows
 

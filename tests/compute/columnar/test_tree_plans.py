@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute import evaluate, language
+from headrace.compute.columnar import cells, rows
+from headrace.compute.columnar.tree_plans import evaluate_locally, is_supported
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
-from headrace.compute.local import aggregation, rows
-from headrace.compute.local.evaluation import evaluate_locally, is_supported
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.model.tables import Column, Database
@@ -230,7 +230,7 @@ def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
 @pytest.mark.parametrize(
     ("query", "module", "limit"),
     [
-        (SUPPORTED, aggregation, "MAX_CELLS"),
+        (SUPPORTED, cells, "MAX_CELLS"),
         ("select i from root.p.g.*", rows, "MAX_VALUES"),
         ("select i from root.p.g.* align by device", rows, "MAX_VALUES"),
     ],
@@ -249,7 +249,7 @@ def test_rows_older_than_the_time_to_live_are_left_to_spark() -> None:
 
 
 def test_series_are_aggregated_before_their_windows_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregation, "aligned_rows", None)
+    monkeypatch.setattr(cells, "aligned_rows", None)
     result = evaluate_locally(plan_of(SUPPORTED), Reader(TABLES_OF_ONE_POINT), 1000)
     assert result is not None
     assert result.column_names == ["Time", "count(root.p.g.d1.i)", "count(root.p.g.d2.i)"]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels.runs import Bools, Int64s, to_numpy
-from headrace.compute.local.expressions import Values, evaluate
+from headrace.compute.columnar.expressions import Values, evaluate
+from headrace.compute.columnar.runs import Bools, Int64s, to_numpy
 from headrace.compute.nodes import Column, Node, columns_of
 
 Arrays = dict[str, pa.Array]

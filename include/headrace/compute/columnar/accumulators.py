@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.local.expressions import Values, evaluate, infer_type
+from headrace.compute.columnar.expressions import Values, evaluate, infer_type
 from headrace.compute.nodes import NULL, TIME, Column, Node, Operation, UnsupportedError, Value, columns_of
 
 Array = np.ndarray[Any, Any]

@@ -13,10 +13,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.local.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
-from headrace.compute.local.expressions import Values, evaluate
-from headrace.compute.local.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
-from headrace.compute.local.windows import WindowGrid, window_grid
+from headrace.compute.columnar.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
+from headrace.compute.columnar.expressions import Values, evaluate
+from headrace.compute.columnar.range_windows import WindowRange, window_range
+from headrace.compute.columnar.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
+from headrace.compute.columnar.runs import Int64s
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import SeriesRows
@@ -48,7 +49,7 @@ class Aggregation:
     source: SeriesRows
     types: Mapping[str, pa.DataType]
     where: Node | None
-    grid: WindowGrid | None = field(init=False)
+    range: WindowRange | None = field(init=False)
     targets: dict[str, Target] = field(init=False)
     rules: dict[Key, AccumulatorRule] = field(init=False)
     by_device: bool = field(init=False)
@@ -62,7 +63,7 @@ class Aggregation:
             UnsupportedError: A part is not supported.
         """
         window = self.plan.window
-        self.grid = window_grid(self.plan, window, MAX_CELLS) if isinstance(window, RangeWindow) else None
+        self.range = window_range(self.plan, window, MAX_CELLS) if isinstance(window, RangeWindow) else None
         updates = self._updates()
         self.by_device = bool(self.plan.keys)
         self.targets = {column: Target((None, node)) for column, node in updates.items()}
@@ -77,7 +78,7 @@ class Aggregation:
     @property
     def windows(self) -> int:
         """The number of windows of a device."""
-        return 1 if self.grid is None else len(self.grid.starts)
+        return 1 if self.range is None else len(self.range.starts)
 
     @property
     def size(self) -> int:
@@ -128,7 +129,7 @@ class Aggregation:
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns of `run` other than keys."""
         types = {column: self.rules[target.key].type for column, target in self.targets.items()}
-        return types if self.grid is None else types | dict.fromkeys((WSTART, WEND), pa.int64())
+        return types if self.range is None else types | dict.fromkeys((WSTART, WEND), pa.int64())
 
     def run(self, reader: SeriesReader) -> dict[str, pa.Array]:
         """Return the windows of all devices, in the order of devices and time: keys, the window's ends, and partials."""
@@ -139,10 +140,10 @@ class Aggregation:
         for key in self.plan.keys:
             codes = np.repeat(np.arange(len(self.source.devices), dtype=np.int32), self.windows)
             columns[key.column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.source.devices, pa.string()))
-        if self.grid is not None:
+        if self.range is not None:
             repeats = self.count // self.windows
-            columns[WSTART] = pa.array(np.tile(self.grid.starts, repeats))
-            columns[WEND] = pa.array(np.tile(self.grid.ends, repeats))
+            columns[WSTART] = pa.array(np.tile(self.range.starts, repeats))
+            columns[WEND] = pa.array(np.tile(self.range.lasts, repeats))
         self.cells = {self.cell_names[key]: accumulator.result() for key, accumulator in accumulators.items()}
         for column, target in self.targets.items():
             values = self.cells[self.cell_names[target.key]]
@@ -178,16 +179,17 @@ class Aggregation:
 
     def _add(self, number: int | None, rows: Rows, accumulators: Mapping[Key, Accumulator]) -> None:
         """Add rows to the accumulators of their scan."""
-        cells = rows.devices.astype(np.int64) * self.windows if self.by_device else np.zeros(len(rows.devices), np.int64)
-        if self.grid is not None:
+        windows: Int64s | int = 0
+        if self.range is not None:
             assert self.plan.time is not None
-            ticks = evaluate(self.plan.time, rows.columns)
-            positions, windows, inside = self.grid.assign(to_numpy(ticks))
-            if positions is not None:
-                rows, cells = rows.take(positions[inside]), cells[positions[inside]] + windows[inside]
-            else:
-                rows, cells = rows.filter(inside), cells + windows
-                cells = cells if len(cells) == len(rows.devices) else cells[inside]
+            ticks = to_numpy(evaluate(self.plan.time, rows.columns))
+            is_inside = self.range.contains(ticks)
+            positions, windows = self.range.assign(ticks if is_inside.all() else ticks[is_inside])
+            rows = rows.filter(is_inside)
+            rows = rows if positions is None else rows.take(positions)
+        cells = (
+            rows.devices.astype(np.int64) * self.windows if self.by_device else np.zeros(len(rows.devices), np.int64)
+        ) + windows
         if not len(cells):
             return
         for key, accumulator in accumulators.items():

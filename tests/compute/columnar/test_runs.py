@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.kernels.runs import combined, order_of
+from headrace.compute.columnar.runs import combined, order_of
 
 LIMITS = np.iinfo(np.int64)
 NUMBER = st.one_of(st.integers(-3, 3), st.sampled_from([LIMITS.min, LIMITS.min + 1, LIMITS.max - 1, LIMITS.max]))

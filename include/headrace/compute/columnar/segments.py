@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import windows
-from headrace.compute.kernels.columns import (
+from headrace.compute.columnar import numbering
+from headrace.compute.columnar.columns import (
     Arrays,
     as_array,
     decoded,
@@ -24,10 +24,10 @@ from headrace.compute.kernels.columns import (
     ticks,
     to_arrays,
 )
-from headrace.compute.kernels.partials import Reducer, is_ordered, reducer
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
-from headrace.compute.kernels.windows import NO_ROW, Grid, Numbered, interval_grid
-from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.numbering import NO_ROW, Numbered
+from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import at_present
@@ -41,6 +41,7 @@ from headrace.compute.window_plans import (
     StateWindow,
 )
 from headrace.compute.windows.segments import key_columns, prepared_columns
+from headrace.model.windows import WindowGrid
 
 BIGINT = pa.int64()
 MIN_RUN: Final = 2
@@ -68,7 +69,7 @@ class SegmentKernel:
     prepared: Mapping[str, Node]
     rows: Mapping[str, Node]
     reducers: Mapping[str, Reducer]
-    grid: Grid | None
+    grid: WindowGrid | None
     schema: pa.Schema = field(compare=False)
 
     @classmethod
@@ -90,7 +91,7 @@ class SegmentKernel:
         prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
         prepared_types = {name: infer_type(node, types) for name, node in prepared.items()}
         check_types(plan, prepared_types)
-        grid = interval_grid(plan.window, plan.precision) if isinstance(plan.window, IntervalWindow) else None
+        grid = interval_grid(plan)
         partials = {partial.column: partial for partial in plan.partials}
         rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
         if len(rows) < len(partials):
@@ -191,7 +192,7 @@ class SegmentKernel:
         keys, rows = self._key_codes(prepared), None
         starts: Int64s | None = None
         if self.grid is not None:
-            rows, starts = self.grid.starts(ticks(prepared[TS]))
+            rows, starts = self.grid.assign(ticks(prepared[TS]))
             keys = [*(keys if rows is None else [key[rows] for key in keys]), starts]
             size = len(starts)
         runs = Runs.of(marks(keys, size))
@@ -210,7 +211,7 @@ class SegmentKernel:
         """Return the segment of each prepared row, several where windows overlap."""
         if self.grid is None:
             return self._segments_at(prepared, size, None)
-        rows, starts = self.grid.starts(ticks(prepared[TS]))
+        rows, starts = self.grid.assign(ticks(prepared[TS]))
         return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
 
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
@@ -238,14 +239,14 @@ class SegmentKernel:
         """Return which windows segments belong to that are in the order of groups and time."""
         match self.plan.window:
             case SessionWindow(gap=gap):
-                return windows.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
+                return numbering.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
             case StateWindow():
-                return windows.number_states(codes(columns[STATE]), groups, apart)
+                return numbering.number_states(codes(columns[STATE]), groups, apart)
             case EventWindow():
-                return windows.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
+                return numbering.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
             case CountWindow() as window:
                 first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
-                return windows.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
+                return numbering.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
         raise UnsupportedError("window")
 
     def _aggregate(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> pa.Table:
@@ -282,6 +283,15 @@ class SegmentKernel:
     def _ties(self, prepared: Arrays) -> list[Int64s]:
         """Return what orders rows of a group with equal instants."""
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
+
+
+def interval_grid(plan: Plan) -> WindowGrid | None:
+    """Return the windows of INTERVAL; None for other windows. Raises `UnsupportedError` if they follow a calendar."""
+    if not isinstance(plan.window, IntervalWindow):
+        return None
+    if (grid := plan.window.grid(plan.precision)) is None:
+        raise UnsupportedError("windows of a calendar")
+    return grid
 
 
 def tie_breakers(plan: Plan) -> tuple[str, ...]:

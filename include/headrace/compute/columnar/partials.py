@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, is_fixed, ranks, to_numpy
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, is_fixed, ranks, to_numpy
 from headrace.compute.nodes import Column, Operation, UnsupportedError
 from headrace.compute.plan import Partial
 

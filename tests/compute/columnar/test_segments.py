@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from headrace.compute import Plan, merge, prepare, to_segments
-from headrace.compute.kernels import SegmentKernel
+from headrace.compute.columnar import SegmentKernel
 from tests.compute.samples import METERS, select, to_arrow
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.local.expressions import Values, evaluate
+from headrace.compute.columnar.expressions import Values, evaluate
 from headrace.compute.nodes import TIME, Node, UnsupportedError
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import Scan, SeriesRows

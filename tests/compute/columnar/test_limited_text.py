@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.nodes import Column, Node, UnsupportedError
 from headrace.compute.tdengine.conversions import truncate_text
 from headrace.model.types import DataType, TypeKind

@@ -1,4 +1,4 @@
-"""What every part of a stream gets from its driver."""
+"""What every part of a process is handed: catalog, tables, Spark session, clock and settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from headrace.model.clock import Clock
     from headrace.settings import Settings
     from headrace.storage import Tables
-    from headrace.streams.quarantine.set_aside import SetAside
+    from headrace.storage.set_aside import SetAside
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The environment of a driver's streams.
+    """The environment of a process, or of one of its streams.
 
     Attributes:
         open_tables: Returns the tables, opened on first use.

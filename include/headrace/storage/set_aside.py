@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,6 @@ from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from headrace.streams.context import Context
 
 
 class Keys:
@@ -49,16 +46,6 @@ class Keys:
         if source.key is not None:
             columns[source.key.name] = pa.array([key.key for key in ordered], types.field(source.key.name).type)
         return pa.table(columns)
-
-
-def without_quarantine(context: Context, job_id: str) -> Context:
-    """Return an environment whose reads leave out a stream's rows in quarantine; the same one if there are none."""
-    rows = context.catalog.quarantine.rows(job_id)
-    if not rows:
-        return context
-    set_aside = SetAside()
-    set_aside.set(row.key for row in rows)
-    return replace(context, set_aside=set_aside)
 
 
 class SetAside:

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.local.aggregation import Aggregation
-from headrace.compute.local.expressions import Values, evaluate, infer_type
-from headrace.compute.local.rows import (
+from headrace.compute.columnar.cells import Aggregation
+from headrace.compute.columnar.expressions import Values, evaluate, infer_type
+from headrace.compute.columnar.rows import (
     RowReader,
     Rows,
     SeriesReader,

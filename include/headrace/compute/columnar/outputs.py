@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.compute.kernels.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
-from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.columnar.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
+from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import SERIES_KEY, TS, Plan
 from headrace.compute.sql_text import at_present, to_stored_type

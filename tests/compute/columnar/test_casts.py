@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.compute.local.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.nodes import Column, Node, UnsupportedError
 
 pytestmark = pytest.mark.spark

@@ -1,4 +1,4 @@
-"""Which window a row or segment belongs to: by arithmetic for INTERVAL, else by the order of rows of a group."""
+"""Which window a segment belongs to by the order of the rows of its group."""
 
 from __future__ import annotations
 
@@ -7,52 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from headrace.compute.kernels.runs import Array, Bools, Int64s, Runs, marks, running_maximum
-from headrace.compute.nodes import UnsupportedError
-from headrace.compute.window_plans import CountWindow, IntervalWindow
-from headrace.model.time import Precision
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, marks, running_maximum
+from headrace.compute.window_plans import CountWindow
 
 NO_ROW: Final = -1
 """The first row of a segment that is a row, not yet a window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The windows of INTERVAL of a fixed length; all in ticks."""
-
-    length: int
-    step: int
-    offset: int
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether an instant may lie in several windows."""
-        return self.length > self.step
-
-    def starts(self, instants: Int64s) -> tuple[Int64s | None, Int64s]:
-        """Return rows and the starts of the windows that contain them; rows are None for each row once."""
-        latest = instants - np.mod(instants - self.offset, self.step)
-        if self.length == self.step:
-            return None, latest
-        rows, starts = [], []
-        for back in range(-(-self.length // self.step)):
-            start = latest - back * self.step
-            contained = np.flatnonzero(start + self.length > instants)
-            rows.append(contained)
-            starts.append(start[contained])
-        return np.concatenate(rows), np.concatenate(starts)
-
-
-def interval_grid(window: IntervalWindow, precision: Precision) -> Grid:
-    """Return the windows of INTERVAL.
-
-    Raises:
-        UnsupportedError: They follow a calendar.
-    """
-    durations = (window.length, window.sliding, window.offset)
-    if window.zone is not None or any(duration.is_calendar for duration in durations):
-        raise UnsupportedError("windows of a calendar")
-    return Grid(*(duration.ticks(precision) for duration in durations))
 
 
 @dataclass(frozen=True, slots=True)
