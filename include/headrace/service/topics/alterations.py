@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.catalog.alterations import (
     check_free,
@@ -35,29 +35,21 @@ from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
 from headrace.service.names import database_of, find_table, find_writable_table
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, table_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import DONE, Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.subtables import SetTtl
 from headrace.service.topics.tables import check_columns
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 WIDENED: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 """Types whose declared length can grow without a change of stored values."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableAlteration(Stage):
+class TableAlteration(TableStage):
     """Something that changes a table for all of its subtables."""
 
-    table: Table
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, table_securable(self.table)),)
+    action = Action.ALTER
 
 
 @dataclass(frozen=True, slots=True)

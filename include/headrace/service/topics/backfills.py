@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.errors import ProgrammingError
 from headrace.model.instants import parse_instant
@@ -14,17 +13,10 @@ from headrace.model.time import Precision
 from headrace.service.describing import format_instant
 from headrace.service.names import database_of, parse_name
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    job_securable,
-)
+from headrace.service.rights import Action, Right, job_securable
 from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.continuous_queries import find_query
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.errors import NotFoundError
 from headrace.model.continuous_queries import Execution
@@ -24,19 +24,10 @@ from headrace.model.tree_status import TreeStatus
 from headrace.runtime.context import Context
 from headrace.service.describing import format_instant
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-    job_securable,
-)
+from headrace.service.rights import CATALOG, Action, Right, job_securable
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 ACTIVE: Final = "ACTIVE"
 """IoTDB's name of the state RUNNING."""
@@ -76,7 +67,6 @@ class RecordContinuousQuery(Stage):
 
 
 def plan_create_continuous_query(statement: CreateContinuousQuery, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE CONTINUOUS QUERY."""
     from headrace.queries.continuous_query import define
 
     definition = define(statement, session.context)
@@ -84,18 +74,15 @@ def plan_create_continuous_query(statement: CreateContinuousQuery, session: Plan
 
 
 def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
-    """Plan DROP CONTINUOUS QUERY."""
     record = find_query(statement.name, session.context)
     return [RemoveJob(record), notify(record)]
 
 
 def plan_pause_continuous_query(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:
-    """Plan PAUSE CONTINUOUS QUERY."""
     return [SuspendJob(find_query(statement.name, session.context))]
 
 
 def plan_resume_continuous_query(statement: ResumeContinuousQuery, session: PlanningContext) -> list[Stage]:
-    """Plan RESUME CONTINUOUS QUERY."""
     record = find_query(statement.name, session.context)
     return [ReactivateJob(record), notify(record, resumed=True)]
 

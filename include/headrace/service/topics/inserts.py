@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.compute import AnyPlan
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
@@ -17,14 +16,9 @@ from headrace.queries.insertion import InsertTarget
 from headrace.service.describing import explain_plan
 from headrace.service.names import find_writable_table
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    read_rights,
-    table_securable,
-)
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action, Right, read_rights, table_securable
+from headrace.service.stage import Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.queries import bind_query, reads_system_tables
 from headrace.service.topics.rows import drop_duplicate_names, find_owner
 from headrace.service.topics.subtables import (
@@ -37,21 +31,14 @@ from headrace.service.topics.subtables import (
 )
 from headrace.storage.loading.inserted import InsertedFile
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 @dataclass(frozen=True, slots=True)
-class WriteFiles(Stage):
+class WriteFiles(TableStage):
     """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
 
-    table: Table
+    action = Action.WRITE
     database: Database
     files: tuple[InsertedFile, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         files = ", ".join(file.path.name for file in self.files)

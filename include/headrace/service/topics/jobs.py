@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState, job_name
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    ObjectKind,
-    Right,
-    Securable,
-    job_securable,
-)
-from headrace.service.stage import DONE, Stage
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
+from headrace.service.rights import Action, ObjectKind, Right, Securable
+from headrace.service.stage import DONE, JobStage, Stage
+from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +41,10 @@ class NotifyAirflow(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveJob(Stage):
+class RemoveJob(JobStage):
     """Drop a job; what it has written stays."""
 
-    record: JobRecord
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DROP, job_securable(self.record.definition)),)
+    action = Action.DROP
 
     def describe(self) -> list[str]:
         definition = self.record.definition
@@ -78,14 +65,10 @@ class RemoveJob(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendJob(Stage):
+class SuspendJob(JobStage):
     """Pause a job."""
 
-    record: JobRecord
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
+    action = Action.OPERATE
 
     def describe(self) -> list[str]:
         definition = self.record.definition
@@ -101,15 +84,11 @@ class SuspendJob(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ReactivateJob(Stage):
+class ReactivateJob(JobStage):
     """Resume a job; a stream with `ignore_untreated` from the end of its sources."""
 
-    record: JobRecord
+    action = Action.OPERATE
     ignore_untreated: bool = False
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
     def describe(self) -> list[str]:
         definition = self.record.definition

@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database, Table, TableKind
 from headrace.service.names import database_of, parse_name, refuse_virtual
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    table_securable,
-)
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.subtables import create_missing
 from headrace.service.topics.trees.loads import LoadTree, find_tree_target
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 @dataclass(frozen=True, slots=True)
-class LoadFiles(Stage):
+class LoadFiles(TableStage):
     """Load files into a table, all or nothing.
 
     Attributes:
@@ -36,17 +28,13 @@ class LoadFiles(Stage):
         format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
     """
 
-    table: Table
+    action = Action.WRITE
     database: Database
     files: tuple[Path, ...]
     subtable: str | None
     bytes: int
     format: str | None = None
     progress: Progress = field(default=no_progress, compare=False)
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         table, count = self.table, len(self.files)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headrace.model.jobs import JobRecord
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import DropQuarantine, ReplayStream
 from headrace.service.names import find_stream
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    job_securable,
-)
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
+from headrace.service.rights import Action
+from headrace.service.stage import JobStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 
 
 @dataclass(frozen=True, slots=True)
-class RequestQuarantine(Stage):
+class RequestQuarantine(JobStage):
     """Have a stream do something with its rows in quarantine. `rows` is their number when it was planned."""
 
-    record: JobRecord
+    action = Action.OPERATE
     rows: int
     request: QuarantineRequest
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, job_securable(self.record.definition)),)
 
     def describe(self) -> list[str]:
         rows = f"{self.rows} rows in quarantine of stream {self.record.definition}"

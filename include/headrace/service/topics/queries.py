@@ -17,20 +17,13 @@ from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-    read_rights,
-    required_rights,
-)
+from headrace.service.rights import CATALOG, Action, Right, read_rights, required_rights
 from headrace.service.stage import Stage, describe_all
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
-    from headrace.service.state import SessionState
 
 DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 

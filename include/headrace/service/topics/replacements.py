@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 from headrace.compute import explain
 from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
@@ -14,23 +13,15 @@ from headrace.model.streams import StreamOptions
 from headrace.service.describing import indent
 from headrace.service.names import find_stream
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    job_securable,
-)
+from headrace.service.rights import Action, Right, job_securable
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.jobs import notify
 from headrace.service.topics.stream_definitions import define_again, define_stream, explain_target, plan_securable, table_rights
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
 from headrace.streams.sources.stored import count_rows
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,33 +16,22 @@ from headrace.model.tables import Database, Name, Subtable, Table, TableKind
 from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    table_securable,
-)
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.inserted_tags import TaggedBlock, separate_tags
 from headrace.service.topics.subtables import find_subtables, make_subtables, qualify_name, qualify_supertable, specs_without_tags
 from headrace.storage.values.rows import rows_to_arrow
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 @dataclass(frozen=True, slots=True)
-class WriteRows(Stage):
+class WriteRows(TableStage):
     """Write `rows`, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
 
-    table: Table
+    action = Action.WRITE
     database: Database
     rows: pa.Table
     columns: tuple[str, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         table = self.table
@@ -55,17 +43,13 @@ class WriteRows(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteRows(Stage):
+class DeleteRows(TableStage):
     """Delete rows of the named subtables (None: all) in ranges of ticks, both ends inclusive (None: at all times)."""
 
-    table: Table
+    action = Action.WRITE
     database: Database
     tbnames: tuple[str, ...] | None
     ranges: tuple[tuple[int, int], ...] | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         ranges = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"

@@ -35,7 +35,6 @@ from headrace.sql import to_sql
 
 
 def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
-    """Plan SHOW."""
     if statement.what == "queries":
         return [ListQueries()]
     reader = READERS.get(statement.what)
@@ -49,7 +48,6 @@ def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
 
 
 def plan_describe(statement: Describe, session: PlanningContext) -> list[Stage]:
-    """Plan DESCRIBE."""
     right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, session))
     return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]
 

@@ -11,19 +11,14 @@ from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
 from headrace.service.remote import living_snodes, query_snode
 from headrace.service.results import BIGINT, BOOL, INSTANT, INT, STRING, CatalogRows, Result, Type
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-)
+from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     from headrace.model.snodes import Heartbeat
     from headrace.queries.running import RunningQuery
-    from headrace.service.state import SessionState
 
 COLUMNS: Final[dict[str, Type]] = {
     "kill_id": STRING,
@@ -48,11 +43,8 @@ COLUMNS: Final[dict[str, Type]] = {
 class AddSnode(Stage):
     """Register an snode, which takes its share of the jobs once it runs."""
 
+    required = (Right(Action.ALTER, CATALOG),)
     dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"add an snode on dnode {self.dnode}; Airflow starts its driver, which takes its share of the streams"]
@@ -70,11 +62,8 @@ class AddSnode(Stage):
 class RemoveSnode(Stage):
     """Remove an snode; its jobs move to that of dnode 1."""
 
+    required = (Right(Action.ALTER, CATALOG),)
     dnode: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"remove the snode on dnode {self.dnode}; its streams move to that of dnode 1"]
@@ -92,9 +81,7 @@ class RemoveSnode(Stage):
 class ListQueries(Stage):
     """List the queries that snodes run for users."""
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, CATALOG),)
+    required = (Right(Action.DESCRIBE, CATALOG),)
 
     def describe(self) -> list[str]:
         return ["ask the snodes that are alive for the queries that they run"]
@@ -111,11 +98,8 @@ class ListQueries(Stage):
 class EndQuery(Stage):
     """End a query that an snode runs, by its id."""
 
+    required = (Right(Action.OPERATE, CATALOG),)
     id: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"have the snode that runs query {self.id} end it"]
@@ -131,7 +115,6 @@ class EndQuery(Stage):
 
 
 def plan_create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE SNODE."""
     if statement.dnode == FIRST or statement.dnode in registered(session):
         raise ExistsError(
             f"dnode {statement.dnode} has an snode already", hint="SHOW SNODES lists what there is", span=statement.span
@@ -140,7 +123,6 @@ def plan_create_snode(statement: CreateSnode, session: PlanningContext) -> list[
 
 
 def plan_drop_snode(statement: DropSnode, session: PlanningContext) -> list[Stage]:
-    """Plan DROP SNODE."""
     if statement.dnode == FIRST:
         raise IntegrityError("the snode of dnode 1 cannot be dropped", hint="streams need an snode", span=statement.span)
     if statement.dnode not in registered(session):
@@ -149,7 +131,6 @@ def plan_drop_snode(statement: DropSnode, session: PlanningContext) -> list[Stag
 
 
 def plan_kill_query(statement: KillQuery, _: PlanningContext) -> list[Stage]:
-    """Plan KILL QUERY."""
     return [EndQuery(statement.id)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.errors import ExistsError
 from headrace.model.jobs import JobKind
@@ -13,21 +12,14 @@ from headrace.service.describing import explain_plan, indent
 from headrace.service.estimates import ExecutionSettings, HistoryEstimate, describe_execution, estimate_history
 from headrace.service.names import database_of, find_stream
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    table_securable,
-)
+from headrace.service.rights import Action, Right, table_securable
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
 from headrace.service.topics.replacements import replace_stream
 from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import count_rows
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +107,16 @@ def plan_create_stream(statement: CreateStream, session: PlanningContext) -> lis
 
 
 def plan_drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
-    """Plan DROP STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [RemoveJob(record), notify(record)]
 
 
 def plan_pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
-    """Plan PAUSE STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [SuspendJob(record)]
 
 
 def plan_resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
-    """Plan RESUME STREAM."""
     record = find_stream(statement.name, session, statement.if_exists)
     return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
 

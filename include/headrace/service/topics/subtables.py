@@ -6,46 +6,33 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import Error, ExistsError, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
-from headrace.model.statements import (
-    CreateSubtables,
-    CreateSubtablesFromFile,
-    SetTags,
-    SubtableSpec,
-)
+from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.runtime.table_removal import drop_subtables
 from headrace.service.names import check_name, database_of, find_table
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, table_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.stage import DONE, Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.storage.loading.subtable_file import SubtableFile, read_subtables
 from headrace.storage.types import tags_schema
 from headrace.storage.values.rows import tags_to_arrow
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 @dataclass(frozen=True, slots=True)
-class MakeSubtables(Stage):
+class MakeSubtables(TableStage):
     """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
 
-    table: Table
+    action = Action.WRITE
     database: Database
     tags: pa.Table
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         return [f"create {self.tags.num_rows} subtables of {self.table.database}.{self.table.name} if missing"]
@@ -84,15 +71,11 @@ class RemoveSubtables(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTags(Stage):
+class WriteTags(TableStage):
     """Set tags of existing subtables: `tbname` and a column for each tag that changes."""
 
-    table: Table
+    action = Action.WRITE
     tags: pa.Table
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         return [f"set tags of {self.tags.num_rows} subtables of {self.table.name}"]

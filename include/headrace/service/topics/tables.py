@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
-from headrace.model.statements import (
-    CreateTable,
-    DropTable,
-)
+from headrace.model.statements import CreateTable, DropTable
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.model.types import TypeKind
 from headrace.runtime.table_removal import drop_table
 from headrace.service.names import check_name, database_of, find_table
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    table_securable,
-)
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import DONE, Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.subtables import RemoveSubtables, SetTtl
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
@@ -35,16 +24,12 @@ MAX_TAGS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTable(Stage):
+class MakeTable(TableStage):
     """Create a supertable or plain table."""
 
-    table: Table
+    action = Action.CREATE
     database: Database
     if_not_exists: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         table = self.table
@@ -64,15 +49,11 @@ class MakeTable(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTable(Stage):
+class RemoveTable(TableStage):
     """Drop a supertable or plain table with all rows."""
 
-    table: Table
+    action = Action.DROP
     database: Database
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DROP, table_securable(self.table)),)
 
     def describe(self) -> list[str]:
         return [f"drop table {self.table.database}.{self.table.name} with all its rows"]

@@ -13,16 +13,9 @@ from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import explain_plan
 from headrace.service.results import Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    ObjectKind,
-    Right,
-    Securable,
-    read_rights,
-)
+from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, read_rights
 from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.backfills import parse_query_range, stream_definition
 from headrace.service.topics.continuous_queries import find_query
 from headrace.service.topics.queries import bind_query, reads_system_tables
@@ -34,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
-    from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,9 @@ from headrace.model.tables import Column, ColumnReference, Database, Name, Table
 from headrace.service.describing import indent
 from headrace.service.names import check_name, database_of, find_table
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    ObjectKind,
-    Right,
-    Securable,
-    table_securable,
-)
+from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.alterations import check_droppable, check_kind, check_widening, with_span
 from headrace.service.topics.subtables import build_tag_row, find_subtables, qualify_name, qualify_supertable
 from headrace.service.topics.tables import check_columns, find_existing
@@ -42,8 +36,6 @@ from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -23,13 +23,9 @@ from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.queries.values import clear_series, write_series
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    database_securable,
-)
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
 from headrace.service.topics.trees.series import MakeSeries, matched_series
@@ -39,28 +35,20 @@ from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
-
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSeries(Stage):
+class WriteSeries(DatabaseStage):
     """Write values in one commit, after the stages before it have created the series.
 
     Attributes:
         rows: For each device `time` as stored and a column for each measurement, in the type of its series.
     """
 
-    database: Database
+    action = Action.WRITE
     rows: tuple[tuple[str, pa.Table], ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [
@@ -73,16 +61,12 @@ class WriteSeries(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ClearSeries(Stage):
+class ClearSeries(DatabaseStage):
     """Delete values within ranges of ticks, both ends inclusive: columns by device."""
 
-    database: Database
+    action = Action.WRITE
     columns: tuple[tuple[str, tuple[str, ...]], ...]
     ranges: tuple[tuple[int, int], ...] | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         times = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"

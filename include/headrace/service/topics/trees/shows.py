@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
@@ -21,20 +21,12 @@ from headrace.queries.devices import devices_of, named_tables, table_devices, ta
 from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-)
+from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {
@@ -60,13 +52,10 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 class ReadPoints(Stage):
     """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
 
+    required = (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
     title: str
     read: Callable[[], Result]
     is_query: ClassVar[bool] = True
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
 
     def describe(self) -> list[str]:
         return [f"{self.title}: read the catalog, and the times of points on Spark"]
