@@ -26,14 +26,13 @@ from headrace.catalog.alterations import (
     with_renamed_column,
     without_column,
 )
-from headrace.errors import Error, IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.errors import IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.spans import Span
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.runtime.context import Context
-from headrace.service.names import database_of, find_table, find_writable_table
+from headrace.service.names import database_of, find_table, find_writable_table, with_span
 from headrace.service.results import Result
 from headrace.service.rights import Action
 from headrace.service.stage import DONE, Stage, TableStage
@@ -184,7 +183,6 @@ class SetComment(TableAlteration):
 
 
 def plan_add_column(statement: AddColumn, session: PlanningContext) -> list[Stage]:
-    """Plan ADD COLUMN and ADD TAG."""
     table, database = altered_table(statement, session)
     column = statement.column
     with with_span(column.span):
@@ -195,7 +193,6 @@ def plan_add_column(statement: AddColumn, session: PlanningContext) -> list[Stag
 
 
 def plan_drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
-    """Plan DROP COLUMN and DROP TAG."""
     table, _ = altered_table(statement, session)
     with with_span(statement.span):
         check_kind(table, statement.name, statement.is_tag)
@@ -205,7 +202,6 @@ def plan_drop_column(statement: DropColumn, session: PlanningContext) -> list[St
 
 
 def plan_modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Stage]:
-    """Plan MODIFY COLUMN and MODIFY TAG."""
     table, database = altered_table(statement, session)
     column = statement.column
     with with_span(column.span):
@@ -274,16 +270,6 @@ def altered_table(statement: AlterTable | SetTableOptions, session: PlanningCont
     return table, database
 
 
-@contextmanager
-def with_span(span: Span | None) -> Iterator[None]:
-    """Add a span to errors that have none."""
-    try:
-        yield
-    except Error as error:
-        error.span = error.span or span
-        raise
-
-
 def check_kind(table: Table, name: str, is_tag: bool) -> Column:
     """Return the column or tag of a name; refuse a column that the statement calls a tag, and vice versa."""
     column = require_column(table, name)
@@ -338,6 +324,5 @@ def ddl_lock(table: Table, context: Context) -> Iterator[Table]:
 
 
 def record_name(table: Table, old: str, new: str, context: Context) -> None:
-    """Rename a column or tag in the catalog."""
     change = partial(with_renamed_column, old=old, new=new)
     context.catalog.tables.alter(table.database, table.name, change, removed=[old])

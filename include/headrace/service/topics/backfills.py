@@ -121,7 +121,6 @@ def parse_query_range(
 
 
 def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
-    """Return the definition of the stream with a name."""
     name = parse_name(stream)
     return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
 

@@ -100,7 +100,6 @@ def find_query(name: str, context: Context) -> JobRecord:
 
 
 def show_queries(_: TreeShow, context: Context) -> CatalogRows:
-    """Return all continuous queries by name."""
     records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
     rows = [(record.definition.name, record.definition.sql, shown_state(record)) for record in records]
     return CatalogRows({"CQId": STRING, "Query": STRING, "State": STRING}, rows)
@@ -135,7 +134,6 @@ def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
 def execution_row(
     definition: JobDefinition, execution: Execution
 ) -> tuple[str, int, int, int, str, int, int | None, int | None, str | None]:
-    """Return the row of an execution."""
     return (
         definition.name,
         execution.scheduled,

@@ -162,7 +162,6 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
 
 
 def plan_use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan USE."""
     return [SwitchDatabase(session.context.catalog.databases.get(statement.name.name).name)]
 
 

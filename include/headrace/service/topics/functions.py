@@ -80,5 +80,4 @@ def plan_drop_function(statement: DropFunction, session: PlanningContext) -> lis
 
 
 def is_registered(name: str, session: PlanningContext) -> bool:
-    """Return whether users have registered a function of a name."""
     return any(function.name == name for function in session.context.catalog.functions.all())

@@ -113,6 +113,5 @@ class ReactivateJob(JobStage):
 
 
 def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
-    """Return the stage that notifies Airflow of a job."""
     definition = record.definition
     return NotifyAirflow(definition.kind, definition.database, definition.name, resumed)

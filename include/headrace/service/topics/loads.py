@@ -91,7 +91,6 @@ def plan_load(
 
 
 def file_size(path: Path) -> int:
-    """Return a file's size in bytes."""
     if not path.is_file():
         raise NotFoundError(f"file {path} does not exist", hint="check the path")
     return path.stat().st_size

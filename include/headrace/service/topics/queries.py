@@ -136,7 +136,6 @@ def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
 
 
 def reads_system_tables(query: Query | Union) -> bool:
-    """Return True if a query reads system tables."""
     if isinstance(query, Union):
         return reads_system_tables(query.left) or reads_system_tables(query.right)
     return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))

@@ -179,7 +179,6 @@ def target_misfit(error: Error, statement: CreateStream, definition: JobDefiniti
 def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
-    """Return the stages that compute a stream again."""
     if plan.is_closed_by_clock:
         raise NotSupportedError(
             f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
@@ -191,7 +190,6 @@ def rebuild(
 
 
 def recorded_statement(definition: JobDefinition) -> CreateStream:
-    """Return the statement of a recorded stream."""
     statement = parse(definition.sql, definition.dialect)
     if not isinstance(statement, CreateStream):
         raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
@@ -225,7 +223,6 @@ def option_changes(old: StreamOptions, new: StreamOptions) -> tuple[str, ...]:
 
 
 def option_text(value: object) -> str:
-    """Return the value of an option as text."""
     return "unset" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
 
 

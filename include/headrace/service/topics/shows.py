@@ -124,20 +124,12 @@ def read_system_table(relation: str, statement: Show, session: PlanningContext, 
     return rows.where(within, database)
 
 
-def show_streams(statement: Show, session: PlanningContext) -> Result:
-    """List the streams of all databases, so that a stopped one does not hide, or of the database named."""
-    rows = system_tables.stream_progress(session.context)
+def list_of_streams(relation: str, columns: Sequence[str], statement: Show, session: PlanningContext) -> Result:
+    """List rows about the streams of all databases, so that a stopped one does not hide, or of the database named."""
+    rows = system_tables.RELATIONS[relation](session.context)
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
-    return Result(rows.select(STREAM_COLUMNS).like(statement.like))
-
-
-def show_quarantine(statement: Show, session: PlanningContext) -> Result:
-    """List the rows in quarantine of the streams of all databases, or of the database named."""
-    rows = system_tables.stream_quarantine(session.context)
-    if statement.database is not None:
-        rows = rows.where("db_name", statement.database)
-    return Result(rows.select(QUARANTINE_COLUMNS).like(statement.like))
+    return Result(rows.select(columns).like(statement.like))
 
 
 def show_tags(statement: Show, session: PlanningContext) -> Result:
@@ -147,7 +139,7 @@ def show_tags(statement: Show, session: PlanningContext) -> Result:
     table = find_owner_table(name, session)
     subtable = None if table.name == name.name else name.name
     rows = list(system_tables.tag_rows(session.context, table, subtable))
-    return rows_result(("table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value"), rows)
+    return rows_result(system_tables.TAG_COLUMNS, rows)
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:
@@ -175,7 +167,6 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
 
 
 def show_create_table(statement: Show, session: PlanningContext) -> Result:
-    """Return the CREATE statement of a table."""
     assert statement.name is not None
     table, _ = find_table(statement.name, session)
     if table.is_virtual and table.kind is TableKind.PLAIN:
@@ -188,7 +179,6 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
 
 
 def show_create_database(statement: Show, session: PlanningContext) -> Result:
-    """Return the CREATE statement of a database."""
     assert statement.name is not None
     database = session.context.catalog.databases.get(statement.name.name)
     options = (*database.options, ("timezone", database.timezone))
@@ -197,7 +187,6 @@ def show_create_database(statement: Show, session: PlanningContext) -> Result:
 
 
 def show_create_vtable(statement: Show, session: PlanningContext) -> Result:
-    """Return the CREATE statement of a virtual table or subtable."""
     name = statement.name
     assert name is not None
     table = find_owner_table(name, session)
@@ -238,7 +227,6 @@ def find_references(table: Table, name: str, session: PlanningContext) -> tuple[
 
 
 def list_tables(types: Collection[str], statement: Show, session: PlanningContext) -> Result:
-    """List the tables of some types."""
     rows = read_system_table("ins_tables", statement, session)
     position = list(rows.columns).index("type")
     listed = replace(rows, values=[row for row in rows.values if row[position] in types])
@@ -262,16 +250,7 @@ STREAM_COLUMNS: Final = [
     "target_table",
     "lag_ms",
     "batch_ms",
-    "rows_in",
-    "rows_used",
-    "rows_updated",
-    "rows_filtered",
-    "rows_expired",
-    "rows_pending",
-    "rows_quarantined",
-    "rows_dropped",
-    "rows_out",
-    "rows_discarded",
+    *system_tables.COUNTERS,
     "updated",
 ]
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
@@ -285,8 +264,8 @@ READERS: Final[dict[str, Reader]] = {
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
-    "streams": show_streams,
-    "quarantine": show_quarantine,
+    "streams": partial(list_of_streams, "ins_stream_progress", STREAM_COLUMNS),
+    "quarantine": partial(list_of_streams, "ins_stream_quarantine", QUARANTINE_COLUMNS),
     "snodes": show_snodes,
     "create database": show_create_database,
     "create table": show_create_table,

@@ -140,7 +140,6 @@ def registered(session: PlanningContext) -> set[int]:
 
 
 def query_row(query: RunningQuery, now: int) -> tuple[object, ...]:
-    """Return the row of a query."""
     number = int(query.id.rpartition(":")[2], 16)
     times = (query.started, (now - query.started) * 1000)
     return (query.id, number, None, "headrace", os.getpid(), query.user, None, *times, None, None, None, None, query.sql)

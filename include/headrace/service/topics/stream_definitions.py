@@ -63,5 +63,4 @@ def table_rights(plan: StreamPlan) -> tuple[Right, Right]:
 
 
 def plan_securable(plan: StreamPlan) -> Securable:
-    """Return the securable of a planned stream."""
     return Securable(ObjectKind.STREAM, plan.database, plan.name)

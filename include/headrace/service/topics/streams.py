@@ -122,7 +122,6 @@ def plan_resume_stream(statement: ResumeStream, session: PlanningContext) -> lis
 
 
 def describe_emission(plan: StreamPlan) -> str:
-    """Describe when a stream writes results."""
     options, unit = plan.options, "row" if plan.query.window is None else "window"
     match options.trigger:
         case TriggerMode.AT_ONCE:

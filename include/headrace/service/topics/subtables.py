@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import Error, ExistsError, NotFoundError, NotSupportedError, ProgrammingError
+from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.runtime.context import Context
 from headrace.runtime.table_removal import drop_subtables
-from headrace.service.names import check_name, database_of, find_table
+from headrace.service.names import check_name, database_of, find_table, with_span
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, table_securable
 from headrace.service.stage import DONE, Stage, TableStage
@@ -193,7 +193,6 @@ def build_tag_row(spec: SubtableSpec, table: Table, database: Database, session:
 
 
 def find_tag(table: Table, name: str, spec: SubtableSpec) -> Column:
-    """Return the tag with a name."""
     for tag in table.tags:
         if tag.name == name:
             return tag
@@ -202,7 +201,6 @@ def find_tag(table: Table, name: str, spec: SubtableSpec) -> Column:
 
 
 def qualify_name(name: Name, session: PlanningContext) -> tuple[str, str]:
-    """Return a name's database and name."""
     return database_of(name, session), name.name
 
 
@@ -240,11 +238,8 @@ def plan_create_subtables_from_file(statement: CreateSubtablesFromFile, session:
     table, database = find_supertable(using, session)
     check_file_columns(table, statement.columns, statement.column_span)
     check_local_file(statement.path, statement.span, "CREATE TABLE … FILE", session)
-    try:
+    with with_span(statement.span):
         file = read_subtables(Path(statement.path), statement.columns, table, database, session.context.clock.now())
-    except Error as error:
-        error.span = error.span or statement.span
-        raise
     tags = missing_of_file(file, table, statement, session)
     return [MakeSubtables(table, database, tags)] if tags.num_rows else []
 

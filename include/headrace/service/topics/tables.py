@@ -147,7 +147,6 @@ def check_key(column: Column, position: int) -> None:
 
 
 def plan_drop_table(statement: DropTable, session: PlanningContext) -> list[Stage]:
-    """Plan DROP TABLE and DROP STABLE."""
     stages: list[Stage] = []
     for name in statement.names:
         try:
@@ -159,7 +158,6 @@ def plan_drop_table(statement: DropTable, session: PlanningContext) -> list[Stag
 
 
 def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> Stage:
-    """Return the stage that drops one table or subtable."""
     if statement.supertable:
         return plan_supertable_removal(name, session)
     catalog = session.context.catalog
@@ -175,7 +173,6 @@ def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> 
 
 
 def plan_supertable_removal(name: Name, session: PlanningContext) -> RemoveTable:
-    """Return the stage that drops a supertable."""
     table, database = find_table(name, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table", hint=f"DROP TABLE {table.name}", span=name.span)

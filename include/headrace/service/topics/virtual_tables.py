@@ -24,12 +24,12 @@ from headrace.model.statements import (
 )
 from headrace.model.tables import Column, ColumnReference, Database, Name, Table, TableKind
 from headrace.service.describing import indent
-from headrace.service.names import check_name, database_of, find_table
+from headrace.service.names import check_name, database_of, find_table, with_span
 from headrace.service.results import Result
 from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
 from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.alterations import check_droppable, check_kind, check_widening, with_span
+from headrace.service.topics.alterations import check_droppable, check_kind, check_widening
 from headrace.service.topics.subtables import build_tag_row, find_subtables, qualify_name, qualify_supertable
 from headrace.service.topics.tables import check_columns, find_existing
 from headrace.sql import to_sql
@@ -188,7 +188,6 @@ def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: Plan
 
 
 def already_exists(kind: str, name: Name, database: Database) -> ExistsError:
-    """Return the error for a name that is taken."""
     return ExistsError(
         f"{kind} {database.name}.{name.name} already exists", hint="use IF NOT EXISTS, or another name", span=name.span
     )

@@ -83,12 +83,10 @@ def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningCo
 
 
 def illegal_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that is not allowed."""
     return ProgrammingError(f"{path} is not a legal path", hint=hint, span=path.span).with_status(TreeStatus.ILLEGAL_PATH)
 
 
 def missing_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that does not exist."""
     return NotFoundError(f"Path [{path}] does not exist", hint=hint, span=path.span).with_status(TreeStatus.PATH_NOT_EXIST)
 
 
@@ -98,7 +96,6 @@ def is_below(path: str, ancestor: str) -> bool:
 
 
 def new_database(name: str, session: PlanningContext) -> Database:
-    """Return the definition of a tree's database."""
     return Database(name, timezone=session.context.settings.timezone)
 
 
@@ -131,7 +128,6 @@ def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tupl
 
 
 def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
-    """Plan SET TTL and UNSET TTL."""
     pattern = statement.path
     refuse_tables([pattern], session.context)
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)

@@ -194,7 +194,6 @@ def stored_values(values: Sequence[object], type_: DataType, database: Database)
 
 
 def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
-    """Return instants as stored."""
     type_ = arrow_type(DataType(TypeKind.TIMESTAMP), database.precision)
     if type_ != MICROSECONDS:
         return pa.array(ticks, type_)

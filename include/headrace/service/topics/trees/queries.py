@@ -117,7 +117,6 @@ def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[St
 
 
 def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
-    """Plan a query."""
     if query.into:
         from headrace.compute.iotdb.into import check_into
 
@@ -145,7 +144,6 @@ def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
 
 
 def plan_last(query: TreeQuery, session: PlanningContext) -> Stage:
-    """Plan SELECT LAST."""
     from headrace.compute.iotdb.last import bind_last
     from headrace.queries.scope import tree_scope
 
@@ -162,7 +160,6 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
 
 
 def plan_by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
-    """Plan a query with GROUP BY TAGS."""
     from headrace.compute.iotdb.by_tags import TagQuery
     from headrace.queries.scope import tree_scope
 
@@ -176,7 +173,6 @@ def no_series(columns: Mapping[str, ResultType]) -> Stage:
 
 
 def report(rows: Sequence[tuple[IntoColumn, int]], *, by_device: bool) -> Result:
-    """Return how many values were written to each target."""
     columns = {"SourceColumn": STRING, "TargetTimeseries": STRING, "Written": INT}
     values = [(target.source, target.path, count) for target, count in rows]
     if not by_device:

@@ -75,7 +75,6 @@ class ChangeDevice(DatabaseStage):
 
 
 def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE TIMESERIES and CREATE ALIGNED TIMESERIES."""
     database, makers = find_or_plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
@@ -240,7 +239,6 @@ def owner_of(key: str, tags: dict[str, str], attributes: dict[str, str], path: P
 
 
 def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str, path: PathPattern) -> None:
-    """Rename a key in place."""
     if new in tags or new in attributes:
         raise ExistsError(f"TimeSeries [{path}] already has a tag/attribute named [{new}].", hint="use another name").with_status(
             TreeStatus.METADATA_ERROR

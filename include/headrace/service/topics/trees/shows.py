@@ -65,7 +65,6 @@ class ReadPoints(Stage):
 
 
 def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
-    """Plan SHOW and COUNT."""
     if statement.what not in SHOWS:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
@@ -127,18 +126,15 @@ def databases(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def matches_any(path: str, patterns: Iterable[PathPattern]) -> bool:
-    """Return whether a path matches one of some patterns."""
     nodes = split_path(path)
     return any(pattern.matches(nodes) for pattern in patterns)
 
 
 def count_databases(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the number of databases."""
     return CatalogRows({"count": INT}, [(len(databases(statement, context).values),)])
 
 
 def devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the devices."""
     matched = chosen_devices(statement, context)
     ttls = ttl_by_device(matched, context.catalog.trees.ttls())
     types = {"Device": STRING, **({"Database": STRING} if statement.with_database else {})}
@@ -157,7 +153,6 @@ def devices(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def count_devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the number of devices."""
     return CatalogRows({"count(devices)": BIGINT}, [(len(chosen_devices(statement, context)),)])
 
 
@@ -174,7 +169,6 @@ def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
 
 
 def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the series with their labels."""
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
@@ -196,7 +190,6 @@ def latest_first(matched: Sequence[SeriesPair], context: Context) -> list[Series
 
 
 def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
-    """Return one row of SHOW TIMESERIES."""
     labels = device.labels_of(series.measurement)
     return (
         device.series_path(series.measurement),
@@ -274,7 +267,6 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def number_of_series(statement: TreeShow, context: Context) -> int:
-    """Return the number of series that a COUNT matches."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     patterns = patterns_of(statement)
@@ -325,7 +317,6 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return times to live."""
     rules = context.catalog.trees.ttls()
     ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
     for pattern in statement.patterns:
@@ -370,20 +361,17 @@ def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the devices that use a device template."""
     matched = matching_devices(patterns_of(statement), context)
     return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
 
 
 def version(_: TreeShow, __: Context) -> CatalogRows:
-    """Return the version of Headrace."""
     from headrace import __version__
 
     return CatalogRows({"Version": STRING, "BuildInfo": STRING}, [(__version__, "Headrace")])
 
 
 def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
-    """Return the current time."""
     return CatalogRows({"CurrentTimestamp": BIGINT}, [(context.clock.now(),)])
 
 
@@ -399,7 +387,6 @@ def functions(_: TreeShow, context: Context) -> CatalogRows:
 
 
 def function_kind(name: str, *, aggregate: bool) -> str:
-    """Return what IoTDB calls the kind of a function."""
     return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
 
 

@@ -138,7 +138,6 @@ class DeactivateDevices(DatabaseStage):
 
 
 def plan_create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE DEVICE TEMPLATE."""
     for spec in statement.series:
         check_encoding(spec, TreeStatus.CREATE_TEMPLATE_ERROR, "create template error -")
     duplicate = find_duplicate(statement.series)
@@ -158,12 +157,10 @@ def find_duplicate(series: Sequence[TimeseriesSpec]) -> TimeseriesSpec | None:
 
 
 def template_series(series: Sequence[TimeseriesSpec]) -> tuple[TemplateSeries, ...]:
-    """Return the measurements that a statement declares."""
     return tuple(TemplateSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in series)
 
 
 def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan DROP DEVICE TEMPLATE."""
     templates = session.context.catalog.templates
     templates.get(statement.name)
     if statement.name in templates.paths().values():
@@ -172,7 +169,6 @@ def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> lis
 
 
 def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER DEVICE TEMPLATE … ADD."""
     template = session.context.catalog.templates.get(statement.name)
     duplicate = find_duplicate(statement.series)
     if duplicate is not None:
@@ -194,7 +190,6 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
 
 
 def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan SET DEVICE TEMPLATE and UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     path, name = require_plain(statement.path), catalog.templates.get(statement.name).name
     refuse_tables([statement.path], session.context)
@@ -213,7 +208,6 @@ def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[
 
 
 def unset_template(path: str, name: str, pattern: PathPattern, session: PlanningContext) -> list[Stage]:
-    """Plan UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     if catalog.templates.paths().get(path) != name:
         missing = NotFoundError(
@@ -242,7 +236,6 @@ def require_plain(pattern: PathPattern) -> str:
 
 
 def plan_activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE TIMESERIES USING DEVICE TEMPLATE."""
     path, catalog = require_plain(statement.path), session.context.catalog
     refuse_tables([statement.path], session.context)
     covering = catalog.templates.covering(path)
