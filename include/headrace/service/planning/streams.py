@@ -1,4 +1,4 @@
-"""Plan CREATE, DROP, PAUSE, RESUME and REPLAY STREAM, and DROP QUARANTINE."""
+"""Plan CREATE, DROP, PAUSE and RESUME STREAM, REPLAY and DROP QUARANTINE."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Sta
 
 
 def replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
-    """Plan REPLAY STREAM: have the rows in quarantine processed again."""
+    """Plan REPLAY QUARANTINE: have the rows in quarantine processed again."""
     return request_quarantine(statement, QuarantineRequest.REPLAY, session)
 
 
