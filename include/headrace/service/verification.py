@@ -32,7 +32,7 @@ from headrace.streams.definition.layout import find_partition_item, prepend_wind
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.streams.quarantine.set_aside import SetAside
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
-from headrace.verify.virtual import virtual_rows
+from headrace.verify.tdengine.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
