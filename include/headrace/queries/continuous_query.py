@@ -15,6 +15,7 @@ from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
 from headrace.compute.language import language
+from headrace.context import Context
 from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
@@ -28,7 +29,6 @@ from headrace.queries.instants import constant_ticks
 from headrace.queries.into import check_type, find_devices
 from headrace.queries.scope import expressions, tree_scope
 from headrace.sql import parse
-from headrace.streams.context import Context
 
 DIALECT: Final = "iotdb"
 TIME: Final = ColumnRef("time")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
 
 
 class Action(StrEnum):
@@ -73,6 +76,12 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 def job_securable(job: JobDefinition) -> Securable:
     """Return the securable of a job, whose kind of object is named like the kind of job."""
     return Securable(ObjectKind(job.kind.value), job.database, job.name)
+
+
+def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
+    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
+    rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
+    return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
 class RequiresRights(Protocol):
