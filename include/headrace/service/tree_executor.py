@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.model.trees import DeviceSeries
 from headrace.service import tree_stages
 from headrace.service.apply import DONE, apply
 from headrace.service.results import Result
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @apply.register(tree_stages.MakeTree)
 def _(stage: tree_stages.MakeTree, session: SessionState) -> Result:
-    from headrace.queries.trees import make_tree
+    from headrace.trees.databases import make_tree
 
     make_tree(session.context, stage.database, stage.ttl_ms, if_not_exists=stage.if_not_exists)
     return DONE
@@ -22,16 +23,15 @@ def _(stage: tree_stages.MakeTree, session: SessionState) -> Result:
 
 @apply.register(tree_stages.MakeSeries)
 def _(stage: tree_stages.MakeSeries, session: SessionState) -> Result:
-    from headrace.queries.trees import DeviceSeries, make_all_series
+    from headrace.trees.series import create_series
 
-    wanted = DeviceSeries(stage.device, stage.series, stage.aligned)
-    make_all_series(session.context, stage.database, [wanted], if_not_exists=stage.if_not_exists)
+    create_series(session.context, stage.database, [DeviceSeries(stage.database, stage.device, stage.series, stage.aligned)])
     return DONE
 
 
 @apply.register(tree_stages.RemoveSeries)
 def _(stage: tree_stages.RemoveSeries, session: SessionState) -> Result:
-    from headrace.queries.trees import remove_series
+    from headrace.trees.series import remove_series
 
     remove_series(session.context, stage.database, stage.series)
     return DONE
@@ -63,15 +63,15 @@ def _(stage: tree_stages.RemoveFunction, session: SessionState) -> Result:
 
 @apply.register(tree_stages.ExtendTemplate)
 def _(stage: tree_stages.ExtendTemplate, session: SessionState) -> Result:
-    from headrace.queries.templates import extend_template
+    from headrace.trees.templates import extend_template
 
-    extend_template(session.context, stage.name, stage.series, if_not_exists=stage.if_not_exists)
+    extend_template(session.context, stage.name, stage.series)
     return DONE
 
 
 @apply.register(tree_stages.AssignTemplate)
 def _(stage: tree_stages.AssignTemplate, session: SessionState) -> Result:
-    from headrace.queries.templates import assign_template
+    from headrace.trees.templates import assign_template
 
     assign_template(session.context, stage.database, stage.path, stage.name)
     return DONE
@@ -79,15 +79,15 @@ def _(stage: tree_stages.AssignTemplate, session: SessionState) -> Result:
 
 @apply.register(tree_stages.ActivateDevice)
 def _(stage: tree_stages.ActivateDevice, session: SessionState) -> Result:
-    from headrace.queries.templates import activate_device
+    from headrace.trees.templates import activate_devices
 
-    activate_device(session.context, stage.database, stage.device, stage.template)
+    activate_devices(session.context, stage.database, [stage.device], stage.template)
     return DONE
 
 
 @apply.register(tree_stages.DeactivateDevices)
 def _(stage: tree_stages.DeactivateDevices, session: SessionState) -> Result:
-    from headrace.queries.templates import deactivate_devices
+    from headrace.trees.templates import deactivate_devices
 
     deactivate_devices(session.context, stage.database, stage.devices)
     return DONE
@@ -95,7 +95,7 @@ def _(stage: tree_stages.DeactivateDevices, session: SessionState) -> Result:
 
 @apply.register(tree_stages.ChangeDevice)
 def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
-    from headrace.queries.trees import change_device
+    from headrace.trees.series import change_device
 
     change_device(session.context, stage.database, stage.device, stage.change)
     return DONE
@@ -103,21 +103,30 @@ def _(stage: tree_stages.ChangeDevice, session: SessionState) -> Result:
 
 @apply.register(tree_stages.WriteSeries)
 def _(stage: tree_stages.WriteSeries, session: SessionState) -> Result:
-    from headrace.queries.values import write_series
+    from headrace.trees.points import DeviceRows, write_points
 
-    return Result(affected=write_series(session.context, stage.database, stage.rows))
+    write_points(session.context, [DeviceRows(stage.device, stage.rows)])
+    return Result(affected=stage.rows.num_rows or -1)
 
 
 @apply.register(tree_stages.LoadTree)
 def _(stage: tree_stages.LoadTree, session: SessionState) -> Result:
-    from headrace.service.tree_loading import load_tree
+    from headrace.storage.loading.tree_loader import TreeLoadOptions
+    from headrace.trees.loading import load_tree
 
-    return Result(affected=load_tree(stage, session.context))
+    context = session.context
+    options = TreeLoadOptions(format=stage.format, device=stage.device, now=context.clock.now())
+
+    def progress(_: int, read: int) -> None:
+        stage.progress(read, stage.bytes)
+
+    rows = load_tree(context, stage.database, stage.files, options, aligned=stage.aligned, progress=progress)
+    return Result(affected=rows)
 
 
 @apply.register(tree_stages.ClearSeries)
 def _(stage: tree_stages.ClearSeries, session: SessionState) -> Result:
-    from headrace.queries.values import clear_series
+    from headrace.trees.columns import clear_series
 
     return Result(affected=clear_series(session.context, stage.database, stage.columns, stage.ranges))
 

@@ -21,8 +21,7 @@ def describe_tree(stage: stages.MakeTree) -> list[str]:
 
 def describe_new_series(stage: stages.MakeSeries) -> list[str]:
     """Describe the creation of series."""
-    existing = ", if missing" if stage.if_not_exists else ""
-    return [f"create {'aligned ' if stage.aligned else ''}series of {stage.device}: {types(stage.series)}{existing}"]
+    return [f"create {'aligned ' if stage.aligned else ''}series of {stage.device}: {types(stage.series)}"]
 
 
 def describe_removed_series(stage: stages.RemoveSeries) -> list[str]:
@@ -84,11 +83,19 @@ def describe_changed_device(stage: stages.ChangeDevice) -> list[str]:
 
 
 def describe_written_series(stage: stages.WriteSeries) -> list[str]:
-    """Describe the writing of rows."""
-    return [
-        f"write {rows.num_rows} rows of {device} ({', '.join(rows.column_names[1:])}) in one commit of {stage.database.name}"
-        for device, rows in stage.rows
-    ]
+    """Describe the writing of rows, and what it creates."""
+    device, rows, missing = stage.device, stage.rows, types(stage.missing)
+    lines = []
+    if stage.missing and stage.template:
+        lines.append(f"extend device template {stage.template} and its devices: {missing}")
+    elif stage.missing:
+        lines.append(f"create {'aligned ' if device.aligned else ''}series of {device.path}: {missing}, if missing")
+    if stage.is_new:
+        lines.append(f"activate device template {stage.template} on {device.path}")
+    if rows.num_rows:
+        names = ", ".join(rows.column_names[1:])
+        lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {device.database.name}")
+    return lines
 
 
 def describe_load(stage: stages.LoadTree) -> list[str]:

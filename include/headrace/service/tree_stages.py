@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.model.functions import RegisteredFunction
     from headrace.model.tables import Database
     from headrace.model.tree_queries import TreeQuery
-    from headrace.model.trees import Device, DeviceTemplate, NewSeries, TemplateSeries
+    from headrace.model.trees import Device, DeviceSeries, DeviceTemplate, NewSeries, TemplateSeries
     from headrace.service.results import Result
 
 
@@ -42,13 +42,12 @@ class MakeTree:
 
 @dataclass(frozen=True, slots=True)
 class MakeSeries:
-    """Create series of a device, and the device if it is missing. With `if_not_exists` series that exist are left alone."""
+    """Create series of a device, and the device if it is missing."""
 
     database: Database
     device: str
     series: tuple[NewSeries, ...]
     aligned: bool = False
-    if_not_exists: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -119,11 +118,10 @@ class RemoveFunction:
 
 @dataclass(frozen=True, slots=True)
 class ExtendTemplate:
-    """Add measurements to a device template and to its devices. With `if_not_exists` measurements that it has are left alone."""
+    """Add measurements to a device template and to its devices."""
 
     name: str
     series: tuple[TemplateSeries, ...]
-    if_not_exists: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
@@ -188,19 +186,29 @@ class ChangeDevice:
 
 @dataclass(frozen=True, slots=True)
 class WriteSeries:
-    """Write values in one commit, after the stages before it have created the series.
+    """Write rows of one device in one commit, after creating the series that are missing.
 
     Attributes:
-        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+        device: Its measurements that the rows have values of.
+        rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
+        missing: The series that do not exist.
+        template: The device template that the device and missing series are created from, if there is one.
+        is_new: Whether the device is created from the template.
     """
 
-    database: Database
-    rows: tuple[tuple[str, pa.Table], ...]
+    device: DeviceSeries
+    rows: pa.Table
+    missing: tuple[NewSeries, ...] = ()
+    template: str | None = None
+    is_new: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
         """The rights that it needs."""
-        return (Right(Action.WRITE, database_securable(self.database.name)),)
+        database = database_securable(self.device.database.name)
+        alters = (Right(Action.ALTER, CATALOG if self.template else database),) if self.missing else ()
+        activates = (Right(Action.ALTER, database),) if self.is_new else ()
+        return (*alters, *activates, *((Right(Action.WRITE, database),) if self.rows.num_rows else ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
-from headrace.queries.trees import database_of
 from headrace.service.planning.dispatch import PlanningContext, parse_name
-from headrace.service.planning.trees import DEFAULT_LEVEL, new_database
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import MakeTree
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def find_tree_target(session: PlanningContext, into: str, device: str | None) ->
     if name is None:
         if len(parse_path(path) or ()) != DEFAULT_LEVEL:
             raise NotFoundError(f"database {path} does not exist", hint=f"with the iotdb dialect, run CREATE DATABASE {path}")
-        database = new_database(path, session)
+        database = new_database(path, session.context)
         return TreeTarget(database, (MakeTree(database, if_not_exists=True),), in_database(row_device, path))
     if path != name:
         if row_device not in (None, path):

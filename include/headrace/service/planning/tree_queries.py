@@ -59,7 +59,7 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
         raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
     from headrace.compute.iotdb.binding import bind_tree
     from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     scope, tags = tree_scope(query, session.context), grouped_tags(query)
     bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
@@ -71,7 +71,7 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
 def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
     """Bind a query; None if its paths match no series."""
     from headrace.compute.iotdb.binding import bind_tree
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     return bind_tree(query, tree_scope(query, session.context))
 
@@ -79,7 +79,7 @@ def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
 def last(query: TreeQuery, session: PlanningContext) -> Stage:
     """Plan SELECT LAST."""
     from headrace.compute.iotdb.last import bind_last
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = bind_last(query, tree_scope(query, session.context))
     if bound is None:
@@ -96,7 +96,7 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
 def by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
     """Plan a query with GROUP BY TAGS."""
     from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
     return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)

@@ -17,14 +17,14 @@ from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
+from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTemplate, NewSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.tree_checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.planning.trees import matched_series, plan_database
 from headrace.service.stages import Stage
-from headrace.service.tree_stages import ActivateDevice, ClearSeries, ExtendTemplate, MakeSeries, WriteSeries
+from headrace.service.tree_stages import ClearSeries, WriteSeries
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
@@ -51,14 +51,16 @@ def insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
     rows = rows_table(statement, database, times, types)
     if present is not None and template is None:
         check_existing_aligned(present, statement)
-    if template is not None:
-        makers += stages_of_template(template, database, path, missing, present)
-    elif missing:
+    if template is None and missing:
         names = [new.measurement for new in missing]
         check_nodes(database.name, path, names, session, statement.span, TreeStatus.METADATA_ERROR)
         check_aligned(present, statement.aligned, statement.span, TreeStatus.METADATA_ERROR)
-        makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
-    return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
+    is_new = template is not None and present is None
+    if not rows.num_rows and not is_new:
+        return makers
+    own = tuple(NewSeries(name, type_) for name, type_ in zip(statement.measurements, types, strict=True) if type_ is not None)
+    device = DeviceSeries(database, path, own, statement.aligned)
+    return [*makers, WriteSeries(device, rows, missing, None if template is None else template.name, is_new)]
 
 
 def check_names(statement: TreeInsert) -> None:
@@ -69,19 +71,6 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
-
-
-def stages_of_template(
-    template: DeviceTemplate, database: Database, path: str, missing: Sequence[NewSeries], present: Device | None
-) -> list[Stage]:
-    """Return the stages that extend a template by missing series, and create a device from it unless it is present."""
-    stages: list[Stage] = []
-    if missing:
-        series = tuple(TemplateSeries(new.measurement, new.type) for new in missing)
-        stages.append(ExtendTemplate(template.name, series, if_not_exists=True))
-    if present is None:
-        stages.append(ActivateDevice(database, path, template.name))
-    return stages
 
 
 def types_of(

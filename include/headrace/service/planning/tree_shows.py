@@ -16,8 +16,6 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
-from headrace.queries.devices import devices_of, named_tables, table_devices, table_path
-from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.planning.continuous_queries import show_executions, show_queries
 from headrace.service.planning.dispatch import PlanningContext
@@ -26,6 +24,8 @@ from headrace.service.planning.tree_activity import SeriesPair, active_devices, 
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.stages import ReadCatalog, Stage
 from headrace.service.tree_stages import ReadPoints
+from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
+from headrace.trees.scope import ttl_by_device
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {

@@ -20,9 +20,6 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
-from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
-from headrace.queries.templates import devices_below, refuse_series_below
-from headrace.queries.trees import database_of
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.trees import check_encoding
 from headrace.service.stages import Stage
@@ -34,6 +31,9 @@ from headrace.service.tree_stages import (
     MakeTemplate,
     RemoveTemplate,
 )
+from headrace.trees.databases import database_of
+from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
+from headrace.trees.templates import devices_below, refuse_series_below
 
 
 def create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from headrace.catalog.templates import nested_path
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
@@ -24,16 +23,13 @@ from headrace.model.tree_statements import (
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
-from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
-from headrace.queries.trees import database_of
 from headrace.service.database_stages import RemoveDatabase
 from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.planning.tree_checks import check_series
 from headrace.service.stages import Stage
 from headrace.service.tree_stages import ChangeDevice, ChangeTtl, MakeSeries, MakeTree, RemoveSeries
-
-DEFAULT_LEVEL: Final = 2
-"""Nodes of a database that is created for a device: `root` and one more."""
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
+from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
 
 
 def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
@@ -56,7 +52,7 @@ def create_database(statement: CreateTreeDatabase, session: PlanningContext) -> 
                 span=statement.path.span,
             )
             raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [MakeTree(new_database(name, session), statement.ttl_ms)]
+    return [MakeTree(Database(name, timezone=session.context.settings.timezone), statement.ttl_ms)]
 
 
 def illegal_path(path: PathPattern, hint: str) -> Error:
@@ -72,11 +68,6 @@ def missing_path(path: PathPattern, hint: str) -> Error:
 def is_below(path: str, ancestor: str) -> bool:
     """Return whether a path lies below another one."""
     return path.startswith(ancestor + ".")
-
-
-def new_database(name: str, session: PlanningContext) -> Database:
-    """Return the definition of a tree's database."""
-    return Database(name, timezone=session.context.settings.timezone)
 
 
 def drop_databases(statement: DropTreeDatabases, session: PlanningContext) -> list[Stage]:
@@ -103,7 +94,7 @@ def plan_database(device: PathPattern, session: PlanningContext) -> tuple[Databa
     if name is not None:
         return session.context.catalog.databases.get(name), []
     refuse_tables([device], session.context)
-    database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
+    database = new_database(join_path(device.nodes), session.context)
     return database, [MakeTree(database, if_not_exists=True)]
 
 
