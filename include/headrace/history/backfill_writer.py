@@ -24,7 +24,6 @@ from headrace.context import Context
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult
-from headrace.history.chunks import Grid
 from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
@@ -32,6 +31,7 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, furthest, latest
 from headrace.model.progress import Progress
 from headrace.model.time import Precision
+from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
 from headrace.storage.delta.shares import SeriesRange
@@ -60,7 +60,7 @@ class SourceChangedError(Exception):
 class BackfillWriter:
     """Computes and writes chunks of one stream. `grid` is where its windows may start, None if their length has no bound."""
 
-    def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
+    def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: WindowGrid | None, *, history: bool) -> None:
         self._context = context
         self._plan = plan
         self._grid = grid

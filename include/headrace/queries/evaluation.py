@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
-from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.columnar.tree_plans import evaluate_locally
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.context import Context
 from headrace.errors import DataError, LimitError, OperationalError

@@ -11,54 +11,13 @@ from typing import TYPE_CHECKING
 from headrace.errors import ExistsError
 from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
 from headrace.runtime.table_removal import drop_subtables, drop_table
-from headrace.service import alteration_stages, database_stages, snode_stages, stages, virtual_stages, work_stages
-from headrace.service.apply import DONE, apply
-from headrace.service.results import BIGINT, STRING, Result, rows_result
+from headrace.service import alteration_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service.apply import apply
+from headrace.service.results import Result
+from headrace.service.stage import DONE
 
 if TYPE_CHECKING:
     from headrace.service.state import SessionState
-
-
-@apply.register(database_stages.MakeDatabase)
-def _(stage: database_stages.MakeDatabase, session: SessionState) -> Result:
-    session.context.catalog.databases.create(stage.database, stage.if_not_exists)
-    return DONE
-
-
-@apply.register(database_stages.ChangeDatabase)
-def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
-    session.context.catalog.databases.alter(stage.name, stage.options)
-    return DONE
-
-
-@apply.register(database_stages.CompactDatabase)
-def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
-    from headrace.runtime.table_maintenance import maintain
-
-    done_by_table = maintain(session.context, stage.name, bounds=stage.bounds)
-    results = [(done.table, done.compacted, done.removed, done.kept) for done in done_by_table]
-    return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
-
-
-@apply.register(database_stages.RemoveDatabase)
-def _(stage: database_stages.RemoveDatabase, session: SessionState) -> Result:
-    from headrace.streams.lifecycle import forget, retire
-
-    session.context.catalog.databases.drop(stage.name)
-    for record in stage.streams:
-        retire(session.context, record.definition)
-        forget(session.context, record.definition.id)
-    for table in stage.tables:
-        session.context.tables.drop(table)
-    if session.database == stage.name:
-        session.database = None
-    return DONE
-
-
-@apply.register(database_stages.SwitchDatabase)
-def _(stage: database_stages.SwitchDatabase, session: SessionState) -> Result:
-    session.database = stage.name
-    return DONE
 
 
 @apply.register(stages.MakeTable)
@@ -200,34 +159,6 @@ def _(stage: stages.WriteRows, session: SessionState) -> Result:
 def _(stage: stages.DeleteRows, session: SessionState) -> Result:
     deleted = session.context.tables.delete(stage.table, stage.database, tbnames=stage.tbnames, ranges=stage.ranges)
     return Result(affected=deleted)
-
-
-@apply.register(stages.RunQuery)
-def _(stage: stages.RunQuery, session: SessionState) -> Result:
-    from headrace.queries.evaluation import evaluate_query
-
-    return Result(evaluate_query(stage.plan, session.context))
-
-
-@apply.register(stages.AnalyzeQuery)
-def _(stage: stages.AnalyzeQuery, session: SessionState) -> Result:
-    from headrace.queries.analysis import analyze_query
-    from headrace.service.analysis import analysis_lines
-
-    lines = analysis_lines(stage, analyze_query(stage.plan, session.context))
-    return rows_result(("plan",), [(line,) for line in lines])
-
-
-@apply.register(stages.ReadCatalog)
-def _(stage: stages.ReadCatalog, session: SessionState) -> Result:  # noqa: ARG001
-    return stage.read()
-
-
-@apply.register(stages.DescribeStages)
-def _(stage: stages.DescribeStages, session: SessionState) -> Result:  # noqa: ARG001
-    from headrace.service.explain import describe_all
-
-    return rows_result(("plan",), [(line,) for line in describe_all(stage.stages)])
 
 
 @apply.register(stages.RecordStream)

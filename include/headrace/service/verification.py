@@ -22,7 +22,7 @@ from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
-from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
+from headrace.service.names import current_timezone, database_of, parse_name
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
 from headrace.service.work_stages import VerifyQuery, VerifyStream

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Key, project
-from headrace.compute.kernels import ProjectionKernel, UnsupportedError
+from headrace.compute.columnar import ProjectionKernel, UnsupportedError
 from headrace.compute.nodes import Column
 from headrace.compute.plan import TS, WSTART
 from headrace.context import Context

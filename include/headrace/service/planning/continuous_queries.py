@@ -20,9 +20,10 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.runtime.context import Context
-from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
-from headrace.service.stages import NotifyAirflow, ReactivateJob, RecordContinuousQuery, RemoveJob, Stage, SuspendJob, notify
+from headrace.service.stage import Stage
+from headrace.service.stages import NotifyAirflow, ReactivateJob, RecordContinuousQuery, RemoveJob, SuspendJob, notify
+from headrace.service.state import PlanningContext
 
 ACTIVE: Final = "ACTIVE"
 """IoTDB's name of the state RUNNING."""

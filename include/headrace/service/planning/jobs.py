@@ -13,13 +13,13 @@ from headrace.model.statements import Select
 from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
+from headrace.service.names import database_of, parse_name, refuse_virtual
 from headrace.service.planning.continuous_queries import find
-from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name, refuse_virtual
-from headrace.service.planning.queries import bind_query, reads_system_tables
-from headrace.service.planning.tree_loads import find_tree_target
-from headrace.service.planning.tree_queries import plan_tree_verification
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import LoadTree
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.topics.trees.loads import LoadTree, find_tree_target
+from headrace.service.topics.trees.queries import plan_tree_verification
 from headrace.service.work_stages import Backfill, BackfillQuery, LoadFiles, VerifyContinuousQuery, VerifyQuery, VerifyStream
 from headrace.sql import parse
 

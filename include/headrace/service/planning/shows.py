@@ -24,11 +24,13 @@ from headrace.model.statements import (
 )
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
+from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.snode_stages import ListQueries
-from headrace.service.stages import ReadCatalog, Stage
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import ReadCatalog
 from headrace.sql import to_sql
 
 

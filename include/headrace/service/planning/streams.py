@@ -7,9 +7,10 @@ from headrace.model.jobs import JobKind
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.service.estimates import ExecutionSettings, estimate_history
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
+from headrace.service.names import database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
 from headrace.service.planning.stream_definitions import define_stream
+from headrace.service.stage import Stage
 from headrace.service.stages import (
     FillHistory,
     NotifyAirflow,
@@ -17,10 +18,10 @@ from headrace.service.stages import (
     RecordStream,
     RemoveJob,
     RequestQuarantine,
-    Stage,
     SuspendJob,
     notify,
 )
+from headrace.service.state import PlanningContext
 from headrace.streams.sources.stored import count_rows
 
 

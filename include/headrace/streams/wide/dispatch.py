@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.context import Context
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Key, Plan
-from headrace.compute.kernels import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
 from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
