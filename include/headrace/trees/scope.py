@@ -13,7 +13,7 @@ from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
 from headrace.model.trees import Device
-from headrace.queries.devices import device_tables, devices_of
+from headrace.trees.devices import device_tables, devices_of
 
 
 def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) -> TreeScope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -14,20 +14,36 @@ from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
-from headrace.model.trees import TREE_TABLE, Device, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
-from headrace.queries.columns import allocate_columns
-from headrace.queries.values import clear_series
+from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
+from headrace.trees.columns import allocate_columns, clear_series
 
 TEMPLATES_LOCK: Final = "device templates"
 """Name of the lock for changes of device templates and their devices. Take it before the lock of a database."""
 
 
-def check_template_type(device: str, new: NewSeries, template: DeviceTemplate) -> None:
-    """Raise `TypeMismatchError` if a template has a measurement with a type that values of a new series cannot have."""
-    series = template.find(new.measurement)
-    if series is not None and series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
+def use_templates(
+    context: Context, database: Database, devices: Sequence[DeviceSeries], templates: Mapping[str, DeviceTemplate]
+) -> None:
+    """Extend templates by the measurements that they lack, and create devices from them; `templates` has those of devices.
+
+    Raises:
+        TypeMismatchError: A template has a measurement with a type that the values of a series cannot have.
+    """
+    for template in {own.name: own for own in templates.values()}.values():
+        own = [device for device in devices if templates[device.path].name == template.name]
+        series = {one.measurement: one for one in template.series}
+        for path, new in ((device.path, new) for device in own for new in device.series):
+            added = TemplateSeries(new.measurement, new.type, new.encoding, new.compression)
+            check_template_type(path, new, template.name, series.setdefault(new.measurement, added))
+        extend_template(context, template.name, list(series.values()), if_not_exists=True)
+        activate_devices(context, database, [device.path for device in own], template.name)
+
+
+def check_template_type(device: str, new: NewSeries, template: str, series: TemplateSeries) -> None:
+    """Raise `TypeMismatchError` if a template's measurement has a type that values of a new series cannot have."""
+    if series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
         raise TypeMismatchError(
-            f"device template {template.name} has {new.measurement} with type {type_name(series.type)}, "
+            f"device template {template} has {new.measurement} with type {type_name(series.type)}, "
             f"to which {device} cannot get values of type {type_name(new.type)}",
             hint="write to another measurement, or cast the values",
         )
@@ -85,22 +101,18 @@ def assign_template(context: Context, database: Database, path: str, name: str |
 
 def covering_templates(paths: Iterable[str], context: Context) -> dict[str, DeviceTemplate]:
     """Return the templates that are set to paths of devices, or to paths above them, by the device's path."""
-    catalog = context.catalog
-    names = catalog.templates.paths()
-    templates = {name: catalog.templates.get(name) for name in set(names.values())}
-    covered = ((path, next((name for prefix in prefixes(path) if (name := names.get(prefix))), None)) for path in paths)
-    return {path: templates[name] for path, name in covered if name is not None}
+    names = context.catalog.templates.paths()
+    if not names:
+        return {}
+    above = {path: next((name for prefix in prefixes(path) if (name := names.get(prefix))), None) for path in paths}
+    templates = {name: context.catalog.templates.get(name) for name in {*above.values()} if name is not None}
+    return {path: templates[name] for path, name in above.items() if name is not None}
 
 
 def prefixes(path: str) -> Iterator[str]:
     """Yield a path and those above it."""
     nodes = split_path(path)
     return (join_path(nodes[:length]) for length in range(len(nodes), 0, -1))
-
-
-def activate_device(context: Context, database: Database, path: str, template_name: str) -> None:
-    """Create a device with the series of its template, unless it exists."""
-    activate_devices(context, database, [path], template_name)
 
 
 def activate_devices(context: Context, database: Database, paths: Sequence[str], template_name: str) -> None:

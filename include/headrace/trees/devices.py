@@ -7,7 +7,8 @@ reads its tables: `root.power.**` does, `root.**` does not. A tree with the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
@@ -18,7 +19,7 @@ from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split
 from headrace.model.tables import Table, TableKind
 from headrace.model.trees import TREE_TABLE, Device, SeriesLabels, Timeseries
 from headrace.model.types import DataType, TypeKind
-from headrace.queries.trees import refuse_table_database, table_database
+from headrace.trees.databases import databases_of, refuse_table_database, table_database
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import DeviceTable
@@ -67,6 +68,14 @@ def tree_devices(patterns: Sequence[PathPattern], context: Context) -> list[Devi
     trees = context.catalog.trees
     names = [name for name in trees.databases() if any(may_lie_in(pattern, name) for pattern in patterns)]
     return [device for name in names for device in trees.matching(name, patterns)]
+
+
+def find_devices(paths: Collection[str], context: Context) -> dict[str, Device]:
+    """Return those of the paths that are devices of trees."""
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for path, name in databases_of(paths, context).items():
+        by_database[name].append(path)
+    return {path: device for name, own in by_database.items() for path, device in context.catalog.trees.find(name, own).items()}
 
 
 def table_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
