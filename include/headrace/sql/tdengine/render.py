@@ -380,7 +380,7 @@ def _alter_stream_sql(statement: model.AlterStream) -> str:
 
 @statement_sql.register
 def _replay_stream_sql(statement: model.ReplayStream) -> str:
-    return _join_words("REPLAY STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name), "QUARANTINE")
+    return _join_words("REPLAY QUARANTINE OF STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register

@@ -120,7 +120,7 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
     from headrace.compute.iotdb.by_tags import TagQuery
     from headrace.compute.iotdb.into import check_into, into_targets
     from headrace.compute.iotdb.last import bind_last
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     if query.into:
         check_into(query)
