@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.app import app
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
-from headrace.service.planning.shows import READERS
+from headrace.service.topics.shows import READERS
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.streams import TDengineStreams
 from tests.docs.pages import ROOT, markdown_pages

@@ -8,18 +8,19 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
-from headrace.catalog.rows import leases, snodes
+from headrace.catalog.rows import leases
 from headrace.catalog.rows.dropped_queries import DROPPED_QUERIES
-from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, progress_to_row, reason_to_json, to_row
+from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
+from headrace.model import conversion
 from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
-from headrace.model.snodes import DriverStatus
+from headrace.model.snodes import DriverStatus, Heartbeat
 from headrace.model.tables import Table, TableId
 
 NO_PROGRESS: Final = JobProgress()
@@ -143,7 +144,7 @@ class Jobs:
 
     def count_streams(self, database: str) -> int:
         """Return the number of streams whose first source is in a database."""
-        first_source_database = JOBS.c.sources[(0, 0)].as_string()
+        first_source_database = JOBS.c.sources[(0, "database")].as_string()
         query = select(func.count()).where(JOBS.c.kind == JobKind.STREAM.value, first_source_database == database)
         with self._store.read() as connection:
             return connection.scalar(query) or 0
@@ -184,7 +185,7 @@ class Jobs:
 
     def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
         """Record the observed state and its reason (None clears the reason)."""
-        self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
+        self._update(id, {"state": state.value, "reason": conversion.to_json(reason)}, epoch)
 
     def replace_state(
         self, seen: JobRecord, state: JobState, reason: StopReason | None = None, *, driver: DriverStatus | None = None
@@ -206,15 +207,15 @@ class Jobs:
                 return False
             query = select(JOBS.c.state, JOBS.c.reason).where(JOBS.c.id == definition.id).with_for_update()
             row = connection.execute(query).one_or_none()
-            if row is None or tuple(row) != (seen.state.value, reason_to_json(seen.reason)):
+            if row is None or tuple(row) != (seen.state.value, conversion.to_json(seen.reason)):
                 return False
-            values = {"state": state.value, "reason": reason_to_json(reason)}
+            values = {"state": state.value, "reason": conversion.to_json(reason)}
             connection.execute(update(JOBS).where(JOBS.c.id == definition.id).values(values))
         return True
 
     def set_progress(self, id: str, progress: JobProgress, epoch: int | None = None) -> None:
         """Record how far the job has come."""
-        self._update(id, progress_to_row(progress), epoch)
+        self._update(id, conversion.to_row(progress), epoch)
 
     def skip(self, id: str, offsets: Offsets) -> None:
         """Record offsets to skip to; the job's driver does so before the next micro-batch."""
@@ -270,8 +271,10 @@ def require_columns(connection: Connection, definition: JobDefinition) -> None:
 def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> bool:
     """Check that a driver is as it was seen. The lease's row stays locked, so that nothing changes before the write."""
     lease = connection.execute(select(LEASES).where(LEASES.c.snode == snode).with_for_update()).mappings().one_or_none()
-    beat = connection.execute(select(SNODES).where(SNODES.c.name == snode)).mappings().one_or_none()
-    return driver.is_unchanged(None if lease is None else leases.from_row(lease), None if beat is None else snodes.from_row(beat))
+    beat = connection.execute(select(SNODES).where(SNODES.c.snode == snode)).mappings().one_or_none()
+    return driver.is_unchanged(
+        None if lease is None else leases.from_row(lease), None if beat is None else conversion.from_row(Heartbeat, beat)
+    )
 
 
 def _matches(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[bool], ...]:

@@ -12,8 +12,8 @@ from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from headrace.service.planning.dispatch import PlanningContext
-    from headrace.service.stages import Stage
+    from headrace.service.stage import Stage
+    from headrace.service.state import PlanningContext
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +72,7 @@ def plan(
     state: PlanningContext, stream: str, query: str | None, start: str | None, end: str | None, chunk_rows: int | None
 ) -> list[Stage]:
     """Return the stages that backfill a continuous query, or a stream if there is no query."""
-    from headrace.service.planning.jobs import plan_backfill, plan_query_backfill
+    from headrace.service.topics.backfills import plan_backfill, plan_query_backfill
 
     if query is not None:
         return plan_query_backfill(state, query, start, end)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from headrace.context import Context
 from headrace.errors import TransientError
 from headrace.model.jobs import JobKind, JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.runtime.pauses import NO_PAUSE, Pause
-from headrace.streams.context import Context
 from headrace.streams.metering import Meter, Phase, RunnerSample
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.subscriptions import JobActivity

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
+from headrace.model.trees import DeviceSeries
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
 
 
 class Action(StrEnum):
@@ -75,6 +79,12 @@ def job_securable(job: JobDefinition) -> Securable:
     return Securable(ObjectKind(job.kind.value), job.database, job.name)
 
 
+def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
+    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
+    rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
+    return rights or (Right(Action.DESCRIBE, CATALOG),)
+
+
 class RequiresRights(Protocol):
     """Anything that requires rights, such as a stage."""
 
@@ -95,7 +105,7 @@ class PermissionDeniedError(ProgrammingError):
 
 
 class Authorizer(Protocol):
-    """Decides what users may do. Called once per list of stages, before the first is applied."""
+    """Decides what users may do. Called once per list of stages, before the first is applied, and before points are written."""
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return if the user has all of the rights.
@@ -111,3 +121,10 @@ class AllowAll:
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return without any check."""
+
+
+def authorize_points(authorizer: Authorizer, user: str, series: Sequence[DeviceSeries]) -> None:
+    """Ask for the right to write to the databases of series; see `Context.authorize_points`."""
+    names = dict.fromkeys(one.database.name for one in series)
+    if names:
+        authorizer.authorize(user, [Right(Action.WRITE, database_securable(name)) for name in names])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from headrace.context import Context
 from headrace.errors import DataError, Error, InternalError, NotFoundError, OperationalError, TransientError
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobRecord, JobState, StopReason
-from headrace.streams.context import Context
 
 
 def to_error(error: BaseException) -> Error:

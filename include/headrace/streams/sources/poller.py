@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final, ParamSpec
 from weakref import WeakValueDictionary
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
 from headrace.storage.object_store import is_object_store
-from headrace.streams.context import Context
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_stream, to_error
 from headrace.streams.metering import RunnerSample
