@@ -7,11 +7,11 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.tables import Column, Database
-from headrace.model.trees import Device, DeviceTemplate, TemplateSeries, Timeseries, tree_table
+from headrace.model.trees import Device, DeviceTemplate, NewSeries, Timeseries, tree_table
 from headrace.model.types import BIGINT, DOUBLE
 
-S1 = TemplateSeries("s1", BIGINT)
-S2 = TemplateSeries("s2", DOUBLE, "RLE", "SNAPPY")
+S1 = NewSeries("s1", BIGINT)
+S2 = NewSeries("s2", DOUBLE, "RLE", "SNAPPY")
 T1 = DeviceTemplate("t1", (S1,), aligned=True)
 
 

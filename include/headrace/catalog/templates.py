@@ -21,7 +21,7 @@ from headrace.model.conversion import from_json, from_row, to_json, to_row
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Column
 from headrace.model.tree_status import TreeStatus
-from headrace.model.trees import DeviceTemplate, TemplateSeries, Timeseries
+from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
 
 
 class Templates:
@@ -94,7 +94,7 @@ class Templates:
         with self._store.read() as connection:
             return list(connection.scalars(query))
 
-    def extend(self, name: str, series: Sequence[TemplateSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
+    def extend(self, name: str, series: Sequence[NewSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
         """Add measurements to a template and to all devices that use it, in one transaction.
 
         Args:
@@ -109,7 +109,7 @@ class Templates:
             connection.execute(changed.values(series=[to_json(one) for one in extended]))
             for database, by_measurement in columns.items():
                 add_columns(connection, database, list(by_measurement.values()))
-                extend_devices(connection, database, name, [stored_series(one, by_measurement) for one in series])
+                extend_devices(connection, database, name, [one.stored(by_measurement[one.measurement].name) for one in series])
 
 
 def get_template(connection: Connection, name: str) -> DeviceTemplate:
@@ -125,11 +125,6 @@ def get_template(connection: Connection, name: str) -> DeviceTemplate:
 def nested_path(path: str, others: Sequence[str]) -> str | None:
     """Return the first of some paths that is the path, above or below it."""
     return next((other for other in others if path == other or other.startswith(path + ".") or path.startswith(other + ".")), None)
-
-
-def stored_series(series: TemplateSeries, columns: Mapping[str, Column]) -> Timeseries:
-    """Return a measurement as a series of a device."""
-    return Timeseries(series.measurement, series.type, columns[series.measurement].name, series.encoding, series.compression)
 
 
 def extend_devices(connection: Connection, database: str, template: str, series: Sequence[Timeseries]) -> None:

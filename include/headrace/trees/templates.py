@@ -14,7 +14,7 @@ from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
-from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
+from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries
 from headrace.trees.columns import allocate_columns, clear_series
 
 TEMPLATES_LOCK: Final = "device templates"
@@ -33,13 +33,12 @@ def use_templates(
         own = [device for device in devices if templates[device.path].name == template.name]
         series = {one.measurement: one for one in template.series}
         for path, new in ((device.path, new) for device in own for new in device.series):
-            added = TemplateSeries(new.measurement, new.type, new.encoding, new.compression)
-            check_template_type(path, new, template.name, series.setdefault(new.measurement, added))
+            check_template_type(path, new, template.name, series.setdefault(new.measurement, new))
         extend_template(context, template.name, list(series.values()), if_not_exists=True)
         activate_devices(context, database, [device.path for device in own], template.name)
 
 
-def check_template_type(device: str, new: NewSeries, template: str, series: TemplateSeries) -> None:
+def check_template_type(device: str, new: NewSeries, template: str, series: NewSeries) -> None:
     """Raise `TypeMismatchError` if a template's measurement has a type that values of a new series cannot have."""
     if series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
         raise TypeMismatchError(
@@ -49,7 +48,7 @@ def check_template_type(device: str, new: NewSeries, template: str, series: Temp
         )
 
 
-def extend_template(context: Context, name: str, series: Sequence[TemplateSeries], *, if_not_exists: bool = False) -> None:
+def extend_template(context: Context, name: str, series: Sequence[NewSeries], *, if_not_exists: bool = False) -> None:
     """Add measurements to a device template and its devices, with the columns that they need in each database."""
     catalog = context.catalog
     with catalog.lock(TEMPLATES_LOCK), ExitStack() as locks:
@@ -126,10 +125,7 @@ def activate_devices(context: Context, database: Database, paths: Sequence[str],
         template = catalog.templates.get(template_name)
         columns = allocate_columns(catalog.tables.get(name, TREE_TABLE), database, template.series, context)
         failpoint("service.tree.columns")
-        series = tuple(
-            Timeseries(one.measurement, one.type, columns[one.measurement, one.type].name, one.encoding, one.compression)
-            for one in template.series
-        )
+        series = tuple(one.stored(columns[one.measurement, one.type].name) for one in template.series)
         devices = [Device(name, path, series, template.aligned, template=template.name) for path in missing]
         catalog.trees.change(name, missing, lambda _: devices, list(columns.values()))
 

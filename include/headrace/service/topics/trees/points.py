@@ -32,7 +32,8 @@ from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
-from headrace.service.topics.trees.series import describe_types, matched_series
+from headrace.service.topics.trees.series import describe_creation, matched_series
+from headrace.service.topics.trees.templates import describe_activation, describe_extension
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
@@ -75,21 +76,21 @@ class WriteSeries(Stage):
         return (*extends, *activates, *writes)
 
     def describe(self) -> list[str]:
-        device, rows, missing = self.device, self.rows, describe_types(self.missing)
+        device, rows = self.device, self.rows
         lines = []
         if self.missing and self.template:
-            lines.append(f"extend device template {self.template} and its devices: {missing}")
+            lines.append(describe_extension(self.template, self.missing))
         elif self.missing:
-            lines.append(f"create {'aligned ' if device.aligned else ''}series of {device.path}: {missing}, if missing")
-        if self.is_new:
-            lines.append(f"activate device template {self.template} on {device.path}")
+            lines.append(f"{describe_creation(device, self.missing)}, if missing")
+        if self.is_new and self.template:
+            lines.append(describe_activation(self.template, device.path))
         if rows.num_rows:
             names = ", ".join(rows.column_names[1:])
             lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {device.database.name}")
         return lines
 
     def apply(self, session: SessionState) -> Result:
-        write_points(session.context, [DeviceRows(self.device, self.rows)])
+        write_points(session.context, [DeviceRows((self.device,), self.rows)])
         return Result(affected=self.rows.num_rows) if self.rows.num_rows else DONE
 
 

@@ -20,7 +20,7 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
-from headrace.model.trees import Device, DeviceSeries, NewSeries, SeriesLabels, TemplateSeries, Timeseries
+from headrace.model.trees import NO_LABELS, Device, DeviceSeries, NewSeries, SeriesLabels, Timeseries
 from headrace.service.results import Result
 from headrace.service.rights import (
     Action,
@@ -42,20 +42,17 @@ if TYPE_CHECKING:
 class MakeSeries(Stage):
     """Create series of a device, and the device if it is missing."""
 
-    database: Database
-    device: str
-    series: tuple[NewSeries, ...]
-    aligned: bool = False
+    device: DeviceSeries
 
     @property
     def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
+        return (Right(Action.ALTER, database_securable(self.device.database.name)),)
 
     def describe(self) -> list[str]:
-        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}"]
+        return [describe_creation(self.device, self.device.series)]
 
     def apply(self, session: SessionState) -> Result:
-        create_series(session.context, self.database, [DeviceSeries(self.database, self.device, self.series, self.aligned)])
+        create_series(session.context, [self.device])
         return DONE
 
 
@@ -107,8 +104,9 @@ def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext
     for spec in statement.series:
         check_encoding(spec)
     check_series(statement, database.name, present, session)
-    series = tuple(new_series(spec) for spec in statement.series)
-    return [*makers, MakeSeries(database, path, series, statement.aligned)]
+    labels = {spec.measurement: SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes)) for spec in statement.series}
+    labels = {measurement: own for measurement, own in labels.items() if own != NO_LABELS}
+    return [*makers, MakeSeries(DeviceSeries(database, path, new_series(statement.series), statement.aligned, labels))]
 
 
 def check_templates(statement: CreateTimeseries, device: str, session: PlanningContext) -> None:
@@ -138,10 +136,9 @@ def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADAT
         raise error.with_status(status)
 
 
-def new_series(spec: TimeseriesSpec) -> NewSeries:
-    """Return the series that one element of a statement declares."""
-    labels = SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes))
-    return NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "", labels)
+def new_series(specs: Sequence[TimeseriesSpec]) -> tuple[NewSeries, ...]:
+    """Return the series that a statement declares."""
+    return tuple(NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in specs)
 
 
 def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) -> list[tuple[Device, Timeseries]]:
@@ -274,6 +271,11 @@ def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str,
     labels[new] = labels.pop(old)
 
 
-def describe_types(series: Iterable[NewSeries | TemplateSeries]) -> str:
+def describe_creation(device: DeviceSeries, series: Iterable[NewSeries]) -> str:
+    """Describe the creation of series of a device."""
+    return f"create {'aligned ' if device.aligned else ''}series of {device.path}: {describe_types(series)}"
+
+
+def describe_types(series: Iterable[NewSeries]) -> str:
     """Return measurements with their types."""
     return ", ".join(f"{one.measurement} {type_name(one.type)}" for one in series)

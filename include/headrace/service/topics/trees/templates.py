@@ -21,7 +21,7 @@ from headrace.model.tree_statements import (
     TimeseriesSpec,
 )
 from headrace.model.tree_status import TreeStatus
-from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
+from headrace.model.trees import Device, DeviceTemplate, NewSeries
 from headrace.service.results import Result
 from headrace.service.rights import (
     CATALOG,
@@ -31,7 +31,7 @@ from headrace.service.rights import (
 )
 from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext
-from headrace.service.topics.trees.series import check_encoding, describe_types
+from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
 from headrace.trees.databases import database_of
 from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
 from headrace.trees.templates import (
@@ -91,14 +91,14 @@ class ExtendTemplate(Stage):
     """Add measurements to a device template and to its devices."""
 
     name: str
-    series: tuple[TemplateSeries, ...]
+    series: tuple[NewSeries, ...]
 
     @property
     def required(self) -> tuple[Right, ...]:
         return (Right(Action.ALTER, CATALOG),)
 
     def describe(self) -> list[str]:
-        return [f"extend device template {self.name} and its devices: {describe_types(self.series)}"]
+        return [describe_extension(self.name, self.series)]
 
     def apply(self, session: SessionState) -> Result:
         extend_template(session.context, self.name, self.series)
@@ -140,7 +140,7 @@ class ActivateDevice(Stage):
         return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
-        return [f"activate device template {self.template} on {self.device}"]
+        return [describe_activation(self.template, self.device)]
 
     def apply(self, session: SessionState) -> Result:
         activate_devices(session.context, self.database, [self.device], self.template)
@@ -166,6 +166,16 @@ class DeactivateDevices(Stage):
         return DONE
 
 
+def describe_extension(template: str, series: Sequence[NewSeries]) -> str:
+    """Describe the extension of a device template."""
+    return f"extend device template {template} and its devices: {describe_types(series)}"
+
+
+def describe_activation(template: str, device: str) -> str:
+    """Describe the activation of a device template."""
+    return f"activate device template {template} on {device}"
+
+
 def plan_create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
     """Plan CREATE DEVICE TEMPLATE."""
     for spec in statement.series:
@@ -178,18 +188,13 @@ def plan_create_template(statement: CreateTemplate, session: PlanningContext) ->
         raise error.with_status(TreeStatus.ILLEGAL_PATH)
     if any(template.name == statement.name for template in session.context.catalog.templates.all()):
         raise duplicate_name(statement.name)
-    return [MakeTemplate(DeviceTemplate(statement.name, template_series(statement.series), statement.aligned))]
+    return [MakeTemplate(DeviceTemplate(statement.name, new_series(statement.series), statement.aligned))]
 
 
 def find_duplicate(series: Sequence[TimeseriesSpec]) -> TimeseriesSpec | None:
     """Return the first series whose measurement an earlier one has."""
     names = [spec.measurement for spec in series]
     return next((spec for at, spec in enumerate(series) if spec.measurement in names[:at]), None)
-
-
-def template_series(series: Sequence[TimeseriesSpec]) -> tuple[TemplateSeries, ...]:
-    """Return the measurements that a statement declares."""
-    return tuple(TemplateSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in series)
 
 
 def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
@@ -221,7 +226,7 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
                 span=spec.span,
             )
             raise present.with_status(TreeStatus.MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE)
-    return [ExtendTemplate(template.name, template_series(statement.series))]
+    return [ExtendTemplate(template.name, new_series(statement.series))]
 
 
 def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
