@@ -17,7 +17,6 @@ SeriesKey = tuple[str, str]
 
 
 def pair_key(device: Device, series: Timeseries) -> SeriesKey:
-    """Return the key of a series."""
     return device.path, series.column
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
@@ -13,18 +12,11 @@ from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
 from headrace.service.names import parse_name
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    database_securable,
-)
+from headrace.service.rights import Action, Right, database_securable
 from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.databases import MakeTree
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,14 +22,9 @@ from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTempla
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.results import Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-    database_securable,
-)
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import CATALOG, Action, Right, database_securable
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
 from headrace.service.topics.trees.series import describe_creation, matched_series
@@ -41,10 +36,6 @@ from headrace.storage.values.tree_scalars import CONVERTERS
 from headrace.trees.columns import clear_series
 from headrace.trees.points import DeviceRows, write_points
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
-
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
 
@@ -54,7 +45,7 @@ class WriteSeries(Stage):
     """Write rows of one device in one commit, after creating the series that are missing.
 
     Attributes:
-        device: Its measurements that the rows have values of.
+        device: The device, with the series that the rows have values of.
         rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
         missing: The series that do not exist.
         template: The device template that the device and missing series are created from, if there is one.
@@ -95,16 +86,12 @@ class WriteSeries(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ClearSeries(Stage):
+class ClearSeries(DatabaseStage):
     """Delete values within ranges of ticks, both ends inclusive: columns by device."""
 
-    database: Database
+    action = Action.WRITE
     columns: tuple[tuple[str, tuple[str, ...]], ...]
     ranges: tuple[tuple[int, int], ...] | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.WRITE, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         times = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
@@ -221,7 +208,6 @@ def stored_values(values: Sequence[object], type_: DataType, database: Database)
 
 
 def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
-    """Return instants as stored."""
     type_ = arrow_type(DataType(TypeKind.TIMESTAMP), database.precision)
     if type_ != MICROSECONDS:
         return pa.array(ticks, type_)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.catalog.templates import already_set, duplicate_name, nested_path, still_set
 from headrace.errors import ExistsError, IntegrityError, NotFoundError, ProgrammingError
@@ -23,14 +22,9 @@ from headrace.model.tree_statements import (
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, NewSeries
 from headrace.service.results import Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-    database_securable,
-)
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import CATALOG, Action, Right
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
 from headrace.trees.databases import database_of
 from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
@@ -43,19 +37,13 @@ from headrace.trees.templates import (
     refuse_series_below,
 )
 
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
 
 @dataclass(frozen=True, slots=True)
 class MakeTemplate(Stage):
     """Create a device template."""
 
+    required = (Right(Action.CREATE, CATALOG),)
     template: DeviceTemplate
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, CATALOG),)
 
     def describe(self) -> list[str]:
         template = self.template
@@ -72,11 +60,8 @@ class MakeTemplate(Stage):
 class RemoveTemplate(Stage):
     """Remove a device template that is not set to a path."""
 
+    required = (Right(Action.DROP, CATALOG),)
     name: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DROP, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"drop device template {self.name}"]
@@ -90,12 +75,9 @@ class RemoveTemplate(Stage):
 class ExtendTemplate(Stage):
     """Add measurements to a device template and to its devices."""
 
+    required = (Right(Action.ALTER, CATALOG),)
     name: str
     series: tuple[NewSeries, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, CATALOG),)
 
     def describe(self) -> list[str]:
         return [describe_extension(self.name, self.series)]
@@ -106,16 +88,12 @@ class ExtendTemplate(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignTemplate(Stage):
+class AssignTemplate(DatabaseStage):
     """Set a device template to a path, or remove it from there if `name` is None."""
 
-    database: Database
+    action = Action.ALTER
     path: str
     name: str | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [
@@ -128,16 +106,12 @@ class AssignTemplate(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ActivateDevice(Stage):
+class ActivateDevice(DatabaseStage):
     """Create a device with the series of the template that is set to its path or above it, unless it exists."""
 
-    database: Database
+    action = Action.ALTER
     device: str
     template: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [describe_activation(self.template, self.device)]
@@ -148,15 +122,11 @@ class ActivateDevice(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class DeactivateDevices(Stage):
+class DeactivateDevices(DatabaseStage):
     """Remove devices that use a template, with their values."""
 
-    database: Database
+    action = Action.ALTER
     devices: tuple[str, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [f"delete the series of {device} with their values" for device in self.devices]
@@ -177,15 +147,13 @@ def describe_activation(template: str, device: str) -> str:
 
 
 def plan_create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE DEVICE TEMPLATE."""
     for spec in statement.series:
         check_encoding(spec, TreeStatus.CREATE_TEMPLATE_ERROR, "create template error -")
     duplicate = find_duplicate(statement.series)
     if duplicate is not None:
-        error = ProgrammingError(
+        raise ProgrammingError(
             f"Path duplicated: {duplicate.measurement} is not a legal path", hint="name each measurement once", span=duplicate.span
-        )
-        raise error.with_status(TreeStatus.ILLEGAL_PATH)
+        ).with_status(TreeStatus.ILLEGAL_PATH)
     if any(template.name == statement.name for template in session.context.catalog.templates.all()):
         raise duplicate_name(statement.name)
     return [MakeTemplate(DeviceTemplate(statement.name, new_series(statement.series), statement.aligned))]
@@ -198,7 +166,6 @@ def find_duplicate(series: Sequence[TimeseriesSpec]) -> TimeseriesSpec | None:
 
 
 def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan DROP DEVICE TEMPLATE."""
     templates = session.context.catalog.templates
     templates.get(statement.name)
     if statement.name in templates.paths().values():
@@ -207,16 +174,14 @@ def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> lis
 
 
 def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER DEVICE TEMPLATE … ADD."""
     template = session.context.catalog.templates.get(statement.name)
     duplicate = find_duplicate(statement.series)
     if duplicate is not None:
-        error = ProgrammingError(
+        raise ProgrammingError(
             f"Duplicated measurement [{duplicate.measurement}] in device template alter request",
             hint="name each measurement once",
             span=duplicate.span,
-        )
-        raise error.with_status(TreeStatus.METADATA_ERROR)
+        ).with_status(TreeStatus.METADATA_ERROR)
     for spec in statement.series:
         check_encoding(spec)
         if template.find(spec.measurement) is not None:
@@ -230,7 +195,6 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
 
 
 def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan SET DEVICE TEMPLATE and UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     path, name = require_plain(statement.path), catalog.templates.get(statement.name).name
     refuse_tables([statement.path], session.context)
@@ -241,16 +205,14 @@ def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[
         raise already_set(other)
     database = database_of(path, session.context)
     if database is None:
-        error = NotFoundError(
+        raise NotFoundError(
             f"Database is not set for current seriesPath: [{path}]", hint="CREATE DATABASE first", span=statement.path.span
-        )
-        raise error.with_status(TreeStatus.DATABASE_NOT_EXIST)
+        ).with_status(TreeStatus.DATABASE_NOT_EXIST)
     refuse_series_below(path, database, name, session.context)
     return [AssignTemplate(catalog.databases.get(database), path, name)]
 
 
 def unset_template(path: str, name: str, pattern: PathPattern, session: PlanningContext) -> list[Stage]:
-    """Plan UNSET DEVICE TEMPLATE."""
     catalog = session.context.catalog
     if catalog.templates.paths().get(path) != name:
         missing = NotFoundError(
@@ -272,25 +234,22 @@ def require_plain(pattern: PathPattern) -> str:
     """Return a path without wildcards; `ProgrammingError` if it has one."""
     if pattern.has_wildcard:
         node = pattern.nodes[len(pattern.literal_prefix)]
-        error = ProgrammingError(
+        raise ProgrammingError(
             f"{pattern} is not a legal path, because {node} is an illegal name.", hint="name one path", span=pattern.span
-        )
-        raise error.with_status(TreeStatus.ILLEGAL_PATH)
+        ).with_status(TreeStatus.ILLEGAL_PATH)
     return join_path(pattern.nodes)
 
 
 def plan_activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE TIMESERIES USING DEVICE TEMPLATE."""
     path, catalog = require_plain(statement.path), session.context.catalog
     refuse_tables([statement.path], session.context)
     covering = catalog.templates.covering(path)
     if covering is None:
-        error = NotFoundError(
+        raise NotFoundError(
             f"Path [{path}] has not been set any template.",
             hint="SET DEVICE TEMPLATE to this path or to one above it",
             span=statement.path.span,
-        )
-        raise error.with_status(TreeStatus.METADATA_ERROR)
+        ).with_status(TreeStatus.METADATA_ERROR)
     database = find_database(path, session)
     if path in catalog.trees.find(database.name, [path]):
         raise ExistsError(
@@ -314,12 +273,11 @@ def plan_deactivate_template(statement: DeactivateTemplate, session: PlanningCon
         require_set(pattern, statement.name, session)
     devices = matching_users(statement.patterns, statement.name, session)
     if not devices:
-        error = NotFoundError(
+        raise NotFoundError(
             "Target Device Template is not activated on any path matched by given path pattern",
             hint="SHOW PATHS USING DEVICE TEMPLATE lists the devices that use a template",
             span=statement.patterns[0].span,
-        )
-        raise error.with_status(TreeStatus.TEMPLATE_NOT_ACTIVATED)
+        ).with_status(TreeStatus.TEMPLATE_NOT_ACTIVATED)
     by_database: dict[str, list[str]] = defaultdict(list)
     for device in devices:
         by_database[device.database].append(device.path)
@@ -330,12 +288,11 @@ def require_set(pattern: PathPattern, name: str | None, session: PlanningContext
     """Raise `NotFoundError` unless a template is set where paths that match a pattern may lie."""
     paths = session.context.catalog.templates.paths()
     if not any(may_lie_in(pattern, path) for path, template in paths.items() if name in (None, template)):
-        error = NotFoundError(
+        raise NotFoundError(
             f"Device Template {name or '*'} is not set on any prefix path of [{pattern}]",
             hint="SHOW PATHS SET DEVICE TEMPLATE lists the paths of a template",
             span=pattern.span,
-        )
-        raise error.with_status(TreeStatus.TEMPLATE_NOT_SET)
+        ).with_status(TreeStatus.TEMPLATE_NOT_SET)
 
 
 def matching_users(patterns: Sequence[PathPattern], name: str | None, session: PlanningContext) -> list[Device]:
