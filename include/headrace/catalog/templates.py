@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, update
 
@@ -14,7 +14,7 @@ from headrace.catalog.rows.trees import (
     TEMPLATE_PATHS,
 )
 from headrace.catalog.rules import hold_databases
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Store, insert, is_among
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
@@ -64,14 +64,17 @@ class Templates:
             rows = connection.execute(select(TEMPLATE_PATHS).order_by(TEMPLATE_PATHS.c.path)).mappings()
             return {row["path"]: row["template"] for row in rows}
 
-    def covering(self, path: str) -> tuple[str, DeviceTemplate] | None:
-        """Return the template that is set to a path or to one above it, with the path that it is set to."""
-        nodes = split_path(path)
-        prefixes = [join_path(nodes[:length]) for length in range(1, len(nodes) + 1)]
-        query = select(TEMPLATE_PATHS).where(TEMPLATE_PATHS.c.path.in_(prefixes))
+    def covering(self, paths: Collection[str]) -> dict[str, tuple[str, DeviceTemplate]]:
+        """Return the template that is set to each path or to one above it, with the path that it is set to."""
         with self._store.read() as connection:
-            row = connection.execute(query).mappings().first()
-            return None if row is None else (row["path"], get_template(connection, row["template"]))
+            if connection.scalar(select(TEMPLATE_PATHS.c.path).limit(1)) is None:
+                return {}
+            above = {path: prefixes(path) for path in paths}
+            wanted = {prefix for own in above.values() for prefix in own}
+            query = select(TEMPLATE_PATHS).where(is_among(connection, TEMPLATE_PATHS.c.path, list(wanted)))
+            names = {row["path"]: row["template"] for row in connection.execute(query).mappings()}
+            templates = {name: get_template(connection, name) for name in set(names.values())}
+        return {path: (at, templates[names[at]]) for path, own in above.items() for at in own if at in names}
 
     def set(self, name: str, database: str, path: str) -> None:
         """Set a template to a path; `ExistsError` if one is set to this path, above or below it."""
@@ -120,6 +123,12 @@ def get_template(connection: Connection, name: str) -> DeviceTemplate:
         hint = f"did you mean {matches[0]}?" if matches else "SHOW DEVICE TEMPLATES lists what there is"
         raise NotFoundError(f"Template {name} does not exist", hint=hint).with_status(TreeStatus.METADATA_ERROR)
     return from_row(DeviceTemplate, row)
+
+
+def prefixes(path: str) -> list[str]:
+    """Return a path and those above it."""
+    nodes = split_path(path)
+    return [join_path(nodes[:length]) for length in range(1, len(nodes) + 1)]
 
 
 def nested_path(path: str, others: Sequence[str]) -> str | None:

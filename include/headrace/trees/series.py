@@ -17,7 +17,7 @@ from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.trees.columns import Allocation, allocate_columns, clear_series
 from headrace.trees.databases import make_tree
-from headrace.trees.templates import TEMPLATES_LOCK, covering_templates, use_templates
+from headrace.trees.templates import TEMPLATES_LOCK, use_templates
 
 
 def resolve_series(context: Context, wanted: Sequence[DeviceSeries]) -> dict[str, Device]:
@@ -55,8 +55,8 @@ def create_series(context: Context, devices: Sequence[DeviceSeries], *, if_not_e
     """
     catalog, database, name = context.catalog, devices[0].database, devices[0].database.name
     with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
-        templates = covering_templates([wanted.path for wanted in devices], context)
-        use_templates(context, database, [wanted for wanted in devices if wanted.path in templates], templates)
+        templates = catalog.templates.covering([wanted.path for wanted in devices])
+        use_templates(context, database, devices, templates)
         own = {wanted.path: wanted for wanted in devices if wanted.path not in templates}
         present = catalog.trees.find(name, list(own))
         missing = {path: missing_series(wanted, present.get(path), if_not_exists) for path, wanted in own.items()}
@@ -101,11 +101,9 @@ def remove_series(context: Context, database: Database, measurements: Sequence[t
         for path, device in present.items()
     )
     clear_series(context, database, columns)
-
-    def change(devices: dict[str, Device]) -> list[Device]:
-        return [without_series(device, removed[path]) for path, device in devices.items()]
-
-    catalog.trees.change(name, list(removed), change, [])
+    catalog.trees.change(
+        name, list(removed), lambda stored: [without_series(device, removed[path]) for path, device in stored.items()], []
+    )
 
 
 def without_series(device: Device, measurements: Sequence[str]) -> Device:

@@ -111,7 +111,7 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
     complete = present is not None and all(present.find(name) for name in statement.measurements)
-    covering = None if complete else session.context.catalog.templates.covering(path)
+    covering = None if complete else session.context.catalog.templates.covering([path]).get(path)
     template = covering and covering[1]
     types, missing = types_of(statement, present, template)
     times = [instant(time, database, session) for time in statement.times]

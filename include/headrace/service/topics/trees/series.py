@@ -172,7 +172,7 @@ def missing_series(path: PathPattern, session: PlanningContext) -> Error:
 
 def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
     """Return the error for altering a series of a template, which has no labels of its own."""
-    covering = session.context.catalog.templates.covering(device.path)
+    covering = session.context.catalog.templates.covering([device.path]).get(device.path)
     error = ProgrammingError(
         f"Cannot alter template timeseries [{path}] since device template [{device.template}] already set on path "
         f"[{covering[0] if covering else device.path}].",

@@ -243,7 +243,7 @@ def require_plain(pattern: PathPattern) -> str:
 def plan_activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
     path, catalog = require_plain(statement.path), session.context.catalog
     refuse_tables([statement.path], session.context)
-    covering = catalog.templates.covering(path)
+    covering = catalog.templates.covering([path]).get(path)
     if covering is None:
         raise NotFoundError(
             f"Path [{path}] has not been set any template.",
