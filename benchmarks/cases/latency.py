@@ -197,7 +197,7 @@ def timed_functions() -> list[TimedFunction]:
     from pyspark.sql.classic.dataframe import DataFrame
 
     from headrace.storage import Tables
-    from headrace.streams.runner import Runner
+    from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
@@ -211,7 +211,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("rows of the target", TargetTable, "to_rows"),
         TimedFunction("commit", Tables, "replace"),
-        TimedFunction("record progress (after the result)", Runner, "record"),
+        TimedFunction("record progress (after the result)", StreamRunner, "record"),
     ]
 
 

@@ -22,6 +22,7 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.sharing import plan_moves, port_of
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
+from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import DATABASE, START, Meters, readings
 from tests.runtime.test_snode import context, settings, start, until
 from tests.support.jobs import Job
@@ -154,7 +155,7 @@ def owners(context: Context) -> Counter[str]:
 def work(driver: Driver) -> None:
     """Let a driver do all that is due, in this thread."""
     driver.reconcile()
-    while driver._pollers.poll():
+    while pollers_of(driver).poll():
         driver.reconcile()
     driver.reconcile()
 
@@ -182,13 +183,13 @@ def test_a_stream_that_moves_between_drivers_continues_and_the_old_driver_is_fen
         assert context.catalog.jobs.move(stream, "default", "snode2"), "taken while the first driver still runs it"
     work(second)
     meters.write(readings(60, seed=2, start=START + 2_000_000))
-    while first._pollers.poll():
+    while pollers_of(first).poll():
         pass
-    assert first._pollers.streams == frozenset(), "it drops the streams that it has lost, and lives on"
+    assert pollers_of(first).streams == frozenset(), "it drops the streams that it has lost, and lives on"
     work(second)
     assert are_complete(context, meters)
     for driver in drivers:
-        driver._pollers.close()
+        pollers_of(driver).close()
 
 
 @pytest.mark.spark

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.jobs.activity import JobActivity
 from headrace.model.snodes import Lease
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.streams.sources.subscriptions import JobActivity
 
 QUERY = "select batch_ms, message from information_schema.ins_stream_progress"
 

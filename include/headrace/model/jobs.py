@@ -74,10 +74,11 @@ class JobDefinition:
         schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
         continuous_query: The schedule of a continuous query.
         replaces: What the backfill of the job replaces in the target; None if it only adds.
+        owner: The user who created the job, and whose rights it has.
     """
 
     id: str
-    kind: JobKind
+    kind: str
     database: str
     name: str
     sql: str
@@ -89,6 +90,7 @@ class JobDefinition:
     schema: StreamSchema | None = None
     continuous_query: ContinuousQuery | None = None
     replaces: Replacement | None = None
+    owner: str = ""
 
     @property
     def source(self) -> TableId:
@@ -113,7 +115,7 @@ class JobDefinition:
     @property
     def databases(self) -> frozenset[str]:
         """The databases that the job belongs to, reads and writes; none of a continuous query, which outlives its databases."""
-        if self.kind is JobKind.CONTINUOUS_QUERY:
+        if self.kind == JobKind.CONTINUOUS_QUERY:
             return frozenset()
         return frozenset({self.database, *(table.database for table in self.tables)})
 
@@ -129,9 +131,9 @@ class JobDefinition:
         return job_name(self.kind, self.database, self.name)
 
 
-def job_name(kind: JobKind, database: str, name: str) -> str:
+def job_name(kind: str, database: str, name: str) -> str:
     """Return the name by which statements call a job."""
-    return name if kind is JobKind.CONTINUOUS_QUERY else f"{database}.{name}"
+    return name if kind == JobKind.CONTINUOUS_QUERY else f"{database}.{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +238,9 @@ class JobRecord:
 
     @property
     def resumed_state(self) -> JobState:
-        """Return the state in which the job resumes after a stop: live, or in its backfill, which continuous queries have not."""
-        is_live = self.is_live or self.definition.kind is JobKind.CONTINUOUS_QUERY
-        return JobState.RUNNING if is_live else JobState.FILLING
+        """Return the state in which the job resumes after a stop: in its backfill if it has not completed one."""
+        has_history = not self.is_live and self.progress.boundary is not None
+        return JobState.FILLING if has_history else JobState.RUNNING
 
     @property
     def offsets(self) -> Offsets | None:

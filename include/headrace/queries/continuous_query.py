@@ -18,7 +18,7 @@ from headrace.compute.language import language
 from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition
 from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
@@ -26,6 +26,7 @@ from headrace.model.tree_statements import CreateContinuousQuery
 from headrace.model.tree_status import TreeStatus
 from headrace.queries.instants import constant_ticks
 from headrace.queries.into import check_type, find_devices
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.queries.scope import expressions, tree_scope
 from headrace.sql import parse
 from headrace.streams.context import Context
@@ -68,7 +69,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     )
     return JobDefinition(
         id=f"cq-{uuid.uuid4().hex}",
-        kind=JobKind.CONTINUOUS_QUERY,
+        kind=CONTINUOUS_QUERY,
         database=ROOT,
         name=statement.name,
         sql=statement.text,
@@ -84,7 +85,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
 def is_taken(name: str, context: Context) -> bool:
     """Return whether a continuous query has a name."""
     try:
-        context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
+        context.catalog.jobs.get(ROOT, name, CONTINUOUS_QUERY)
     except NotFoundError:
         return False
     return True

@@ -6,23 +6,22 @@ import logging
 from typing import Final
 
 from headrace.errors import NotFoundError, TransientError
-from headrace.model.jobs import JobKind, JobState, StopReason
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import JobState, StopReason
 from headrace.runtime.context import Context
 from headrace.streams.failures import to_error
 
 logger = logging.getLogger(__name__)
 
 RETRY_HINT: Final = "wait: it is retried automatically"
-FIX_HINTS: Final = {kind: f"fix the cause, then run RESUME {kind.value.upper()}" for kind in JobKind}
 
 
-def reason_of(error: BaseException, now: int, kind: JobKind = JobKind.STREAM) -> StopReason:
+def reason_of(error: BaseException, now: int, kind: str) -> StopReason:
     """Return the reason why a job of a kind stopped, with a hint; `now` is in epoch ms."""
     translated = to_error(error)
     is_transient = isinstance(translated, TransientError)
-    return StopReason(
-        translated.code, translated.message, translated.hint or (RETRY_HINT if is_transient else FIX_HINTS[kind]), now, is_transient
-    )
+    hint = translated.hint or (RETRY_HINT if is_transient else kind_of(kind).fix_hint)
+    return StopReason(translated.code, translated.message, hint, now, is_transient)
 
 
 def stop_job(context: Context, job_id: str, error: Exception) -> None:

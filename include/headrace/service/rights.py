@@ -72,7 +72,7 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 
 def job_securable(job: JobDefinition) -> Securable:
     """Return the securable of a job, whose kind of object is named like the kind of job."""
-    return Securable(ObjectKind(job.kind.value), job.database, job.name)
+    return Securable(ObjectKind(job.kind), job.database, job.name)
 
 
 class RequiresRights(Protocol):

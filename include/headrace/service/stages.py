@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute import AnyPlan
-    from headrace.model.jobs import JobDefinition, JobKind, JobRecord
+    from headrace.model.jobs import JobDefinition, JobRecord
     from headrace.model.quarantine import QuarantineRequest
     from headrace.model.tables import Database, Subtable, Table
     from headrace.service.estimates import ExecutionSettings, HistoryEstimate
@@ -288,7 +288,7 @@ class RecordContinuousQuery:
 class NotifyAirflow:
     """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
 
-    kind: JobKind
+    kind: str
     database: str
     name: str
     resumed: bool = False
@@ -296,7 +296,7 @@ class NotifyAirflow:
     @property
     def required(self) -> tuple[Right, ...]:
         """DESCRIBE on the job."""
-        return (Right(Action.DESCRIBE, Securable(ObjectKind(self.kind.value), self.database, self.name)),)
+        return (Right(Action.DESCRIBE, Securable(ObjectKind(self.kind), self.database, self.name)),)
 
 
 def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:

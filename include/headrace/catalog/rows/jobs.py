@@ -54,6 +54,7 @@ class JobColumns(TypedColumns):
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     continuous_query: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     replaces: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    owner: Named[str] = Column(NAME)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]
@@ -118,7 +119,7 @@ def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
     target = definition.target
     return {
         "id": definition.id,
-        "kind": definition.kind.value,
+        "kind": str(definition.kind),
         "database": definition.database,
         "name": definition.name,
         "sql": definition.sql,
@@ -126,6 +127,7 @@ def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
         "sources": [[source.database, source.name] for source in definition.sources],
         "target_database": None if target is None else target.database,
         "target_table": None if target is None else target.name,
+        "owner": definition.owner,
         "created": definition.created,
         "snode": definition.snode,
         "schema": schema_to_json(definition.schema),
@@ -139,7 +141,7 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
     target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"])
     return JobDefinition(
         id=row["id"],
-        kind=JobKind(row["kind"]),
+        kind=JobKind(row["kind"]) if row["kind"] in set(JobKind) else row["kind"],
         database=row["database"],
         name=row["name"],
         sql=row["sql"],
@@ -151,6 +153,7 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
         schema=schema_from_json(row["schema"]),
         continuous_query=continuous_query_from_json(row["continuous_query"]),
         replaces=None if row["replaces"] is None else Replacement(**row["replaces"]),
+        owner=row["owner"],
     )
 
 

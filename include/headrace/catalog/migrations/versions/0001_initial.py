@@ -183,6 +183,7 @@ def create_jobs() -> None:
         sa.Column("schema", sa.JSON()),
         sa.Column("continuous_query", sa.JSON()),
         sa.Column("replaces", sa.JSON()),
+        sa.Column("owner", NAME, nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("snode", NAME, nullable=False),
         sa.Column("desired", sa.String(), nullable=False),
