@@ -5,7 +5,6 @@ The core imports this module in every component, so it imports nothing of Headra
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ import pendulum
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
 from headrace.model.continuous_queries import Schedule
-from headrace.model.tree_statements import TimeoutPolicy
+from headrace.model.conversion import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -116,14 +115,12 @@ class QuerySchedule(Timetable):
 
     def serialize(self) -> dict[str, Any]:
         """Return the schedule as plain values."""
-        return asdict(self._schedule) | {"policy": self._schedule.policy.value, "generation": self._generation}
+        return {"schedule": to_json(self._schedule), "generation": self._generation}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> QuerySchedule:
         """Recreate the timetable from its serialized schedule."""
-        fields = data | {"policy": TimeoutPolicy(data["policy"])}
-        generation = fields.pop("generation")
-        return cls(Schedule(**fields), generation)
+        return cls(from_json(Schedule, data["schedule"]), data["generation"])
 
     def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
         """Return the range that begins at a logical date, or if none does so yet, the latest range that was due by then."""

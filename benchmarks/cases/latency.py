@@ -28,6 +28,7 @@ from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
 from headrace.storage.delta.commits import offset_app
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -101,7 +102,7 @@ class HeadraceStreams:
 
     def _offset_app(self, name: str) -> str:
         """Return the app transaction that records a stream's source offset in the log of its target."""
-        definition = self.bench.context.catalog.jobs.get(DATABASE, name).definition
+        definition = self.bench.context.catalog.jobs.get(DATABASE, name, STREAM).definition
         return offset_app(definition.id, definition.source_ids[0])
 
     @contextmanager

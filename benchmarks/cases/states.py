@@ -74,7 +74,7 @@ class OpenWindows:
 
 def timed_functions() -> list[TimedFunction]:
     """Return the functions of a micro-batch whose time may follow the state."""
-    from headrace.compute.kernels import SegmentKernel
+    from headrace.compute.columnar import SegmentKernel
     from headrace.storage import Tables
     from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable

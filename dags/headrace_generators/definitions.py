@@ -94,7 +94,7 @@ def read_cache(settings: Settings) -> tuple[list[JobDefinition], list[str]] | No
         if content.get("catalog") != fingerprint(settings):
             return None
         return [definition_from_row(fields) for fields in content["definitions"]], list(content["members"])
-    except (ConfigurationError, KeyError, TypeError) as error:
+    except (ConfigurationError, KeyError, TypeError, ValueError) as error:
         log.warning("ignoring the cache %s: %s", cache_file(settings), error)
         return None
 

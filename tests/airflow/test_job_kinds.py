@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+import headrace
 from headrace.catalog import Catalog
 from headrace.cli.doctor import check_catalog
 from headrace.cli.system import describe_job
@@ -203,3 +204,11 @@ def test_a_job_of_a_kind_that_is_not_registered_stops_and_says_why(context: Cont
     assert list(find_unsupervised(catalog, context.settings, "default", [])) == []
     assert describe_job(tallied.record, NO_ACTIVITY, NO_HISTORY, catalog.now())[1] == "tally"
     pollers_of(driver).close()
+
+
+def test_show_lists_a_job_in_the_words_of_its_kind(tallied: Tallied) -> None:
+    settings = tallied.context.settings
+    with headrace.connect(settings=settings) as connection:
+        rows = connection.execute("SHOW JOBS").fetchall()
+        assert [row[:5] for row in rows] == [("t", "db", "tally", OWNER, "COUNTING")]
+        assert connection.execute("SELECT owner FROM information_schema.ins_jobs WHERE kind = 'tally'").fetchall() == [(OWNER,)]

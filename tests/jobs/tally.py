@@ -70,7 +70,7 @@ class TallyRunner:
         if changes is None:
             return Advance.IDLE
         if pc.min(changes.rows["v"]).as_py() < 0:
-            raise DataError("a value is negative", hint="fix the cause, then run START TALLY")
+            raise DataError("a value is negative")
         counters = self.progress.counters.plus(JobCounters(rows_in=changes.count, rows_used=changes.count, batches=1))
         position = self.position.next(changes.offsets)
         self.progress = replace(self.progress, position=position, counters=counters, updated=self._context.clock.now())

@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import LimitError
-from headrace.history.chunks import MAX_CHUNKS, Extent, Grid, RowProfile, chunk_by_duration, chunk_by_rows
+from headrace.history.chunks import MAX_CHUNKS, Extent, RowProfile, chunk_by_duration, chunk_by_rows
+from headrace.model.windows import WindowGrid
 
-MINUTE = Grid(step=60, length=60)
+MINUTE = WindowGrid(step=60, length=60)
 
 extents_strategy = st.lists(
     st.builds(
@@ -23,13 +24,16 @@ extents_strategy = st.lists(
     max_size=20,
 )
 grids = st.builds(
-    lambda step, origin, times: Grid(step, origin, step * times), st.integers(1, 10**6), st.integers(-5, 10**5), st.integers(1, 100)
+    lambda step, offset, times: WindowGrid(step, offset, step * times),
+    st.integers(1, 10**6),
+    st.integers(-5, 10**5),
+    st.integers(1, 100),
 )
 
 
 @given(extents_strategy, grids, st.integers(1, 10**8))
-@example([Extent(0, 0, 131_072), Extent(0, 6_400_005, 1_823), Extent(114_605_961_822, 114_611_204_700, 1)], Grid(), 1)
-def test_chunks_cover_every_window_that_can_hold_a_row_once(extents: list[Extent], grid: Grid, rows: int) -> None:
+@example([Extent(0, 0, 131_072), Extent(0, 6_400_005, 1_823), Extent(114_605_961_822, 114_611_204_700, 1)], WindowGrid(), 1)
+def test_chunks_cover_every_window_that_can_hold_a_row_once(extents: list[Extent], grid: WindowGrid, rows: int) -> None:
     pieces = chunk_by_rows(extents, grid, rows)
     filled = [extent for extent in extents if extent.rows]
     if not filled:
@@ -62,7 +66,7 @@ def test_dense_ranges_have_shorter_chunks_than_sparse_ones() -> None:
 
 def test_a_gap_of_years_makes_no_chunks() -> None:
     extents = [Extent(0, 999, 1_000), Extent(10**12, 10**12 + 999, 1_000)]
-    pieces = chunk_by_rows(extents, Grid(), 1_000)
+    pieces = chunk_by_rows(extents, WindowGrid(), 1_000)
     assert [piece.rows for piece in pieces] == [1_000, 1_000]
 
 
@@ -72,7 +76,7 @@ def test_rows_of_one_instant_are_one_chunk() -> None:
 
 
 def test_sliding_windows_that_begin_before_the_first_row_are_covered() -> None:
-    pieces = chunk_by_rows([Extent(0, 0, 1)], Grid(step=5, length=10), 1)
+    pieces = chunk_by_rows([Extent(0, 0, 1)], WindowGrid(step=5, length=10), 1)
     assert pieces[0].start <= -5
 
 
@@ -99,7 +103,7 @@ def test_too_many_chunks_of_a_duration_are_rejected() -> None:
 
 
 def test_too_many_chunks_by_rows_become_larger() -> None:
-    assert len(chunk_by_rows([Extent(0, 10**9, 10**9)], Grid(), 1)) == MAX_CHUNKS
+    assert len(chunk_by_rows([Extent(0, 10**9, 10**9)], WindowGrid(), 1)) == MAX_CHUNKS
 
 
 @given(extents_strategy.filter(lambda extents: any(extent.rows for extent in extents)), st.floats(0, 1))

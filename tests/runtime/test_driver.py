@@ -13,7 +13,7 @@ from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
 from headrace.jobs.activity import JobActivity
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
@@ -22,6 +22,7 @@ from headrace.runtime.driver import Driver, idle_pause_s
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import Meters, readings
@@ -232,7 +233,7 @@ def create(meters: Meters, name: str) -> str:
     """Record a stream whose text no driver can parse."""
     definition = JobDefinition(
         id=name,
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="db",
         name=name,
         sql="CREATE STREAM x INTO",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.roles import MAX_RETRY_MS, Role, polled_role, retry_pause, role
+from headrace.streams.kind import STREAM
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
@@ -24,7 +25,7 @@ def stream(
 ) -> JobRecord:
     definition = JobDefinition(
         id="id",
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="db",
         name="s",
         sql="create stream",

@@ -22,6 +22,7 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.sharing import plan_moves, port_of
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
+from headrace.streams.kind import STREAM
 from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import DATABASE, START, Meters, readings
 from tests.runtime.test_snode import context, settings, start, until
@@ -256,8 +257,8 @@ def test_a_stream_continues_in_another_home_over_the_same_warehouse_and_catalog(
         two.execute(f"insert into m1 values ({START + 9000}, 4) ({START + 60_000}, 8)")
         two.settle()
         assert two.execute("select n, total from o").fetchall() == [(3, 7)], "the open session was in the checkpoint"
-        job = two.session.context.catalog.jobs.get("d", "s")
+        job = two.session.context.catalog.jobs.get("d", "s", STREAM)
         events = two.session.context.catalog.events.all("job", job.definition.id)
         assert not [event for event in events if event.kind == "STATE_RESTORED"], "it was read, not computed again"
     with open_context(home("three")).catalog as catalog:
-        assert catalog.jobs.get("d", "s").state is JobState.RUNNING
+        assert catalog.jobs.get("d", "s", STREAM).state is JobState.RUNNING

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import headrace
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.errors import NotSupportedError
 from headrace.model.tables import TBNAME, Table
 from headrace.queries import evaluation

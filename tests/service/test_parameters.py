@@ -16,7 +16,7 @@ import headrace
 from headrace.compute import Plan
 from headrace.errors import DataError, ProgrammingError
 from headrace.model.statements import Insert
-from headrace.service.stages import RunQuery
+from headrace.service.topics.queries import RunQuery
 from headrace.sql import parse
 from headrace.sql.parameters import literal_sql, render_many, split_template
 

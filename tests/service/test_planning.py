@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from headrace.model.statements import Statement
-from headrace.service.planning.dispatch import load_planner
+from headrace.service.dispatch import load_planner
 
 
 @pytest.mark.parametrize("kind", get_args(Statement))

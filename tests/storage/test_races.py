@@ -6,8 +6,9 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,7 @@ assert "pyspark" not in sys.modules
 
 
 def test_no_writer_goes_on_without_the_lock_while_spark_merges(tables: Tables, tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
     locks = FileLocks(tmp_path / "locks")
     merging, other = (Writer(tables._handles, partial(locks.hold, timeout_ms=10)) for _ in range(2))
 
@@ -161,5 +163,30 @@ def test_no_writer_goes_on_without_the_lock_while_spark_merges(tables: Tables, t
 
     with ThreadPoolExecutor(1) as pool, merging.exclusive("table.d.t", needed=True):
         assert pool.submit(write).result(), "the holder may be frozen, and its commit would fail"
-        with merging.merging_by_spark("table.d.t"), pytest.raises(TransientError, match=r"spark\.table\.d\.t has been locked"):
+        with merging.merging_by_spark("table.d.t"), pytest.raises(TransientError, match=r"table\.d\.t is locked by a load"):
             pool.submit(write).result()
+        assert pool.submit(write).result(), "the merge has ended"
+
+
+def test_a_merge_of_spark_waits_for_a_writer_without_the_lock(tables: Tables, tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+
+    @contextmanager
+    def unreachable(name: str) -> Iterator[None]:
+        raise TransientError(f"the lock {name} cannot be reached")
+        yield
+
+    writer = Writer(tables._handles, unreachable)
+    steps: list[str] = []
+
+    def merge() -> None:
+        with writer.merging_by_spark("table.d.t"):
+            steps.append("merge")
+
+    with ThreadPoolExecutor(1) as pool:
+        with writer.exclusive("table.d.t"):
+            merging = pool.submit(merge)
+            assert not wait([merging], timeout=0.2).done
+            steps.append("written")
+        merging.result()
+    assert steps == ["written", "merge"]

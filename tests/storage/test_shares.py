@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from headrace.errors import NotSupportedError
 from headrace.model.tables import TBNAME, Column, Table
 from headrace.model.types import DataType, TypeKind
+from headrace.model.windows import WindowGrid
 from headrace.storage import Tables
 from headrace.storage.delta import share_planning, shares, staged_files
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import SeriesRange, Share
-from headrace.storage.delta.time_division import WindowGrid
 from tests.storage.samples import METERS, POWER, START, open_tables, rows
 
 LONG = "m" * 70

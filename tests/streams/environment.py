@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
+from headrace.context import Context
 from headrace.errors import HistoryGoneError, NotFoundError
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
@@ -32,7 +33,6 @@ from headrace.sql import parse
 from headrace.storage import Tables
 from headrace.storage.delta import changes
 from headrace.streams import lifecycle
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 from headrace.streams.quarantine.stored_rows import HISTORY_BATCH
 from headrace.streams.runner import StreamRunner

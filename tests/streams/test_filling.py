@@ -18,7 +18,7 @@ from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, TIMESTAMP, DataType, TypeKind
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling import emitted, grid
+from headrace.streams.filling import emitted, filler
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile, profile_of
 from tests.streams.filled import MODES, FillOptions, filled_results
 from tests.streams.oracle import Oracle
@@ -248,7 +248,7 @@ def test_an_existing_target_with_a_composite_key_is_filled(env: StreamEnvironmen
 
 
 def test_too_many_windows_stop_the_stream_until_it_skips_them(env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "MAX_FILLED_ROWS", 100)
+    monkeypatch.setattr(filler, "MAX_FILLED_ROWS", 100)
     plan = env.create("create stream s trigger at_once into t as select _wstart ws, sum(a) n from readings interval(1s) fill(prev)")
     env.insert([("d0", 0, 1, None)])
     assert rows_of(env, plan) == [(0, 1)]

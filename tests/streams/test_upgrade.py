@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import headrace
-from headrace.catalog import migrate
 from headrace.model.jobs import DesiredState, JobRecord, JobState
+from tests.support.next_version import release_next_version
 
 START = 1_700_000_000_000
 SUMS = "select _wstart, count(*) n, sum(a) total from m partition by tbname session(ts, 10s)"
-NEXT_MIGRATION = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-
-
-def upgrade() -> None:
-    op.add_column("jobs", sa.Column("note", sa.String()))
-"""
-
 pytestmark = pytest.mark.spark
-
-
-def release_next_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Act as a version of Headrace whose catalog has one migration more."""
-    shutil.copytree(migrate.MIGRATIONS, folder)
-    (folder / "versions" / "0002_next.py").write_text(NEXT_MIGRATION)
-    monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-    monkeypatch.setattr(migrate, "HEAD", "0002")
 
 
 def jobs(connection: headrace.Connection) -> dict[str, JobRecord]:

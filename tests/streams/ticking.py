@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from headrace.compute.plan import WSTART
+from headrace.context import Context
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import Reader, StreamRunner
 from headrace.streams.sinks.sink import DeltaSink, Sink

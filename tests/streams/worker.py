@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from headrace.catalog import Catalog
 from headrace.compute.plan import WSTART
+from headrace.context import Context
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
 from headrace.settings import load
 from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, select, update
 
-from headrace.catalog.rows.databases import DATABASES, from_row, to_row
+from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs, refuse_references
 from headrace.catalog.store import Store, insert
+from headrace.model.conversion import from_row, to_row
 from headrace.model.tables import Database
 
 
@@ -35,7 +36,7 @@ class Databases:
             row = connection.execute(select(DATABASES).where(DATABASES.c.name == name).with_for_update()).mappings().one_or_none()
             if row is None:
                 raise missing_database(connection, name)
-            changed = [list(option) for option in (dict(from_row(row).options) | dict(options)).items()]
+            changed = [list(option) for option in (dict(from_row(Database, row).options) | dict(options)).items()]
             connection.execute(update(DATABASES).where(DATABASES.c.name == name).values(options=changed))
 
     def drop(self, name: str, if_exists: bool = False) -> bool:
@@ -63,9 +64,9 @@ class Databases:
             row = connection.execute(select(DATABASES).where(DATABASES.c.name == name)).mappings().one_or_none()
             if row is None:
                 raise missing_database(connection, name)
-        return from_row(row)
+        return from_row(Database, row)
 
     def all(self) -> list[Database]:
         """Return every database, by name."""
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(select(DATABASES).order_by(DATABASES.c.name)).mappings()]
+            return [from_row(Database, row) for row in connection.execute(select(DATABASES).order_by(DATABASES.c.name)).mappings()]

@@ -6,8 +6,9 @@ from typing import Final
 
 from sqlalchemy import delete, insert, select
 
-from headrace.catalog.rows.events import EVENTS, from_row
+from headrace.catalog.rows.events import EVENTS
 from headrace.catalog.store import Store
+from headrace.model.conversion import from_row
 from headrace.model.events import Event
 
 # A stream that fails once a minute writes half a million events a year, so remove old ones.
@@ -36,4 +37,4 @@ class Events:
         if subject is not None:
             query = query.where(EVENTS.c.subject == subject)
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(Event, row) for row in connection.execute(query).mappings()]

@@ -9,11 +9,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, or_, select, update
 
 from headrace.catalog.processes import has_ended
-from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED, from_row
+from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
+from headrace.model.conversion import from_row
 from headrace.model.execution_history import ExecutionHistory
 
 # An execution takes minutes at most, so the holder of a claim older than this has died, on whichever machine it was.
@@ -126,7 +127,7 @@ class Executions:
         """Return the executions of a job, newest instant first."""
         query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id).order_by(EXECUTIONS.c.scheduled.desc()).limit(limit)
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(Execution, row) for row in connection.execute(query).mappings()]
 
     def last(self, job_id: str, first: int) -> int | None:
         """Return the last instant from `first` on that has been executed, whatever became of it."""
@@ -158,7 +159,7 @@ class Executions:
         """Return the executions that are not DONE, oldest instant first."""
         query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(Execution, row) for row in connection.execute(query).mappings()]
 
     def histories(self, limit: int = RECENT) -> dict[str, ExecutionHistory]:
         """Return the newest executions of each job, at most `limit`, and those that are not done, in two queries.
@@ -235,7 +236,7 @@ def _newest(limit: int) -> Select[*tuple[Any, ...]]:
 def _by_job(rows: Iterable[RowMapping]) -> dict[str, list[Execution]]:
     executions: dict[str, list[Execution]] = {}
     for row in rows:
-        executions.setdefault(row["job_id"], []).append(from_row(row))
+        executions.setdefault(row["job_id"], []).append(from_row(Execution, row))
     return executions
 
 
@@ -244,7 +245,7 @@ def _count(connection: Connection, job_id: str, added: Mapping[str, int], now: i
     job = JOBS.c.id == job_id
     counters = connection.scalar(select(JOBS.c.counters).where(job).with_for_update()) or {}
     values: dict[str, Any] = {} if now is None else {"updated": now}
-    changed = {**counters, **{name: counters[name] + more for name, more in added.items()}}
+    changed = {**counters, **{name: counters.get(name, 0) + more for name, more in added.items()}}
     connection.execute(update(JOBS).where(job).values(counters=changed, **values))
 
 
@@ -318,7 +319,7 @@ def _first_known(connection: Connection, job_id: str, schedule: Schedule) -> int
 
 def _find(connection: Connection, job_id: str, scheduled: int) -> Execution | None:
     row: RowMapping | None = connection.execute(select(EXECUTIONS).where(*_matches(job_id, scheduled))).mappings().one_or_none()
-    return None if row is None else from_row(row)
+    return None if row is None else from_row(Execution, row)
 
 
 def _matches(job_id: str, scheduled: int) -> tuple[ColumnElement[bool], ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import delete, select
 
-from headrace.catalog.rows.functions import FUNCTIONS, function_from_row
+from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.store import Store, insert
 from headrace.errors import Error, ExistsError, NotFoundError
+from headrace.model.conversion import from_row, to_row
 from headrace.model.functions import RegisteredFunction
 from headrace.model.tree_status import TreeStatus
 
@@ -21,13 +22,12 @@ class Functions:
         """Return every function by name."""
         with self._store.read() as connection:
             rows = connection.execute(select(FUNCTIONS).order_by(FUNCTIONS.c.name)).mappings()
-            return [function_from_row(row) for row in rows]
+            return [from_row(RegisteredFunction, row) for row in rows]
 
     def create(self, function: RegisteredFunction) -> None:
         """Record a function; `ExistsError` if the name is taken."""
         with self._store.write() as connection:
-            row = {"name": function.name, "class_name": function.class_name}
-            new = insert(connection, FUNCTIONS).values(row).on_conflict_do_nothing().returning(FUNCTIONS.c.name)
+            new = insert(connection, FUNCTIONS).values(to_row(function)).on_conflict_do_nothing().returning(FUNCTIONS.c.name)
             if connection.scalar(new) is None:
                 raise function_exists(function.name)
 

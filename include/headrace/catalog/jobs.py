@@ -8,18 +8,19 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
-from headrace.catalog.rows import leases, snodes
+from headrace.catalog.rows import leases
 from headrace.catalog.rows.dropped_queries import DROPPED_QUERIES
-from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, progress_to_row, reason_to_json, to_row
+from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, to_row
 from headrace.catalog.rows.leases import LEASES
 from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
 from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
+from headrace.model import conversion
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
-from headrace.model.snodes import DriverStatus
+from headrace.model.snodes import DriverStatus, Heartbeat
 from headrace.model.tables import Table, TableId
 
 NO_PROGRESS: Final = JobProgress()
@@ -123,17 +124,17 @@ class Jobs:
         if connection.scalar(statement.returning(JOBS.c.id)) is None:
             raise ExistsError(f"a job with the id {definition.id} exists already")
 
-    def get(self, database: str, name: str, kind: str = JobKind.STREAM) -> JobRecord:
+    def get(self, database: str, name: str, kind: str) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         record = self.find(database, name, kind)
         if record is not None:
             return record
         with self._store.read() as connection:
-            if kind != JobKind.CONTINUOUS_QUERY:
+            if database:
                 require_database(connection, database)
             raise _missing_name(connection, kind, database, name)
 
-    def find(self, database: str, name: str, kind: str = JobKind.STREAM) -> JobRecord | None:
+    def find(self, database: str, name: str, kind: str) -> JobRecord | None:
         """Return the job of a name; None if it does not exist, or its database does not."""
         return self._find(*_matches(kind, database, name))
 
@@ -141,10 +142,10 @@ class Jobs:
         """Return the job that fills a table, if there is one."""
         return self._find(JOBS.c.target_database == target.database, JOBS.c.target_table == target.name)
 
-    def count_streams(self, database: str) -> int:
-        """Return the number of streams whose first source is in a database."""
-        first_source_database = JOBS.c.sources[(0, 0)].as_string()
-        query = select(func.count()).where(JOBS.c.kind == JobKind.STREAM, first_source_database == database)
+    def count(self, kind: str, database: str) -> int:
+        """Return the number of jobs of a kind whose first source is in a database."""
+        first_source_database = JOBS.c.sources[(0, "database")].as_string()
+        query = select(func.count()).where(JOBS.c.kind == kind, first_source_database == database)
         with self._store.read() as connection:
             return connection.scalar(query) or 0
 
@@ -184,7 +185,7 @@ class Jobs:
 
     def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
         """Record the observed state and its reason (None clears the reason)."""
-        self._update(id, {"state": state.value, "reason": reason_to_json(reason)}, epoch)
+        self._update(id, {"state": state.value, "reason": conversion.to_json(reason)}, epoch)
 
     def replace_state(
         self, seen: JobRecord, state: JobState, reason: StopReason | None = None, *, driver: DriverStatus | None = None
@@ -206,15 +207,15 @@ class Jobs:
                 return False
             query = select(JOBS.c.state, JOBS.c.reason).where(JOBS.c.id == definition.id).with_for_update()
             row = connection.execute(query).one_or_none()
-            if row is None or tuple(row) != (seen.state.value, reason_to_json(seen.reason)):
+            if row is None or tuple(row) != (seen.state.value, conversion.to_json(seen.reason)):
                 return False
-            values = {"state": state.value, "reason": reason_to_json(reason)}
+            values = {"state": state.value, "reason": conversion.to_json(reason)}
             connection.execute(update(JOBS).where(JOBS.c.id == definition.id).values(values))
         return True
 
     def set_progress(self, id: str, progress: JobProgress, epoch: int | None = None) -> None:
         """Record how far the job has come."""
-        self._update(id, progress_to_row(progress), epoch)
+        self._update(id, conversion.to_row(progress), epoch)
 
     def skip(self, id: str, offsets: Offsets) -> None:
         """Record offsets to skip to; the job's driver does so before the next micro-batch."""
@@ -270,8 +271,10 @@ def require_columns(connection: Connection, definition: JobDefinition) -> None:
 def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> bool:
     """Check that a driver is as it was seen. The lease's row stays locked, so that nothing changes before the write."""
     lease = connection.execute(select(LEASES).where(LEASES.c.snode == snode).with_for_update()).mappings().one_or_none()
-    beat = connection.execute(select(SNODES).where(SNODES.c.name == snode)).mappings().one_or_none()
-    return driver.is_unchanged(None if lease is None else leases.from_row(lease), None if beat is None else snodes.from_row(beat))
+    beat = connection.execute(select(SNODES).where(SNODES.c.snode == snode)).mappings().one_or_none()
+    return driver.is_unchanged(
+        None if lease is None else leases.from_row(lease), None if beat is None else conversion.from_row(Heartbeat, beat)
+    )
 
 
 def _matches(kind: str, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
@@ -280,8 +283,8 @@ def _matches(kind: str, database: str, name: str) -> tuple[ColumnElement[bool], 
 
 def _missing_name(connection: Connection, kind: str, database: str, name: str) -> NotFoundError:
     names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind, JOBS.c.database == database))
-    if kind == JobKind.CONTINUOUS_QUERY:
-        return NotFoundError(f"CQ {name} doesn't exist.", hint=nearest(names, name) or "SHOW CQS lists what there is")
+    if not database:
+        return NotFoundError(f"{kind} {name} does not exist", hint=nearest(names, name))
     return not_found(kind, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 

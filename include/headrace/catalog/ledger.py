@@ -23,10 +23,11 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.processes import has_ended, process_identity
-from headrace.catalog.rows.chunks import CHUNKS, from_row, to_row
+from headrace.catalog.rows.chunks import CHUNKS
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.store import Store, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.conversion import from_row, to_row
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
 
 # A chunk takes minutes at most, so the holder of a claim older than this has died.
@@ -53,7 +54,7 @@ class Ledger:
             if not present and planned:
                 connection.execute(insert(connection, CHUNKS), [to_row(chunk) for chunk in planned])
                 present = connection.execute(_chunks(job_id, run)).mappings().all()
-        return [from_row(row) for row in present]
+        return [from_row(Chunk, row) for row in present]
 
     def claim(self, job_id: str, run: str, number: int, holder: str | None = None, *, abandoned_ms: int = ABANDONED_MS) -> Chunk:
         """Claim a chunk; it is then RUNNING for this holder (default: this process), or DONE if it needs no work.
@@ -77,7 +78,7 @@ class Ledger:
             age = (now - row["claimed"]) // 1000
             message = f"chunk {number} of run {run} is being worked on by {row['holder']}, since {age} s"
             raise TransientError(message, hint="wait for it, or try again when its claim is old enough to count as abandoned")
-        return from_row(row)
+        return from_row(Chunk, row)
 
     def finish(self, job_id: str, run: str, number: int, rows: int | None = None, holder: str | None = None) -> None:
         """Mark a claimed chunk DONE, with the rows it read. Idempotent. Raise `FencedError` if another has claimed it since."""
@@ -90,7 +91,7 @@ class Ledger:
     def chunks(self, job_id: str, run: str | None = None) -> list[Chunk]:
         """Return the chunks of a run by number, or those of all runs of the job."""
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(_chunks(job_id, run)).mappings()]
+            return [from_row(Chunk, row) for row in connection.execute(_chunks(job_id, run)).mappings()]
 
     def rows_per_second(self) -> int | None:
         """Return the rate at which chunks of all jobs were computed; None before the first one."""

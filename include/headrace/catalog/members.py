@@ -7,9 +7,10 @@ from typing import Final
 from sqlalchemy import delete, select, update
 
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.members import MEMBERS, member_from_row
+from headrace.catalog.rows.members import MEMBERS
 from headrace.catalog.store import Store, insert
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
+from headrace.model.conversion import from_row
 from headrace.model.snodes import Member, member_name
 
 FIRST: Final = 1
@@ -26,7 +27,7 @@ class Members:
         """Return the snodes that share the jobs, by dnode."""
         with self._store.read() as connection:
             rows = connection.execute(select(MEMBERS).order_by(MEMBERS.c.dnode)).mappings()
-            return [member_from_row(row) for row in rows]
+            return [from_row(Member, row) for row in rows]
 
     def create(self, dnode: int, first: str) -> Member:
         """Register the snode of a dnode, and with it that of dnode 1, whose name is `first`; `ExistsError` if it is registered."""

@@ -9,9 +9,10 @@ from sqlalchemy import select
 
 from headrace.catalog.leases import fenced_error
 from headrace.catalog.rows.leases import LEASES
-from headrace.catalog.rows.snodes import SNODES, from_row, to_row
+from headrace.catalog.rows.snodes import SNODES
 from headrace.catalog.rules import not_found
 from headrace.catalog.store import Store, insert
+from headrace.model.conversion import from_row, to_row
 from headrace.model.snodes import Heartbeat, Lease
 
 
@@ -33,18 +34,18 @@ class Snodes:
             beat = Heartbeat(lease.snode, lease.epoch, self._store.now(connection), lease.address, token, dict(detail or {}))
             row = to_row(beat)
             statement = insert(connection, SNODES).values(row)
-            connection.execute(statement.on_conflict_do_update(index_elements=[SNODES.c.name], set_=row))
+            connection.execute(statement.on_conflict_do_update(index_elements=[SNODES.c.snode], set_=row))
         return beat
 
     def get(self, name: str) -> Heartbeat:
         """Return the last heartbeat; raise `NotFoundError` if the snode never had one."""
         with self._store.read() as connection:
-            row = connection.execute(select(SNODES).where(SNODES.c.name == name)).mappings().one_or_none()
+            row = connection.execute(select(SNODES).where(SNODES.c.snode == name)).mappings().one_or_none()
             if row is None:
-                raise not_found("snode", name, connection.scalars(select(SNODES.c.name)))
-        return from_row(row)
+                raise not_found("snode", name, connection.scalars(select(SNODES.c.snode)))
+        return from_row(Heartbeat, row)
 
     def all(self) -> list[Heartbeat]:
         """Return the last heartbeat of every snode, by name."""
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(select(SNODES).order_by(SNODES.c.name)).mappings()]
+            return [from_row(Heartbeat, row) for row in connection.execute(select(SNODES).order_by(SNODES.c.snode)).mappings()]

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from sqlalchemy import delete, insert, select
 
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.stream_metrics import STREAM_METRICS, from_row
+from headrace.catalog.rows.stream_metrics import STREAM_METRICS
 from headrace.catalog.store import Store
+from headrace.model.conversion import from_row
 from headrace.model.stream_metrics import StreamSample
 
 
@@ -43,4 +44,4 @@ class StreamMetrics:
         if job_id is not None:
             query = query.where(STREAM_METRICS.c.job_id == job_id)
         with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(StreamSample, row) for row in connection.execute(query).mappings()]

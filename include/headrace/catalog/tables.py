@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from headrace.catalog.alterations import with_columns
 from headrace.catalog.rows import COLUMN_REFERENCES, SUBTABLES
-from headrace.catalog.rows.tables import TABLES, from_row, to_row
+from headrace.catalog.rows.tables import TABLES
 from headrace.catalog.rules import (
     exists,
     has_table,
@@ -22,6 +22,7 @@ from headrace.catalog.rules import (
 )
 from headrace.catalog.store import Store
 from headrace.catalog.subtables import add_subtables, find_subtables
+from headrace.model.conversion import from_row, to_row
 from headrace.model.tables import Column, Table, TableId, TableKind
 
 
@@ -125,7 +126,7 @@ class Tables:
         with self._store.read() as connection:
             require_database(connection, database)
             query = select(TABLES).where(TABLES.c.database == database).order_by(TABLES.c.name)
-            return [from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(Table, row) for row in connection.execute(query).mappings()]
 
 
 def remove_references(connection: Connection, database: str, table: str, columns: Collection[str]) -> None:
@@ -149,7 +150,7 @@ def read_table(connection: Connection, database: str, name: str) -> Table | None
     """Return the table; None if it does not exist, or its database does not."""
     query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
     row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else from_row(row)
+    return None if row is None else from_row(Table, row)
 
 
 def add_table(connection: Connection, table: Table, created: int) -> None:

@@ -12,15 +12,12 @@ from headrace.catalog.rows.trees import (
     DEVICE_TEMPLATES,
     DEVICES,
     TEMPLATE_PATHS,
-    series_from_json,
-    template_from_row,
-    template_series_to_json,
-    template_to_row,
 )
 from headrace.catalog.rules import hold_databases
 from headrace.catalog.store import Store, insert
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
+from headrace.model.conversion import from_json, from_row, to_json, to_row
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Column
 from headrace.model.tree_status import TreeStatus
@@ -37,7 +34,7 @@ class Templates:
         """Return every template in the order of their creation."""
         query = select(DEVICE_TEMPLATES).order_by(DEVICE_TEMPLATES.c.number)
         with self._store.read() as connection:
-            return [template_from_row(row) for row in connection.execute(query).mappings()]
+            return [from_row(DeviceTemplate, row) for row in connection.execute(query).mappings()]
 
     def get(self, name: str) -> DeviceTemplate:
         """Return a template; `NotFoundError` if there is none of that name."""
@@ -48,7 +45,7 @@ class Templates:
         """Record a template; `ExistsError` if the name is taken."""
         with self._store.write() as connection:
             last = connection.scalar(select(func.max(DEVICE_TEMPLATES.c.number))) or 0
-            new = insert(connection, DEVICE_TEMPLATES).values(template_to_row(template) | {"number": last + 1})
+            new = insert(connection, DEVICE_TEMPLATES).values(to_row(template) | {"number": last + 1})
             name = DEVICE_TEMPLATES.c.name
             if connection.scalar(new.on_conflict_do_nothing().returning(name)) is None:
                 raise duplicate_name(template.name)
@@ -109,7 +106,7 @@ class Templates:
             hold_databases(connection, *columns)
             extended = (*get_template(connection, name).series, *series)
             changed = update(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name)
-            connection.execute(changed.values(series=template_series_to_json(extended)))
+            connection.execute(changed.values(series=[to_json(one) for one in extended]))
             for database, by_measurement in columns.items():
                 add_columns(connection, database, list(by_measurement.values()))
                 extend_devices(connection, database, name, [stored_series(one, by_measurement) for one in series])
@@ -122,7 +119,7 @@ def get_template(connection: Connection, name: str) -> DeviceTemplate:
         matches = difflib.get_close_matches(name, connection.scalars(select(DEVICE_TEMPLATES.c.name)).all(), n=1)
         hint = f"did you mean {matches[0]}?" if matches else "SHOW DEVICE TEMPLATES lists what there is"
         raise NotFoundError(f"Template {name} does not exist", hint=hint).with_status(TreeStatus.METADATA_ERROR)
-    return template_from_row(row)
+    return from_row(DeviceTemplate, row)
 
 
 def nested_path(path: str, others: Sequence[str]) -> str | None:
@@ -140,7 +137,7 @@ def extend_devices(connection: Connection, database: str, template: str, series:
     users = (DEVICES.c.database == database, DEVICES.c.template == template)
     for schema in connection.scalars(select(DEVICES.c.schema_id).where(*users).distinct()).all():
         stored = connection.scalar(select(DEVICE_SCHEMAS.c.series).where(DEVICE_SCHEMAS.c.id == schema))
-        extended = save_schema(connection, (*series_from_json(stored or []), *series))
+        extended = save_schema(connection, (*from_json(tuple[Timeseries, ...], stored or []), *series))
         connection.execute(update(DEVICES).where(*users, DEVICES.c.schema_id == schema).values(schema_id=extended))
 
 

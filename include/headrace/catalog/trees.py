@@ -8,21 +8,19 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, sel
 
 from headrace.catalog.alterations import with_columns
 from headrace.catalog.rows import SUBTABLES, TABLES
-from headrace.catalog.rows import tables as table_rows
 from headrace.catalog.rows.trees import (
     DEVICE_SCHEMAS,
     DEVICES,
     TTLS,
     from_row,
     schema_id,
-    series_from_json,
-    series_to_json,
     to_row,
 )
 from headrace.catalog.rules import hold_databases
 from headrace.catalog.store import Store, insert, is_among
 from headrace.catalog.subtables import add_subtables
 from headrace.catalog.tables import find_table
+from headrace.model.conversion import from_json, to_json
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Column
 from headrace.model.trees import TREE_TABLE, Device, Timeseries
@@ -119,7 +117,7 @@ def read_devices(connection: Connection, query: Select[object]) -> list[Device]:
     rows = list(connection.execute(query).mappings())
     ids = sorted({row["schema_id"] for row in rows})
     schema_query = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, ids))
-    schemas = {row["id"]: series_from_json(row["series"]) for row in connection.execute(schema_query).mappings()}
+    schemas = {row["id"]: from_json(tuple[Timeseries, ...], row["series"]) for row in connection.execute(schema_query).mappings()}
     return [from_row(row, schemas[row["schema_id"]]) for row in rows]
 
 
@@ -128,7 +126,7 @@ def add_columns(connection: Connection, database: str, columns: Sequence[Column]
     if not columns:
         return
     changed = with_columns(find_table(connection, database, TREE_TABLE), columns)
-    values = {"columns": table_rows.to_row(changed)["columns"]}
+    values = {"columns": [to_json(column) for column in changed.columns]}
     connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == TREE_TABLE).values(values))
 
 
@@ -151,7 +149,7 @@ def save(connection: Connection, database: str, present: dict[str, Device], devi
 
 def save_schema(connection: Connection, series: tuple[Timeseries, ...]) -> str:
     """Return the id of a schema, recording it if it is new."""
-    values = series_to_json(series)
+    values = [to_json(one) for one in series]
     key = schema_id(values)
     connection.execute(insert(connection, DEVICE_SCHEMAS).values({"id": key, "series": values}).on_conflict_do_nothing())
     return key

@@ -8,12 +8,12 @@ from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from headrace.catalog.rows import COLUMN_REFERENCES, SUBTABLES, TABLES
 from headrace.catalog.rows.column_references import from_row, to_row
-from headrace.catalog.rows.tables import to_row as table_to_row
 from headrace.catalog.rules import hold_databases, refuse_jobs_using
 from headrace.catalog.store import Store, insert
 from headrace.catalog.subtables import add_subtables, find_subtables
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import NotFoundError
+from headrace.model.conversion import to_json
 from headrace.model.tables import ColumnReference, Table, TableId
 
 
@@ -82,10 +82,8 @@ class VirtualTables:
             self._hold(connection, database, () if added is None else (added,))
             if removed is not None:
                 refuse_jobs_using(connection, table.id, [removed])
-            changed = table_to_row(change(find_table(connection, database, name)))
-            connection.execute(
-                update(TABLES).where(TABLES.c.database == database, TABLES.c.name == name).values(columns=changed["columns"])
-            )
+            columns = [to_json(column) for column in change(find_table(connection, database, name)).columns]
+            connection.execute(update(TABLES).where(TABLES.c.database == database, TABLES.c.name == name).values(columns=columns))
             if removed is not None and renamed is not None:
                 connection.execute(update(COLUMN_REFERENCES).where(*_matches(database, name, removed)).values(column=renamed))
             elif removed is not None:

@@ -12,8 +12,8 @@ from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from headrace.service.planning.dispatch import PlanningContext
-    from headrace.service.stages import Stage
+    from headrace.service.stage import Stage
+    from headrace.service.state import PlanningContext
 
 
 def register(app: typer.Typer) -> None:

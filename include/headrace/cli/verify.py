@@ -16,7 +16,7 @@ from headrace.errors import ProgrammingError
 if TYPE_CHECKING:
     from headrace.model.time import Precision
     from headrace.service.session import Session
-    from headrace.service.stages import Stage
+    from headrace.service.stage import Stage
     from headrace.verify import Difference, Sample, VerificationResult
 
 LEADING_COLUMNS = 3

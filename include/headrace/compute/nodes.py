@@ -1,4 +1,4 @@
-"""Bound expressions as trees of nodes. Spark SQL (`str` of a node) and Arrow (`headrace.compute.local`) are renderings of them."""
+"""Bound expressions as trees of nodes. Spark SQL (`str` of a node) and Arrow (`compute.columnar`) are renderings of them."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.compute.kernels.windows import Grid
 from headrace.compute.plan_sources import Scan
+from headrace.model.windows import WindowGrid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class WantedShares:
     columns: Sequence[str]
     range: tuple[int | None, int | None] = (None, None)
     by_series: bool = False
-    windows: Grid | None = None
+    windows: WindowGrid | None = None
 
 
 class ShareProvider(Protocol):

@@ -8,6 +8,7 @@ from typing import Final
 from headrace.compute.nodes import Node
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
+from headrace.model.windows import WindowGrid
 
 MAX_MONTH: Final = Duration(31, "d")
 DAY: Final = Duration(1, "d")
@@ -47,6 +48,13 @@ class IntervalWindow:
     def slides(self) -> bool:
         """Whether windows overlap."""
         return self.sliding != self.length
+
+    def grid(self, precision: Precision) -> WindowGrid | None:
+        """Return the windows in ticks; None if they follow a calendar."""
+        durations = (self.sliding, self.offset, self.length)
+        if self.zone is not None or any(duration.is_calendar for duration in durations):
+            return None
+        return WindowGrid(*(duration.ticks(precision) for duration in durations))
 
     def max_windows_per_instant(self, precision: Precision) -> int:
         """Return the maximum number of windows that contain one instant."""

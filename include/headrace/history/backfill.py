@@ -16,17 +16,18 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
-from headrace.history.chunks import ChunkRange, Extent, Grid, chunk_by_duration, chunk_by_rows
+from headrace.history.chunks import ChunkRange, Extent, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration, Precision
+from headrace.model.windows import WindowGrid
 from headrace.storage.pieces import series_ranges
 from headrace.streams import lifecycle
-from headrace.streams.context import Context
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.stored_rows import set_aside_history
@@ -168,7 +169,7 @@ def offsets_to_read(record: JobRecord, run: str) -> Offsets:
 
 def split_source(
     plan: StreamPlan,
-    grid: Grid | None,
+    grid: WindowGrid | None,
     file_extents: Sequence[Extent],
     rows: int,
     start: int | None,
@@ -194,7 +195,7 @@ def windows_per_row(plan: StreamPlan) -> int:
     return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
 
 
-def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> Grid | None:
+def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> WindowGrid | None:
     """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own.
 
     In a history with FILL, Spark fills the gaps of whole series, or of a single group. A recomputation fills the gaps at the ends
@@ -204,13 +205,13 @@ def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> Grid | None:
     if plan.fills_gaps and run == HISTORY and not can_fill_by_time(record, plan):
         return None
     if window is None:
-        return Grid()
+        return WindowGrid()
     if not isinstance(window, IntervalWindow):
         return None
     length = max_ticks(window.length, precision)
     if window.zone is not None or window.sliding.is_calendar:
-        return Grid(length=length + MAX_ZONE_SHIFT.ticks(precision))
-    return Grid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
+        return WindowGrid(length=length + MAX_ZONE_SHIFT.ticks(precision))
+    return WindowGrid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
 
 
 def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:

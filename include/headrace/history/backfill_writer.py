@@ -20,10 +20,10 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult
-from headrace.history.chunks import Grid
 from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
@@ -31,13 +31,13 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, furthest, latest
 from headrace.model.progress import Progress
 from headrace.model.time import Precision
+from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
 from headrace.storage.delta.shares import SeriesRange
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
-from headrace.streams.quarantine.set_aside import without_quarantine
+from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.sinks.target import TargetTable
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class SourceChangedError(Exception):
 class BackfillWriter:
     """Computes and writes chunks of one stream. `grid` is where its windows may start, None if their length has no bound."""
 
-    def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: Grid | None, *, history: bool) -> None:
+    def __init__(self, context: Context, record: JobRecord, plan: StreamPlan, grid: WindowGrid | None, *, history: bool) -> None:
         self._context = context
         self._plan = plan
         self._grid = grid

@@ -18,15 +18,15 @@ from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.fill import fill_stored
+from headrace.context import Context
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult
-from headrace.history.chunks import Grid
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Offsets
 from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
+from headrace.model.windows import WindowGrid
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
@@ -55,7 +55,7 @@ class ChunkEvaluation:
         context: Context,
         plan: StreamPlan,
         offsets: Offsets,
-        grid: Grid | None,
+        grid: WindowGrid | None,
         series: SeriesRange = ALL_SERIES,
         *,
         fills: bool = False,
@@ -138,7 +138,7 @@ class ChunkEvaluation:
             windows = windows.where(f"{WEND} < {watermark}L")
         return fill_stored(query, windows) if self._fills else finish(query, windows)
 
-    def _filled_windows(self, grid: Grid, start: int, end: int, use: KernelUse) -> DataFrame:
+    def _filled_windows(self, grid: WindowGrid, start: int, end: int, use: KernelUse) -> DataFrame:
         """Return the windows of the only group that start in `[start, end)`, and those that FILL adds up to the next one."""
         following = self._next_window(grid, end)
         last = end - 1 if following is None else following
@@ -146,7 +146,7 @@ class ChunkEvaluation:
         filled = fill_stored(self._plan.query, windows)
         return filled if following is None else filled.where(self._ownership_condition(start, following))
 
-    def _next_window(self, grid: Grid, end: int) -> int | None:
+    def _next_window(self, grid: WindowGrid, end: int) -> int | None:
         """Return the start of the first window that starts at `end` or later; None if there is none."""
         last_row = max((last for _, last, _ in source_extents(self._context, self._plan, self._offsets)), default=end - 1)
         first, size = end, grid.length

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from headrace.compute.nodes import quote
 from headrace.compute.windows import key_columns
+from headrace.context import Context
 from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
-from headrace.streams.context import Context
 from headrace.streams.filling.filler import Filler
 from headrace.streams.filling.marks import marked_table
 from headrace.streams.keep import kept_windows, oldest_kept

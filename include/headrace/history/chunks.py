@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.errors import LimitError
 from headrace.model.ledger import Chunk
+from headrace.model.windows import WindowGrid
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 
 # Airflow maps at most 1024 task instances by default ([core] max_map_length); a run's chunks must stay below.
@@ -26,23 +27,6 @@ class Extent:
     first: int
     last: int
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Where windows may start: `origin + k * step` ticks. A window that starts at t holds rows of `[t, t + length)` at most."""
-
-    step: int = 1
-    origin: int = 0
-    length: int = 1
-
-    def floor(self, ts: int) -> int:
-        """Return the last point of the grid at or before an instant."""
-        return ts - (ts - self.origin) % self.step
-
-    def ceiling(self, ts: int) -> int:
-        """Return the first point of the grid at or after an instant."""
-        return -((self.origin - ts) // self.step) * self.step + self.origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +78,7 @@ class RowProfile:
         return self._times[index - 1] + (round(remaining / density) if density > 0 else 0)
 
 
-def window_start_range(extents: Sequence[Extent], grid: Grid, start: int | None, end: int | None) -> tuple[int, int]:
+def window_start_range(extents: Sequence[Extent], grid: WindowGrid, start: int | None, end: int | None) -> tuple[int, int]:
     """Return the range `[first, end)` of window starts that can have rows of the extents, aligned to the grid."""
     min_start = grid.ceiling(min(extent.first for extent in extents) - grid.length + 1)
     max_end = grid.floor(max(extent.last for extent in extents)) + grid.step
@@ -103,7 +87,7 @@ def window_start_range(extents: Sequence[Extent], grid: Grid, start: int | None,
 
 
 def chunk_by_rows(
-    extents: Sequence[Extent], grid: Grid, rows: int, *, start: int | None = None, end: int | None = None
+    extents: Sequence[Extent], grid: WindowGrid, rows: int, *, start: int | None = None, end: int | None = None
 ) -> list[ChunkRange]:
     """Return chunk ranges of about `rows` rows each, at most `MAX_CHUNKS`, aligned to the grid, without gaps."""
     extents = [extent for extent in extents if extent.rows > 0]
@@ -121,7 +105,7 @@ def chunk_by_rows(
 
 
 def chunk_by_duration(
-    extents: Sequence[Extent], grid: Grid, ticks: int, *, start: int | None = None, end: int | None = None
+    extents: Sequence[Extent], grid: WindowGrid, ticks: int, *, start: int | None = None, end: int | None = None
 ) -> list[ChunkRange]:
     """Return chunk ranges of at least `ticks` each, aligned to the grid.
 
@@ -132,7 +116,7 @@ def chunk_by_duration(
     if not extents:
         return []
     first, last = window_start_range(extents, grid, start, end)
-    length = max(grid.step, grid.ceiling(grid.origin + ticks) - grid.origin)
+    length = max(grid.step, grid.ceiling(grid.offset + ticks) - grid.offset)
     count = -((first - last) // length)
     if count > MAX_CHUNKS:
         raise LimitError(

@@ -12,12 +12,12 @@ from headrace.compute.plan import STATE, WSTART
 from headrace.compute.window_plans import StateWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import IS_FILLED
+from headrace.context import Context
 from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
 from headrace.storage import Commit
 from headrace.storage.delta.commits import chunk_app
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import WindowEvents, add_neighbor_states
 from headrace.streams.notifications.messages import MessageEncoder

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.jobs.activity import JobActivity
 from headrace.model.jobs import JobRecord
+
+if TYPE_CHECKING:
+    from headrace.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Driving:
         observe: Called with the seconds of each micro-batch.
     """
 
-    context: Any
+    context: Context
     snode: str
     runs_all: bool
     observe: Callable[[float], None]

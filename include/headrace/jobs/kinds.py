@@ -14,6 +14,8 @@ from headrace.jobs.runners import RunnerFactory
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 
 if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+    from headrace.context import Context
     from headrace.settings import Settings
 
 T = TypeVar("T")
@@ -45,10 +47,10 @@ class Page(Protocol):
     def fields(self, record: JobRecord, overview: Any) -> dict[str, Any]:
         """Return the fields of a job's row: at least `source` and `target`, as texts."""
 
-    def detail(self, catalog: Any, record: JobRecord, now: int) -> dict[str, Any]:
+    def detail(self, catalog: Catalog, record: JobRecord, now: int) -> dict[str, Any]:
         """Return the fields that only a job's own page shows."""
 
-    def plan(self, context: Any, definition: JobDefinition) -> Iterable[str]:
+    def plan(self, context: Context, definition: JobDefinition) -> Iterable[str]:
         """Return the lines of the plan of a job."""
 
 
@@ -83,8 +85,8 @@ class JobKind:
     dag_prefix: str
     address: str
     host: Part[HostFactory]
-    drop: Part[Callable[[Any, JobDefinition], None]]
-    dag: Part[Callable[[JobDefinition, Any], Any]]
+    drop: Part[Callable[[Context, JobDefinition], None]]
+    dag: Part[Callable[[JobDefinition, Settings], Any]]
     page: Part[Page]
     lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
     is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.model.jobs import JobProgress, JobRecord
 from headrace.model.positions import Offsets
+
+if TYPE_CHECKING:
+    from headrace.context import Context
 
 
 class Advance(Enum):
@@ -68,5 +71,5 @@ class Runner(Protocol):
         """Stop background work, waiting at most `grace_s` for it."""
 
 
-RunnerFactory = Callable[[Any, JobRecord, Any], Runner]
+RunnerFactory = Callable[["Context", JobRecord, Any], Runner]
 """Creates the runner of a job, from the driver's context, the job's record, and the reader of its sources."""

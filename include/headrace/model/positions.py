@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 SourceId = str
 """Names a source table, as `source_id` makes it."""
@@ -45,15 +44,6 @@ class Position:
     def is_behind(self, offsets: Offsets) -> bool:
         """Return True if a source has not been read up to one of these offsets."""
         return is_behind(self.offsets, offsets)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the position as a JSON object."""
-        return {"batch": self.batch, "offsets": dict(self.offsets)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Position:
-        """Read a position from the JSON object of `to_json`."""
-        return cls(value["batch"], dict(value["offsets"]))
 
 
 def latest(*positions: Position | None) -> Position | None:

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.compute import AnyPlan
+from headrace.context import Context
 from headrace.queries.evaluation import Execution, evaluate_query
-from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

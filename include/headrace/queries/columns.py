@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.paths import unquote_node
 from headrace.model.tables import Column, Database, Table
 from headrace.model.trees import NewSeries, TemplateSeries
 from headrace.model.types import DataType
-from headrace.streams.context import Context
 
 _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 Allocation = dict[tuple[str, DataType], Column]

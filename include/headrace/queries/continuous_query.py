@@ -15,11 +15,12 @@ from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
 from headrace.compute.language import language
-from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
+from headrace.context import Context
+from headrace.errors import ExistsError, InternalError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
 from headrace.model.jobs import JobDefinition
-from headrace.model.paths import ROOT, join_path, split_path
+from headrace.model.paths import join_path, split_path
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
@@ -29,7 +30,6 @@ from headrace.queries.into import check_type, find_devices
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.queries.scope import expressions, tree_scope
 from headrace.sql import parse
-from headrace.streams.context import Context
 
 DIALECT: Final = "iotdb"
 TIME: Final = ColumnRef("time")
@@ -70,7 +70,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     return JobDefinition(
         id=f"cq-{uuid.uuid4().hex}",
         kind=CONTINUOUS_QUERY,
-        database=ROOT,
+        database="",
         name=statement.name,
         sql=statement.text,
         dialect=DIALECT,
@@ -84,11 +84,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
 
 def is_taken(name: str, context: Context) -> bool:
     """Return whether a continuous query has a name."""
-    try:
-        context.catalog.jobs.get(ROOT, name, CONTINUOUS_QUERY)
-    except NotFoundError:
-        return False
-    return True
+    return context.catalog.jobs.find("", name, CONTINUOUS_QUERY) is not None
 
 
 def schedule_of(statement: CreateContinuousQuery, context: Context) -> Schedule:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split_path, unquote_node
 from headrace.model.tables import Table, TableKind
 from headrace.model.trees import TREE_TABLE, Device, SeriesLabels, Timeseries
 from headrace.model.types import DataType, TypeKind
 from headrace.queries.trees import refuse_table_database, table_database
-from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import DeviceTable

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
-from headrace.compute.local.evaluation import evaluate_locally
+from headrace.compute.columnar.tree_plans import evaluate_locally
 from headrace.compute.shares import KernelUse, WantedShares
+from headrace.context import Context
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
 from headrace.queries.local_reads import CountedReader, LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.storage.spark.arrow_results import collect_arrow
-from headrace.streams.context import Context
 from headrace.streams.sources.shares import TableShares, is_unsupported
 from headrace.streams.sources.virtual_frames import virtual_frame
 

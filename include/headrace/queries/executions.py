@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.catalog.executions import ABANDONED_MS
 from headrace.catalog.processes import has_ended
+from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
@@ -23,7 +24,6 @@ from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.trees import TREE_TABLE
 from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
 from headrace.queries.into import IntoPoints, compute_into, write_points
-from headrace.streams.context import Context
 from headrace.streams.failures import to_error
 
 logger = logging.getLogger(__name__)

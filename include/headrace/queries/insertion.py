@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import AnyPlan
+from headrace.context import Context
 from headrace.errors import DataError, NotFoundError
 from headrace.model.spans import Span
 from headrace.model.tables import Column, Database, Table
@@ -20,7 +21,6 @@ from headrace.storage.loading.conversion import SERIES_TYPE
 from headrace.storage.types import rows_schema
 from headrace.storage.values.columns import InvalidValue, InvalidValues, to_stored_column
 from headrace.storage.values.scalars import TimeContext
-from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.context import Context
 from headrace.errors import DataError, NotSupportedError
 from headrace.model.expressions import Call, Cast, DurationLiteral, Expression, Literal
 from headrace.model.instants import parse_instant
 from headrace.model.time import Precision
-from headrace.streams.context import Context
 
 
 def present_ticks(context: Context, precision: Precision) -> int:

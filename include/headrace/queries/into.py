@@ -18,6 +18,7 @@ from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows
+from headrace.context import Context
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_types import WIDER_KINDS, type_name
@@ -31,7 +32,6 @@ from headrace.storage.delta.points import Instants, ReplacedPoints
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick
-from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,13 +10,12 @@ from headrace.jobs.kinds import JobKind, imported
 from headrace.jobs.registry import register
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
-from headrace.model.jobs import JobKind as KindName
 from headrace.model.tree_statements import DropContinuousQuery, PauseContinuousQuery, ResumeContinuousQuery, TimeoutPolicy
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
 
-CONTINUOUS_QUERY: Final[str] = KindName.CONTINUOUS_QUERY
+CONTINUOUS_QUERY: Final = "continuous query"
 RESUME_EFFECTS: Final = {
     TimeoutPolicy.BLOCKED: "The executions that were due in the meantime are made up for, in order.",
     TimeoutPolicy.DISCARD: "Of the executions that were due in the meantime, only the latest is made up for.",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.compute.plan_sources import Scan
-    from headrace.streams.context import Context
+    from headrace.context import Context
 
 
 UNKNOWN_ROWS: Final = 2**63 - 1

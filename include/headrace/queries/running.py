@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error, LimitError, OperationalError
 
 if TYPE_CHECKING:
+    from headrace.context import Context
     from headrace.settings import Settings
-    from headrace.streams.context import Context
 
 POOL: Final = "queries"
 """Spark's pool of their jobs, which share the cores equally with those of streams."""

@@ -8,12 +8,12 @@ from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.language import language
+from headrace.context import Context
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
 from headrace.model.trees import Device
 from headrace.queries.devices import device_tables, devices_of
-from headrace.streams.context import Context
 
 
 def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) -> TreeScope:

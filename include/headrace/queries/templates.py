@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.failpoints import failpoint
 from headrace.model.paths import PathPattern, join_path, split_path
@@ -16,7 +17,6 @@ from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TREE_TABLE, Device, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
 from headrace.queries.columns import allocate_columns
 from headrace.queries.values import clear_series
-from headrace.streams.context import Context
 
 TEMPLATES_LOCK: Final = "device templates"
 """Name of the lock for changes of device templates and their devices. Take it before the lock of a database."""

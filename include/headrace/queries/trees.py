@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from headrace.context import Context
 from headrace.errors import ExistsError, NotFoundError, NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.model.paths import ROOT, join_path, quote_node, split_path, unquote_node
@@ -19,7 +20,6 @@ from headrace.model.trees import TREE_TABLE, Device, NewSeries, TemplateSeries, 
 from headrace.queries.columns import Allocation, allocate_columns
 from headrace.queries.templates import TEMPLATES_LOCK, activate_device, check_template_type, extend_template
 from headrace.queries.values import clear_series
-from headrace.streams.context import Context
 
 
 def make_tree(context: Context, database: Database, ttl_ms: int | None = None, *, if_not_exists: bool = False) -> None:

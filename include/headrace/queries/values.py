@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.context import Context
 from headrace.errors import NotFoundError
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE, Device
 from headrace.storage.delta.writer import Ranges
-from headrace.streams.context import Context
 
 
 def write_series(context: Context, database: Database, rows: Sequence[tuple[str, pa.Table]]) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from headrace.context import Context
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.spark_options import Role
-from headrace.streams.context import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

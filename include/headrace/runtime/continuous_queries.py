@@ -20,7 +20,7 @@ from headrace.queries.continuous_query import may_read
 from headrace.queries.kind import CONTINUOUS_QUERY, is_resident
 from headrace.runtime.context import Context
 from headrace.runtime.pauses import Pause
-from headrace.runtime.reasons import stop_job
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 

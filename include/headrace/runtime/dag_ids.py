@@ -7,8 +7,7 @@ import re
 from typing import Final
 
 from headrace.jobs.registry import is_known, kind_of, kinds
-from headrace.model.jobs import JobDefinition, JobKind, JobRecord
-from headrace.model.paths import ROOT
+from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.streams.kind import STREAM
 
 SNODE_PREFIX: Final = "headrace_snode__"
@@ -35,7 +34,7 @@ def snode_dag_id(name: str) -> str:
 
 def job_dag_id(kind: str, database: str, name: str) -> str:
     """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
-    names = [name] if kind == JobKind.CONTINUOUS_QUERY else [database, name]
+    names = filter(None, (database, name))
     return _truncate(kind_of(kind).dag_prefix + "__".join(map(_escape, names)))
 
 
@@ -67,7 +66,7 @@ def job_from_dag_id(dag_id: str) -> tuple[str, str, str] | None:
     for kind in kinds():
         match _names(dag_id, kind.dag_prefix):
             case [name]:
-                return kind.name, ROOT, name
+                return kind.name, "", name
             case [database, name]:
                 return kind.name, database, name
     return None

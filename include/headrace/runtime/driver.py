@@ -16,8 +16,8 @@ from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.context import Context
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.pauses import NO_PAUSE, Pause
-from headrace.runtime.reasons import stop_job
 from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 

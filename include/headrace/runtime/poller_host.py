@@ -11,7 +11,6 @@ from headrace.jobs.activity import JobActivity
 from headrace.jobs.hosts import Driving
 from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime.backfill_queue import BackfillQueue
-from headrace.runtime.context import Context
 from headrace.runtime.roles import Role, polled_role
 from headrace.runtime.stream_metrics import StreamSampler
 from headrace.streams.sources.poller import SourcePollers
@@ -23,7 +22,7 @@ class PollerHost:
     """Runs jobs by source pollers once their history is complete, which it fills itself if that is short."""
 
     def __init__(self, driving: Driving) -> None:
-        self._context: Context = driving.context
+        self._context = driving.context
         self._fills = driving.runs_all
         self._backfills = BackfillQueue(self._context)
         self._sampler = StreamSampler(self._context)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from headrace.context import Context
 from headrace.errors import TransientError
 from headrace.jobs.activity import JobActivity
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.runtime.pauses import NO_PAUSE, Pause
-from headrace.streams.context import Context
 from headrace.streams.metering import Meter, Phase, RunnerSample
 from headrace.streams.sources.poller import SourcePollers
 

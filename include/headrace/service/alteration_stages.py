@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.service.dispatched import DispatchedStage
 from headrace.service.rights import Action, Right, table_securable
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TableAlteration:
+class TableAlteration(DispatchedStage):
     """Something that changes a table for all of its subtables."""
 
     table: Table
@@ -73,7 +74,7 @@ class SetComment(TableAlteration):
 
 
 @dataclass(frozen=True, slots=True)
-class SetTtl:
+class SetTtl(DispatchedStage):
     """Let a plain table, or subtables of a table, expire a number of days from now; 0 for never."""
 
     table: Table
@@ -84,6 +85,3 @@ class SetTtl:
     def required(self) -> tuple[Right, ...]:
         """ALTER on each table."""
         return tuple(Right(Action.ALTER, table_securable(self.table, name)) for name in self.names)
-
-
-Alteration = AddColumn | DropColumn | ModifyColumn | RenameTag | RenameColumn | SetComment | SetTtl

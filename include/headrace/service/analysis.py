@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.queries.analysis import BYTES, FILES, Operator, QueryAnalysis
-from headrace.service.stages import AnalyzeQuery
-from headrace.service.tree_explain import describe_query
+from headrace.service.describing import describe_query
+from headrace.service.topics.queries import AnalyzeQuery
 
 
 def analysis_lines(stage: AnalyzeQuery, analysis: QueryAnalysis) -> list[str]:

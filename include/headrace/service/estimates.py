@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.streams.context import Context
+    from headrace.context import Context
     from headrace.streams.definition.define import StreamPlan
 
 BENCHMARK_ROWS_S: Final = 5_000_000
@@ -79,7 +79,7 @@ def describe_large_commits(plan: StreamPlan, settings: ExecutionSettings) -> str
 
 def kernel_schema(plan: StreamPlan) -> tuple[pa.Schema | None, str | None]:
     """Return the columns of a window in state if kernels know the query, else why they do not."""
-    from headrace.compute.kernels import ProjectionKernel, UnsupportedError
+    from headrace.compute.columnar import ProjectionKernel, UnsupportedError
     from headrace.streams.windows.evaluation import KernelEvaluation, source_schema
 
     try:

@@ -9,56 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import ExistsError
-from headrace.model.jobs import DesiredState, JobKind, JobState, Replacement
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import DesiredState, JobState, Replacement
 from headrace.runtime.table_removal import drop_subtables, drop_table
-from headrace.service import alteration_stages, database_stages, snode_stages, stages, virtual_stages, work_stages
-from headrace.service.apply import DONE, apply
-from headrace.service.results import BIGINT, STRING, Result, rows_result
+from headrace.service import alteration_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service.apply import apply
+from headrace.service.results import Result
+from headrace.service.stage import DONE
 
 if TYPE_CHECKING:
     from headrace.service.state import SessionState
-
-
-@apply.register(database_stages.MakeDatabase)
-def _(stage: database_stages.MakeDatabase, session: SessionState) -> Result:
-    session.context.catalog.databases.create(stage.database, stage.if_not_exists)
-    return DONE
-
-
-@apply.register(database_stages.ChangeDatabase)
-def _(stage: database_stages.ChangeDatabase, session: SessionState) -> Result:
-    session.context.catalog.databases.alter(stage.name, stage.options)
-    return DONE
-
-
-@apply.register(database_stages.CompactDatabase)
-def _(stage: database_stages.CompactDatabase, session: SessionState) -> Result:
-    from headrace.runtime.table_maintenance import maintain
-
-    done_by_table = maintain(session.context, stage.name, bounds=stage.bounds)
-    results = [(done.table, done.compacted, done.removed, done.kept) for done in done_by_table]
-    return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
-
-
-@apply.register(database_stages.RemoveDatabase)
-def _(stage: database_stages.RemoveDatabase, session: SessionState) -> Result:
-    from headrace.streams.lifecycle import forget, retire
-
-    session.context.catalog.databases.drop(stage.name)
-    for record in stage.streams:
-        retire(session.context, record.definition)
-        forget(session.context, record.definition.id)
-    for table in stage.tables:
-        session.context.tables.drop(table)
-    if session.database == stage.name:
-        session.database = None
-    return DONE
-
-
-@apply.register(database_stages.SwitchDatabase)
-def _(stage: database_stages.SwitchDatabase, session: SessionState) -> Result:
-    session.database = stage.name
-    return DONE
 
 
 @apply.register(stages.MakeTable)
@@ -202,40 +162,13 @@ def _(stage: stages.DeleteRows, session: SessionState) -> Result:
     return Result(affected=deleted)
 
 
-@apply.register(stages.RunQuery)
-def _(stage: stages.RunQuery, session: SessionState) -> Result:
-    from headrace.queries.evaluation import evaluate_query
-
-    return Result(evaluate_query(stage.plan, session.context))
-
-
-@apply.register(stages.AnalyzeQuery)
-def _(stage: stages.AnalyzeQuery, session: SessionState) -> Result:
-    from headrace.queries.analysis import analyze_query
-    from headrace.service.analysis import analysis_lines
-
-    lines = analysis_lines(stage, analyze_query(stage.plan, session.context))
-    return rows_result(("plan",), [(line,) for line in lines])
-
-
-@apply.register(stages.ReadCatalog)
-def _(stage: stages.ReadCatalog, session: SessionState) -> Result:  # noqa: ARG001
-    return stage.read()
-
-
-@apply.register(stages.DescribeStages)
-def _(stage: stages.DescribeStages, session: SessionState) -> Result:  # noqa: ARG001
-    from headrace.service.explain import describe_all
-
-    return rows_result(("plan",), [(line,) for line in describe_all(stage.stages)])
-
-
 @apply.register(stages.RecordStream)
 def _(stage: stages.RecordStream, session: SessionState) -> Result:
     from headrace.streams.lifecycle import create
 
     context, plan = session.context, stage.plan
-    definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
+    now, snode = context.clock.now(), context.settings.snode
+    definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
     create(context, plan, definition, if_not_exists=stage.if_not_exists)
     return DONE
 
@@ -254,7 +187,7 @@ def _(stage: stages.RebuildStream, session: SessionState) -> Result:
     replaces = Replacement(old.id, stage.clears) if old.target == plan.target.id else None
     # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
     created = max(context.clock.now(), old.created + 1)
-    definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+    definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
     replace_stream(context, plan, definition, stage.record)
     return DONE
 
@@ -318,30 +251,23 @@ def _(stage: stages.NotifyAirflow, session: SessionState) -> Result:
 
 @apply.register(stages.RecordContinuousQuery)
 def _(stage: stages.RecordContinuousQuery, session: SessionState) -> Result:
-    session.context.catalog.jobs.create(stage.definition, state=JobState.RUNNING)
+    session.context.catalog.jobs.create(replace(stage.definition, owner=session.user), state=JobState.RUNNING)
     return DONE
 
 
 @apply.register(stages.RemoveJob)
 def _(stage: stages.RemoveJob, session: SessionState) -> Result:
     job = stage.record.definition
-    if job.kind is JobKind.STREAM:
-        from headrace.streams.lifecycle import drop
-
-        drop(session.context, job)
-    else:
-        from headrace.queries.executions import drop_query
-
-        drop_query(session.context, job)
+    kind_of(job).drop()(session.context, job)
     return DONE
 
 
 @apply.register(stages.SuspendJob)
 def _(stage: stages.SuspendJob, session: SessionState) -> Result:
-    """Ask for the pause. No process has to end a continuous query's work first, so it is paused at once."""
+    """Ask for the pause, which happens at once if no process has to end work of the job first."""
     job = stage.record.definition
     session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
-    if job.kind is JobKind.CONTINUOUS_QUERY and stage.record.state is JobState.RUNNING:
+    if kind_of(job).pauses_at_once and stage.record.state is JobState.RUNNING:
         session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
     return DONE
 
@@ -355,8 +281,8 @@ def _(stage: stages.ReactivateJob, session: SessionState) -> Result:
         from headrace.streams.lifecycle import skip
 
         skip(context, plan_recorded_stream(record.definition, context.catalog))
-    is_query = record.definition.kind is JobKind.CONTINUOUS_QUERY
-    if record.state is JobState.STOPPED or (is_query and record.state is JobState.PAUSED):
+    is_at_once = kind_of(record.definition).pauses_at_once
+    if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
         context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
     context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
     return DONE

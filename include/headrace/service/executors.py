@@ -1,6 +1,6 @@
 """The function that applies a stage, with all executors registered."""
 
-from headrace.service import executor, tree_executor
+from headrace.service import executor
 from headrace.service.apply import apply
 
-__all__ = ["apply", "executor", "tree_executor"]
+__all__ = ["apply", "executor"]

@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from headrace.errors import InternalError
-from headrace.model.jobs import JobKind, job_name
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import job_name
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import AlterVirtualTable
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import ColumnReference
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.service import alteration_stages, database_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service import alteration_stages, snode_stages, stages, virtual_stages, work_stages
+from headrace.service.describing import explain_plan, indent
 from headrace.service.estimates import describe_execution
-from headrace.service.rights import required_rights
-from headrace.service.tree_explain import DESCRIPTIONS, describe_query
+from headrace.service.stage import Stage
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
-    from headrace.compute import AnyPlan
     from headrace.streams.definition.define import StreamPlan
 
 
-def describe_all(planned: Sequence[stages.Stage]) -> list[str]:
-    """Return lines that describe the stages, and last the rights that they need."""
-    lines = [line for stage in planned for line in describe(stage)]
-    rights = [str(right) for right in required_rights(planned)]
-    return [*lines, f"needs the right to {', '.join(rights)}"] if rights else lines
-
-
 @singledispatch
-def describe(stage: stages.Stage) -> list[str]:
+def describe(stage: Stage) -> list[str]:
     """Return lines that describe a stage."""
     raise InternalError(f"no description for stage {type(stage).__name__}")
-
-
-def explain_plan(plan: AnyPlan) -> list[str]:
-    """Return a query's plan, one line per step."""
-    from headrace.compute import explain
-
-    return indent(explain(plan))
-
-
-def indent(lines: list[str]) -> list[str]:
-    """Indent each line by two spaces."""
-    return [f"  {line}" for line in lines]
-
-
-@describe.register
-def _(stage: database_stages.MakeDatabase) -> list[str]:
-    return [f"create database {stage.database.name} (precision {stage.database.precision}, time zone {stage.database.timezone})"]
-
-
-@describe.register
-def _(stage: database_stages.ChangeDatabase) -> list[str]:
-    return [f"set {', '.join(f'{name.upper()} {value}' for name, value in stage.options)} of database {stage.name}"]
-
-
-@describe.register
-def _(stage: database_stages.CompactDatabase) -> list[str]:
-    files = "the tables" if stage.bounds is None else "files with rows of a range of time, of the tables"
-    return [f"compact {files} of database {stage.name}, and remove files that nothing needs"]
-
-
-@describe.register
-def _(stage: database_stages.RemoveDatabase) -> list[str]:
-    return [f"drop database {stage.name} with {len(stage.tables)} tables and {len(stage.streams)} streams"]
-
-
-@describe.register
-def _(stage: database_stages.SwitchDatabase) -> list[str]:
-    return [f"use database {stage.name}"]
 
 
 @describe.register
@@ -201,26 +156,6 @@ def _(stage: stages.DeleteRows) -> list[str]:
 
 
 @describe.register
-def _(stage: stages.RunQuery) -> list[str]:
-    return describe_query(stage.plan)
-
-
-@describe.register
-def _(stage: stages.AnalyzeQuery) -> list[str]:
-    return ["run and discard the result:", *indent(describe_query(stage.plan))]
-
-
-@describe.register
-def _(stage: stages.ReadCatalog) -> list[str]:
-    return [f"{stage.title}: read the catalog"]
-
-
-@describe.register
-def _(stage: stages.DescribeStages) -> list[str]:
-    return ["explain", *indent(describe_all(stage.stages))]
-
-
-@describe.register
 def _(stage: stages.RecordStream) -> list[str]:
     plan = stage.plan
     options = plan.options
@@ -310,7 +245,7 @@ def _(stage: snode_stages.EndQuery) -> list[str]:
 
 @describe.register
 def _(stage: stages.NotifyAirflow) -> list[str]:
-    return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.kind, stage.database, stage.name)}"]
+    return [f"notify Airflow, if it can be reached, of {stage.kind} {job_name(stage.database, stage.name)}"]
 
 
 @describe.register
@@ -347,9 +282,7 @@ def _(stage: stages.SuspendJob) -> list[str]:
 @describe.register
 def _(stage: stages.ReactivateJob) -> list[str]:
     definition = stage.record.definition
-    if definition.kind is JobKind.CONTINUOUS_QUERY:
-        return [f"resume {definition.kind} {definition}, with the executions that its policy asks for"]
-    catch_up = "skipping rows written meanwhile" if stage.ignore_untreated else "catching up with rows written meanwhile"
+    catch_up = "skipping rows written meanwhile" if stage.ignore_untreated else kind_of(definition).resumption
     return [f"resume {definition.kind} {definition}, {catch_up}"]
 
 
@@ -400,7 +333,3 @@ def _(stage: work_stages.VerifyContinuousQuery) -> list[str]:
 def _(stage: work_stages.VerifyStream) -> list[str]:
     stream = stage.definition
     return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]
-
-
-for kind, description in DESCRIPTIONS.items():
-    describe.register(kind, description)

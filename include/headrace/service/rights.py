@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
 
 
 class Action(StrEnum):
@@ -25,25 +28,26 @@ class Action(StrEnum):
 
 
 class ObjectKind(StrEnum):
-    """Kinds of objects that rights refer to. There is one catalog, which contains all databases."""
+    """Kinds of objects that rights refer to, beside those of jobs. There is one catalog, which contains all databases."""
 
     CATALOG = "catalog"
     DATABASE = "database"
     TABLE = "table"
-    STREAM = "stream"
-    CONTINUOUS_QUERY = "continuous query"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Securable:
-    """An object that rights refer to, by kind and name. The catalog has neither database nor name."""
+    """An object that rights refer to, by kind and name. The catalog has neither database nor name.
 
-    kind: ObjectKind
+    The kind of a job is the name of its kind of jobs.
+    """
+
+    kind: str
     database: str = ""
     name: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.kind.value, ".".join(filter(None, (self.database, self.name)))) if part)
+        return " ".join(part for part in (self.kind, ".".join(filter(None, (self.database, self.name)))) if part)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +76,13 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 
 def job_securable(job: JobDefinition) -> Securable:
     """Return the securable of a job, whose kind of object is named like the kind of job."""
-    return Securable(ObjectKind(job.kind), job.database, job.name)
+    return Securable(job.kind, job.database, job.name)
+
+
+def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
+    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
+    rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
+    return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
 class RequiresRights(Protocol):

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.errors import Error, InternalError
 from headrace.model.progress import no_progress
-from headrace.service.executors import apply
-from headrace.service.planning import plan
+from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
 from headrace.service.rights import AllowAll, Authorizer, required_rights
-from headrace.service.stages import DescribeStages, RunQuery
 from headrace.service.state import SessionState
-from headrace.service.tree_stages import FindLast, GroupByTags, ReadPoints
 from headrace.sql import parse
 
 if TYPE_CHECKING:
@@ -25,12 +22,8 @@ if TYPE_CHECKING:
     from headrace.queries.running import RunningQueries
     from headrace.runtime.context import Context
     from headrace.service.embedded import EmbeddedRunner
-    from headrace.service.stages import Stage
+    from headrace.service.stage import Stage
     from headrace.verify import VerificationResult
-
-
-SNODE_STAGES: Final = (RunQuery, FindLast, GroupByTags, ReadPoints)
-"""Stages of queries on Spark, which a live snode answers faster than a session that starts Spark."""
 
 
 class Session:
@@ -118,7 +111,7 @@ class Session:
         result = Result()
         with self._registered(stages, text):
             for stage in stages:
-                result = apply(stage, self.state)
+                result = stage.apply(self.state)
         return result
 
     def _registered(self, stages: Sequence[Stage], text: str) -> AbstractContextManager[None]:
@@ -132,6 +125,8 @@ class Session:
 
     def explain(self, stages: Sequence[Stage]) -> list[str]:
         """Describe what stages would do, and the rights that they require."""
+        from headrace.service.topics.queries import DescribeStages
+
         return [line for (line,) in self.run([DescribeStages(tuple(stages))]).tuples()]
 
     def load(
@@ -206,7 +201,7 @@ class Session:
 
 def is_query(stages: Sequence[Stage]) -> bool:
     """Return whether stages are those of a query of rows."""
-    return any(isinstance(stage, SNODE_STAGES) for stage in stages)
+    return any(stage.is_query for stage in stages)
 
 
 @contextmanager

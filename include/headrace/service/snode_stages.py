@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.service.dispatched import DispatchedStage
 from headrace.service.rights import CATALOG, Action, Right
 
 
 @dataclass(frozen=True, slots=True)
-class AddSnode:
+class AddSnode(DispatchedStage):
     """Register an snode, which takes its share of the jobs once it runs."""
 
     dnode: int
@@ -20,7 +21,7 @@ class AddSnode:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveSnode:
+class RemoveSnode(DispatchedStage):
     """Remove an snode; its jobs move to that of dnode 1."""
 
     dnode: int
@@ -32,7 +33,7 @@ class RemoveSnode:
 
 
 @dataclass(frozen=True, slots=True)
-class ListQueries:
+class ListQueries(DispatchedStage):
     """List the queries that snodes run for users."""
 
     @property
@@ -42,7 +43,7 @@ class ListQueries:
 
 
 @dataclass(frozen=True, slots=True)
-class EndQuery:
+class EndQuery(DispatchedStage):
     """End a query that an snode runs, by its id."""
 
     id: str

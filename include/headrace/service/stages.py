@@ -5,51 +5,32 @@ The property `required` of each stage names the rights that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.service.alteration_stages import Alteration
-from headrace.service.database_stages import ChangeDatabase, CompactDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
+from headrace.service.dispatched import DispatchedStage
 from headrace.service.rights import (
     CATALOG,
     Action,
-    ObjectKind,
     Right,
     Securable,
     job_securable,
-    required_rights,
     table_securable,
 )
-from headrace.service.snode_stages import AddSnode, EndQuery, ListQueries, RemoveSnode
-from headrace.service.tree_stages import TreeStage
-from headrace.service.virtual_stages import VirtualStage
-from headrace.service.work_stages import (
-    Backfill,
-    BackfillQuery,
-    InsertFiles,
-    InsertQuery,
-    LoadFiles,
-    VerifyContinuousQuery,
-    VerifyQuery,
-    VerifyStream,
-    read_rights,
-)
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.compute import AnyPlan
     from headrace.model.jobs import JobDefinition, JobRecord
     from headrace.model.quarantine import QuarantineRequest
     from headrace.model.tables import Database, Subtable, Table
     from headrace.service.estimates import ExecutionSettings, HistoryEstimate
-    from headrace.service.results import Result
     from headrace.streams.definition.define import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTable:
+class MakeTable(DispatchedStage):
     """Create a supertable or plain table."""
 
     table: Table
@@ -63,7 +44,7 @@ class MakeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTable:
+class RemoveTable(DispatchedStage):
     """Drop a supertable or plain table with all rows."""
 
     table: Table
@@ -76,7 +57,7 @@ class RemoveTable:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeSubtables:
+class MakeSubtables(DispatchedStage):
     """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
 
     table: Table
@@ -90,7 +71,7 @@ class MakeSubtables:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveSubtables:
+class RemoveSubtables(DispatchedStage):
     """Drop subtables with their rows and tags."""
 
     table: Table
@@ -104,7 +85,7 @@ class RemoveSubtables:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTags:
+class WriteTags(DispatchedStage):
     """Set tags of existing subtables: `tbname` and a column for each tag that changes."""
 
     table: Table
@@ -117,7 +98,7 @@ class WriteTags:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRows:
+class WriteRows(DispatchedStage):
     """Write `rows`, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
 
     table: Table
@@ -132,7 +113,7 @@ class WriteRows:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteRows:
+class DeleteRows(DispatchedStage):
     """Delete rows of the named subtables (None: all) in ranges of ticks, both ends inclusive (None: at all times)."""
 
     table: Table
@@ -147,54 +128,7 @@ class DeleteRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RunQuery:
-    """Run a query, on Spark or in this process."""
-
-    plan: AnyPlan
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """READ on each table of the query."""
-        return read_rights(self.plan)
-
-
-@dataclass(frozen=True, slots=True)
-class AnalyzeQuery:
-    """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
-
-    plan: AnyPlan
-    verbose: bool
-    planning_ms: float
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """READ on each table of the query."""
-        return read_rights(self.plan)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCatalog:
-    """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
-
-    title: str
-    read: Callable[[], Result]
-    required: tuple[Right, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeStages:
-    """Describe the stages of another statement, and the rights that they require."""
-
-    stages: tuple[Stage, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack."""
-        return tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(self.stages)))
-
-
-@dataclass(frozen=True, slots=True)
-class RecordStream:
+class RecordStream(DispatchedStage):
     """Create a stream, its target if missing, and its start offsets."""
 
     plan: StreamPlan
@@ -209,7 +143,7 @@ class RecordStream:
 
 
 @dataclass(frozen=True, slots=True)
-class FillHistory:
+class FillHistory(DispatchedStage):
     """Announce a stream's history: the estimated numbers of stored rows and of chunks, and what they take.
 
     A driver or Airflow backfills it, up to the version in the stream's record.
@@ -227,7 +161,7 @@ class FillHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildStream:
+class RebuildStream(DispatchedStage):
     """Compute a stream again from the stored rows, with its own statement or another one, and replace its rows in the target.
 
     Attributes:
@@ -256,7 +190,7 @@ class RebuildStream:
 
 
 @dataclass(frozen=True, slots=True)
-class RedefineStream:
+class RedefineStream(DispatchedStage):
     """Change options of a stream that keeps its results and its position: the definition after it, and the changes as text."""
 
     definition: JobDefinition
@@ -269,7 +203,7 @@ class RedefineStream:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordContinuousQuery:
+class RecordContinuousQuery(DispatchedStage):
     """Record a continuous query, which is executed from then on."""
 
     definition: JobDefinition
@@ -285,7 +219,7 @@ class RecordContinuousQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyAirflow:
+class NotifyAirflow(DispatchedStage):
     """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
 
     kind: str
@@ -296,7 +230,7 @@ class NotifyAirflow:
     @property
     def required(self) -> tuple[Right, ...]:
         """DESCRIBE on the job."""
-        return (Right(Action.DESCRIBE, Securable(ObjectKind(self.kind), self.database, self.name)),)
+        return (Right(Action.DESCRIBE, Securable(self.kind, self.database, self.name)),)
 
 
 def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
@@ -306,7 +240,7 @@ def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveJob:
+class RemoveJob(DispatchedStage):
     """Drop a job; what it has written stays."""
 
     record: JobRecord
@@ -318,7 +252,7 @@ class RemoveJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendJob:
+class SuspendJob(DispatchedStage):
     """Pause a job."""
 
     record: JobRecord
@@ -330,7 +264,7 @@ class SuspendJob:
 
 
 @dataclass(frozen=True, slots=True)
-class ReactivateJob:
+class ReactivateJob(DispatchedStage):
     """Resume a job; a stream with `ignore_untreated` from the end of its sources."""
 
     record: JobRecord
@@ -343,7 +277,7 @@ class ReactivateJob:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestQuarantine:
+class RequestQuarantine(DispatchedStage):
     """Have a stream do something with its rows in quarantine. `rows` is their number when it was planned."""
 
     record: JobRecord
@@ -358,49 +292,4 @@ class RequestQuarantine:
 
 def plan_securable(plan: StreamPlan) -> Securable:
     """Return the securable of a planned stream."""
-    return Securable(ObjectKind.STREAM, plan.database, plan.name)
-
-
-Stage = (
-    MakeDatabase
-    | ChangeDatabase
-    | CompactDatabase
-    | RemoveDatabase
-    | SwitchDatabase
-    | MakeTable
-    | RemoveTable
-    | Alteration
-    | MakeSubtables
-    | RemoveSubtables
-    | WriteTags
-    | WriteRows
-    | DeleteRows
-    | RunQuery
-    | AnalyzeQuery
-    | ReadCatalog
-    | RecordStream
-    | FillHistory
-    | RebuildStream
-    | RedefineStream
-    | AddSnode
-    | RemoveSnode
-    | ListQueries
-    | EndQuery
-    | NotifyAirflow
-    | RecordContinuousQuery
-    | RemoveJob
-    | SuspendJob
-    | ReactivateJob
-    | RequestQuarantine
-    | DescribeStages
-    | LoadFiles
-    | InsertFiles
-    | InsertQuery
-    | Backfill
-    | BackfillQuery
-    | VerifyQuery
-    | VerifyContinuousQuery
-    | VerifyStream
-    | TreeStage
-    | VirtualStage
-)
+    return Securable(STREAM, plan.database, plan.name)

@@ -1,13 +1,33 @@
-"""The mutable state of a session, as stages see it."""
+"""The state of a session, as planners and stages see it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headrace.queries.running import RunningQueries
     from headrace.runtime.context import Context
+
+
+class PlanningContext(Protocol):
+    """What a planner may read of the session. Planners change nothing."""
+
+    @property
+    def context(self) -> Context:
+        """The catalog, tables and settings in use."""
+
+    @property
+    def database(self) -> str | None:
+        """The current database."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether statements may read files of this machine."""
+
+    @property
+    def dialect(self) -> str:
+        """The language of statements."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from headrace.queries.columns import Allocation, allocate_columns, candidates, f
 from headrace.queries.templates import TEMPLATES_LOCK, activate_devices, covering_templates, extend_template
 from headrace.queries.trees import with_series
 from headrace.runtime.context import Context
-from headrace.service.tree_stages import LoadTree
+from headrace.service.topics.trees.loads import LoadTree
 from headrace.storage.loading.tree_loader import TreeLoadOptions
 from headrace.storage.loading.tree_rows import SeriesColumns
 

@@ -17,7 +17,7 @@ from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.tree_stages import VerifyTree
+from headrace.service.topics.trees.queries import VerifyTree
 from headrace.service.verification import repeat_if_disturbed
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult

@@ -22,15 +22,15 @@ from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
-from headrace.service.planning.dispatch import current_timezone, database_of, parse_name
+from headrace.service.names import current_timezone, database_of, parse_name
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
 from headrace.service.work_stages import VerifyQuery, VerifyStream
 from headrace.sql import parse
+from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.virtual import virtual_rows
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.model.tables import ColumnReference
+from headrace.service.dispatched import DispatchedStage
 from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeVirtualTable:
+class MakeVirtualTable(DispatchedStage):
     """Create a virtual table of one series, with the origins of its columns."""
 
     table: Table
@@ -33,7 +34,7 @@ class MakeVirtualTable:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeVirtualSubtable:
+class MakeVirtualSubtable(DispatchedStage):
     """Create a virtual subtable, with its row of tags and the origins of its columns."""
 
     table: Table
@@ -48,7 +49,7 @@ class MakeVirtualSubtable:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeVirtualTable:
+class ChangeVirtualTable(DispatchedStage):
     """Change the columns of a virtual table of one series. `added` is the origin of an added column."""
 
     table: Table
@@ -63,7 +64,7 @@ class ChangeVirtualTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeOrigin:
+class ChangeOrigin(DispatchedStage):
     """Change where a column of a series of a virtual table comes from; None makes it NULL."""
 
     table: Table
@@ -76,9 +77,6 @@ class ChangeOrigin:
         """ALTER on the series, and READ on the origin."""
         origins = () if self.reference is None else read_origins([self.reference])
         return (Right(Action.ALTER, table_securable(self.table, self.series)), *origins)
-
-
-VirtualStage = MakeVirtualTable | MakeVirtualSubtable | ChangeVirtualTable | ChangeOrigin
 
 
 def read_origins(references: Iterable[ColumnReference]) -> tuple[Right, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.model.progress import no_progress
+from headrace.service.dispatched import DispatchedStage
 from headrace.service.rights import (
     CATALOG,
     Action,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadFiles:
+class LoadFiles(DispatchedStage):
     """Load files into a table, all or nothing.
 
     Attributes:
@@ -52,7 +53,7 @@ class LoadFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertFiles:
+class InsertFiles(DispatchedStage):
     """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
 
     table: Table
@@ -66,7 +67,7 @@ class InsertFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertQuery:
+class InsertQuery(DispatchedStage):
     """Write the result of a query to a table, all or nothing, in one commit.
 
     Attributes:
@@ -84,7 +85,7 @@ class InsertQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Backfill:
+class Backfill(DispatchedStage):
     """Recompute the closed windows that start in `[start, end)`, in ticks of the source; None is open."""
 
     definition: JobDefinition
@@ -100,7 +101,7 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillQuery:
+class BackfillQuery(DispatchedStage):
     """Execute a continuous query again for all ranges that overlap `[start, end)`, in epoch milliseconds; None is open.
 
     `executions` is their number when it was planned.
@@ -119,7 +120,7 @@ class BackfillQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyQuery:
+class VerifyQuery(DispatchedStage):
     """Run a query with Spark and with DuckDB, and compare. `sql` is the query's text."""
 
     query: Query | Union
@@ -133,7 +134,7 @@ class VerifyQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyContinuousQuery:
+class VerifyContinuousQuery(DispatchedStage):
     """Compare what a continuous query has written in `[start, end)` with DuckDB; with None for both, its latest execution."""
 
     definition: JobDefinition
@@ -147,7 +148,7 @@ class VerifyContinuousQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyStream:
+class VerifyStream(DispatchedStage):
     """Compare a stream's target with what DuckDB computes from the rows that the stream has processed."""
 
     definition: JobDefinition

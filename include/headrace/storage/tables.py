@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Column, Database, Table
+from headrace.model.windows import WindowGrid
 from headrace.storage.delta import changes, creation, scans, spark_reads
 from headrace.storage.delta.changes import CommitSize, InsertedRows
 from headrace.storage.delta.commits import Commit, WriteMetrics, committed_position
@@ -27,7 +28,6 @@ from headrace.storage.delta.share_planning import Division, Footers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.tags import Tags
-from headrace.storage.delta.time_division import WindowGrid
 from headrace.storage.delta.writer import Lock, Ranges, Writer
 from headrace.storage.loading.loader import Loader, LoadMetrics, LoadOptions
 from headrace.storage.loading.tree_loader import SeriesStore, TreeLoader, TreeLoadOptions

@@ -9,7 +9,6 @@ from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
 from headrace.jobs.kinds import JobKind, imported
 from headrace.jobs.registry import register
-from headrace.model.jobs import JobKind as KindName
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.statements import (
     DropQuarantine,
@@ -25,7 +24,7 @@ from headrace.model.tables import Name
 if TYPE_CHECKING:
     from headrace.model.execution_history import ExecutionHistory
 
-STREAM: Final[str] = KindName.STREAM
+STREAM: Final = "stream"
 
 
 def action(statement: Callable[[Name], Statement], effect: str) -> JobAction:

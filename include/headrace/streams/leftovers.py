@@ -8,11 +8,11 @@ from typing import Final
 
 from pyarrow import fs
 
+from headrace.context import Context
 from headrace.errors import OperationalError
 from headrace.storage.delta.handles import path_segment
 from headrace.storage.delta.outbox import FOLDER
 from headrace.storage.object_store import file_system
-from headrace.streams.context import Context
 
 logger = logging.getLogger(__name__)
 

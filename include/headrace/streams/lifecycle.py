@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
+from headrace.context import Context
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.model.time import Precision
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, marked_table
-from headrace.streams.quarantine.set_aside import without_quarantine
+from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.runner import state_store
 from headrace.streams.sources import stored
 from headrace.streams.sources.source_tables import latest_offsets

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Key, project
-from headrace.compute.kernels import ProjectionKernel, UnsupportedError
+from headrace.compute.columnar import ProjectionKernel, UnsupportedError
 from headrace.compute.nodes import Column
 from headrace.compute.plan import TS, WSTART
+from headrace.context import Context
 from headrace.model.types import BIGINT
 from headrace.storage.row_matching import row_ids
 from headrace.streams.batches import BatchResult, idle_result
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.projected import ProjectedCommits

@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
+from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.jobs.runners import Advance
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
+from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.clocked.processor import ClockedProcessor
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.keep import KeepProcessor
 from headrace.streams.metering import Phase, RunnerSample, Stopwatch, sample_state
 from headrace.streams.projection import ProjectionProcessor
 from headrace.streams.quarantine.quarantine import Quarantine
 from headrace.streams.quarantine.replay import read_replay
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.state.checkpoints import StateError, StreamState

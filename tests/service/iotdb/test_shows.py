@@ -8,8 +8,8 @@ import pytest
 
 import headrace
 from headrace.errors import SqlSyntaxError
-from headrace.service.planning import plan
-from headrace.service.session import SNODE_STAGES
+from headrace.service.dispatch import plan
+from headrace.service.session import is_query
 from headrace.sql import parse
 from tests.service.iotdb.conftest import START
 
@@ -162,8 +162,8 @@ def test_databases_are_shown_with_details(plant: headrace.Connection) -> None:
 )
 def test_a_snode_is_asked_for_what_needs_spark(plant: headrace.Connection, sql: str) -> None:
     stages = plan(parse(sql, "iotdb"), plant.session.state)
-    assert any(isinstance(stage, SNODE_STAGES) for stage in stages)
-    assert not any(isinstance(stage, SNODE_STAGES) for stage in plan(parse("show devices", "iotdb"), plant.session.state))
+    assert is_query(stages)
+    assert not is_query(plan(parse("show devices", "iotdb"), plant.session.state))
 
 
 def test_reading_points_needs_the_right_to_read(plant: headrace.Connection) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKeyConstraint, Index, Named, RowMapping, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model import conversion
 from headrace.model.tables import ColumnReference, TableId
 
 
@@ -33,18 +34,11 @@ COLUMN_REFERENCES = Table(
 
 def to_row(database: str, reference: ColumnReference) -> dict[str, Any]:
     """Convert a reference of a table in a database to its catalog row."""
-    return {
-        "database": database,
-        "series": reference.series,
-        "column": reference.column,
-        "origin_database": reference.origin.database,
-        "origin_table": reference.origin.name,
-        "origin_series": reference.origin_series,
-        "origin_column": reference.origin_column,
-    }
+    origin = {"origin_database": reference.origin.database, "origin_table": reference.origin.name}
+    return {"database": database, **conversion.to_row(reference, "origin"), **origin}
 
 
 def from_row(row: RowMapping) -> ColumnReference:
     """Convert a catalog row to a reference."""
     origin = TableId(row["origin_database"], row["origin_table"])
-    return ColumnReference(row["series"], row["column"], origin, row["origin_series"], row["origin_column"])
+    return conversion.from_row(ColumnReference, {**row, "origin": origin})

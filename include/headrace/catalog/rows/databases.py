@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import JSON, BigInteger, Column, Named, RowMapping, Table, TypedColumns
+from sqlalchemy import JSON, BigInteger, Column, Named, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.tables import Database
-from headrace.model.time import Precision
 
 
 class DatabaseColumns(TypedColumns):
@@ -22,19 +18,3 @@ class DatabaseColumns(TypedColumns):
 
 
 DATABASES = Table("databases", METADATA, DatabaseColumns)
-
-
-def to_row(database: Database) -> dict[str, Any]:
-    """Convert a database to its catalog row."""
-    return {
-        "name": database.name,
-        "precision": database.precision.value,
-        "timezone": database.timezone,
-        "options": [list(option) for option in database.options],
-    }
-
-
-def from_row(row: RowMapping) -> Database:
-    """Convert a catalog row to a database."""
-    options = tuple((key, value) for key, value in row["options"])
-    return Database(row["name"], Precision(row["precision"]), row["timezone"], options)

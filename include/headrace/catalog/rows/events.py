@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Named, RowMapping, Table, Text, TypedColumns
+from sqlalchemy import BigInteger, Column, Index, Integer, Named, Table, Text, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA
-from headrace.model.events import Event
 
 
 class EventColumns(TypedColumns):
@@ -21,8 +20,3 @@ class EventColumns(TypedColumns):
 
 
 EVENTS = Table("events", METADATA, EventColumns, Index(None, "subject_kind", "subject"))
-
-
-def from_row(row: RowMapping) -> Event:
-    """Convert a catalog row to an event."""
-    return Event(row["time"], row["subject_kind"], row["subject"], row["kind"], row["message"])

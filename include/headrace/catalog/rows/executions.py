@@ -9,7 +9,6 @@ from sqlalchemy import (
     Index,
     Integer,
     Named,
-    RowMapping,
     String,
     Table,
     Text,
@@ -18,7 +17,7 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.rows.metadata import METADATA
-from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.continuous_queries import ExecutionState
 
 
 class ExecutionColumns(TypedColumns):
@@ -48,20 +47,3 @@ Index(
     sqlite_where=IS_UNFINISHED,
     postgresql_where=IS_UNFINISHED,
 )
-
-
-def from_row(row: RowMapping) -> Execution:
-    """Convert a catalog row to an execution."""
-    return Execution(
-        row["job_id"],
-        row["scheduled"],
-        row["start"],
-        row["end"],
-        ExecutionState(row["state"]),
-        row["attempt"],
-        row["holder"],
-        row["rows"],
-        row["started"],
-        row["finished"],
-        row["message"],
-    )

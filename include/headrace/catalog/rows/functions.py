@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import Column, Named, String, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.functions import RegisteredFunction
 
 
 class FunctionColumns(TypedColumns):
@@ -16,8 +15,3 @@ class FunctionColumns(TypedColumns):
 
 
 FUNCTIONS = Table("functions", METADATA, FunctionColumns)
-
-
-def function_from_row(row: RowMapping) -> RegisteredFunction:
-    """Return the function that a row describes."""
-    return RegisteredFunction(row["name"], row["class_name"])

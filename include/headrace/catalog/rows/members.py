@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, Named, RowMapping, Table, TypedColumns, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Integer, Named, Table, TypedColumns, UniqueConstraint
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.snodes import Member
 
 
 class MemberColumns(TypedColumns):
@@ -17,8 +16,3 @@ class MemberColumns(TypedColumns):
 
 
 MEMBERS = Table("members", METADATA, MemberColumns, UniqueConstraint("dnode"))
-
-
-def member_from_row(row: RowMapping) -> Member:
-    """Return the member that a row describes."""
-    return Member(row["name"], row["dnode"], row["created"])

@@ -18,7 +18,8 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.quarantine import QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
+from headrace.model import conversion
+from headrace.model.quarantine import QuarantinedRow, RowKey
 
 
 class QuarantineColumns(TypedColumns):
@@ -51,32 +52,12 @@ def key_to_row(key: RowKey) -> dict[str, Any]:
 
 def to_row(job_id: str, row: QuarantinedRow) -> dict[str, Any]:
     """Convert a row to its catalog row."""
-    return {
-        "job_id": job_id,
-        **key_to_row(row.key),
-        "batch": row.batch,
-        "version": row.version,
-        "released": None,
-        "code": row.code.value,
-        "message": row.message.replace("\0", "�"),
-        "content": json.dumps(row.values),
-        "since": row.since,
-        "requested": None if row.requested is None else row.requested.value,
-        "dropped": row.dropped,
-    }
+    message, content = row.message.replace("\0", "�"), json.dumps(row.values)
+    fields = conversion.to_row(row, "key", "values", "released")
+    return {"job_id": job_id, **key_to_row(row.key), **fields, "message": message, "content": content, "released": None}
 
 
 def from_row(row: RowMapping) -> QuarantinedRow:
     """Convert a catalog row to a row in quarantine."""
-    return QuarantinedRow(
-        key=RowKey(row["series"], row["time"], json.loads(row["key"])),
-        version=row["version"],
-        code=QuarantineCode(row["code"]),
-        message=row["message"],
-        values=json.loads(row["content"]),
-        batch=row["batch"],
-        since=row["since"],
-        requested=None if row["requested"] is None else QuarantineRequest(row["requested"]),
-        released=row["released"],
-        dropped=row["dropped"],
-    )
+    key = RowKey(row["series"], row["time"], json.loads(row["key"]))
+    return conversion.from_row(QuarantinedRow, {**row, "key": key, "values": json.loads(row["content"])})

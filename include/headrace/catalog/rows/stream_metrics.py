@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKeyConstraint, Index, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import BigInteger, Column, Float, ForeignKeyConstraint, Index, Named, String, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA
-from headrace.model.stream_metrics import StreamSample
 
 
 class StreamMetricColumns(TypedColumns):
@@ -37,8 +36,3 @@ STREAM_METRICS = Table(
     ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
     Index(None, "time"),
 )
-
-
-def from_row(row: RowMapping) -> StreamSample:
-    """Convert a catalog row to a sample."""
-    return StreamSample(**row)

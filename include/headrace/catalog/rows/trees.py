@@ -5,7 +5,6 @@ Devices of the same series share one row of `device_schemas`, whose id is a hash
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,8 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKeyConstraint, Named, RowMapping, String, Table, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
-from headrace.model.trees import Device, DeviceTemplate, SeriesLabels, TemplateSeries, Timeseries
-from headrace.model.types import DataType, TypeKind
+from headrace.model import conversion
+from headrace.model.trees import Device, SeriesLabels, Timeseries
 
 
 class SchemaColumns(TypedColumns):
@@ -36,7 +35,7 @@ class DeviceColumns(TypedColumns):
     number: Named[int] = Column(BigInteger)
     aligned: Named[bool] = Column(Boolean)
     schema_id: Named[str]
-    labels: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    labels: Named[dict[str, Any]] = Column(JSON)
     template: Named[str | None] = Column(String, nullable=True)
 
 
@@ -88,30 +87,6 @@ TEMPLATE_PATHS = Table(
 )
 
 
-def series_to_json(series: Sequence[Timeseries]) -> list[dict[str, Any]]:
-    """Return series as JSON, without defaults."""
-    return [
-        {"measurement": one.measurement, "kind": one.type.kind.value, "column": one.column}
-        | ({"encoding": one.encoding} if one.encoding else {})
-        | ({"compression": one.compression} if one.compression else {})
-        for one in series
-    ]
-
-
-def series_from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Timeseries, ...]:
-    """Decode the series of a device schema."""
-    return tuple(
-        Timeseries(
-            value["measurement"],
-            DataType(TypeKind(value["kind"])),
-            value["column"],
-            value.get("encoding", ""),
-            value.get("compression", ""),
-        )
-        for value in values
-    )
-
-
 def schema_id(series: Sequence[Mapping[str, Any]]) -> str:
     """Return the id of a schema, the same for equal schemas."""
     return hashlib.blake2b(json.dumps(series).encode(), digest_size=16).hexdigest()
@@ -119,41 +94,10 @@ def schema_id(series: Sequence[Mapping[str, Any]]) -> str:
 
 def to_row(device: Device, schema: str) -> dict[str, Any]:
     """Return the row of a device whose series are stored under the ID `schema`."""
-    labels = {name: dataclasses.asdict(one) for name, one in device.labels.items()}
-    return {
-        "database": device.database,
-        "path": device.path,
-        "number": device.number,
-        "aligned": device.aligned,
-        "schema_id": schema,
-        "labels": labels or None,
-        "template": device.template,
-    }
+    return conversion.to_row(device, "series") | {"schema_id": schema}
 
 
 def from_row(row: RowMapping, series: tuple[Timeseries, ...]) -> Device:
-    """Return the device that a row and its decoded series describe."""
-    labels = {name: SeriesLabels(**value) for name, value in (row["labels"] or {}).items()}
+    """Return the device that a row and its decoded series describe. Devices share these, since there may be millions."""
+    labels = conversion.from_json(dict[str, SeriesLabels], row["labels"])
     return Device(row["database"], row["path"], series, row["aligned"], row["number"], labels, row["template"])
-
-
-def template_to_row(template: DeviceTemplate) -> dict[str, Any]:
-    """Return the row of a device template, without its number."""
-    return {"name": template.name, "aligned": template.aligned, "series": template_series_to_json(template.series)}
-
-
-def template_series_to_json(series: Sequence[TemplateSeries]) -> list[dict[str, Any]]:
-    """Return the measurements of a template as JSON."""
-    return [
-        {"measurement": one.measurement, "kind": one.type.kind.value, "encoding": one.encoding, "compression": one.compression}
-        for one in series
-    ]
-
-
-def template_from_row(row: RowMapping) -> DeviceTemplate:
-    """Return the device template that a row describes."""
-    series = tuple(
-        TemplateSeries(value["measurement"], DataType(TypeKind(value["kind"])), value["encoding"], value["compression"])
-        for value in row["series"]
-    )
-    return DeviceTemplate(row["name"], series, row["aligned"])

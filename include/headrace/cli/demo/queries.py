@@ -10,7 +10,6 @@ from headrace.cli.console import progress_bar
 from headrace.cli.demo.streams import are_close
 from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
-from headrace.model.paths import ROOT
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.airflow import AirflowClient
 from headrace.runtime.dag_ids import job_dag_id
@@ -49,7 +48,7 @@ class QueryAct:
         self.connection = connection
         self.client = client
         self.wait_until = wait_until
-        self.dag_id = job_dag_id(CONTINUOUS_QUERY, ROOT, NAME)
+        self.dag_id = job_dag_id(CONTINUOUS_QUERY, "", NAME)
 
     def create(self) -> str:
         """Create the query, and return its statement."""
@@ -71,7 +70,7 @@ class QueryAct:
     def done(self) -> int:
         """Return the number of executions that are done."""
         catalog = self.connection.session.context.catalog
-        job = catalog.jobs.get(ROOT, NAME, CONTINUOUS_QUERY).definition
+        job = catalog.jobs.get("", NAME, CONTINUOUS_QUERY).definition
         return sum(execution.state is ExecutionState.DONE for execution in catalog.executions.all(job.id))
 
     def print_executions(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.local.aggregation import ignores_nulls
+from headrace.compute.columnar.cells import ignores_nulls
 from headrace.compute.nodes import TIME, Column, Node, call, columns_of, quote, string_sql, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import Scan, SeriesRows, StoredSeries

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.compute.kernels import SegmentKernel, UnsupportedError
+from headrace.compute.columnar import SegmentKernel, UnsupportedError
 from headrace.compute.plan import WSTART, Plan
 from headrace.compute.plan_sources import Scan
 from headrace.compute.shares import KernelUse, ShareProvider, TaskShare, WantedShares

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.compute.columnar.accumulators import ValueAtExtreme, accumulator_rule
+from headrace.compute.columnar.cells import MAX_CELLS
+from headrace.compute.columnar.rows import RowReader, SeriesReader, apply_filter, source_types
 from headrace.compute.iotdb.last import HEADERS, LastPlan
-from headrace.compute.local.accumulators import ValueAtExtreme, accumulator_rule
-from headrace.compute.local.aggregation import MAX_CELLS
-from headrace.compute.local.rows import RowReader, SeriesReader, apply_filter, source_types
 from headrace.compute.nodes import NULL, TIME, Column, UnsupportedError, call, if_
 from headrace.compute.types import to_ticks
 from headrace.model.tree_types import type_name

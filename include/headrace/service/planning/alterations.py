@@ -14,9 +14,10 @@ from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropCo
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.service import alteration_stages
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table
+from headrace.service.names import database_of, find_table, find_writable_table
 from headrace.service.planning.tables import check_columns
-from headrace.service.stages import Stage
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
 
 WIDENED: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 """Types whose declared length can grow without a change of stored values."""

@@ -14,16 +14,11 @@ from headrace.model.tables import Name, Table
 from headrace.model.types import TypeKind
 from headrace.queries.insertion import InsertTarget
 from headrace.service import work_stages
-from headrace.service.planning.dispatch import PlanningContext, find_writable_table
-from headrace.service.planning.queries import bind_query, reads_system_tables
-from headrace.service.planning.rows import (
-    find_owner,
-    find_subtables,
-    make_subtables,
-    qualify_name,
-    specs_without_tags,
-)
-from headrace.service.stages import Stage
+from headrace.service.names import find_writable_table
+from headrace.service.planning.rows import find_owner, find_subtables, make_subtables, qualify_name, specs_without_tags
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import bind_query, reads_system_tables
 from headrace.storage.loading.inserted import InsertedFile
 
 

@@ -13,15 +13,16 @@ from headrace.model.statements import Select
 from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeSelect
+from headrace.service.names import database_of, parse_name, refuse_virtual
 from headrace.service.planning.continuous_queries import find
-from headrace.service.planning.dispatch import PlanningContext, database_of, parse_name, refuse_virtual
-from headrace.service.planning.queries import bind_query, reads_system_tables
-from headrace.service.planning.tree_loads import find_tree_target
-from headrace.service.planning.tree_queries import plan_tree_verification
-from headrace.service.stages import Stage
-from headrace.service.tree_stages import LoadTree
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.topics.trees.loads import LoadTree, find_tree_target
+from headrace.service.topics.trees.queries import plan_tree_verification
 from headrace.service.work_stages import Backfill, BackfillQuery, LoadFiles, VerifyContinuousQuery, VerifyQuery, VerifyStream
 from headrace.sql import parse
+from headrace.streams.kind import STREAM
 
 
 def plan_load(
@@ -108,7 +109,7 @@ def plan_query_backfill(
 def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
     """Return the definition of the stream with a name."""
     name = parse_name(stream)
-    return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
+    return session.context.catalog.jobs.get(database_of(name, session), name.name, STREAM).definition
 
 
 def parse_range(start: str | None, end: str | None, timezone: str, precision: Precision) -> tuple[int | None, int | None]:

@@ -10,9 +10,11 @@ from headrace.errors import Error, InternalError, InvalidStreamError, NotSupport
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
-from headrace.service.planning.dispatch import PlanningContext, find_stream
+from headrace.service.names import find_stream
 from headrace.service.planning.stream_definitions import define_again, define_stream
-from headrace.service.stages import RebuildStream, RedefineStream, Stage, notify
+from headrace.service.stage import Stage
+from headrace.service.stages import RebuildStream, RedefineStream, notify
+from headrace.service.state import PlanningContext
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream

@@ -14,11 +14,12 @@ from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, Delete, Insert, InsertBlock, RowValue, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.service.alteration_stages import SetTtl
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table, find_writable_table, refuse_virtual
+from headrace.service.names import check_name, database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.planning.inserted_tags import TaggedBlock, separate_tags
-from headrace.service.planning.tables import check_name
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
-from headrace.service.stages import DeleteRows, MakeSubtables, Stage, WriteRows, WriteTags
+from headrace.service.stage import Stage
+from headrace.service.stages import DeleteRows, MakeSubtables, WriteRows, WriteTags
+from headrace.service.state import PlanningContext
 from headrace.storage.values.rows import rows_to_arrow, tags_to_arrow
 
 

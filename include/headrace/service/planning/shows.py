@@ -24,12 +24,15 @@ from headrace.model.statements import (
 )
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
+from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.snode_stages import ListQueries
-from headrace.service.stages import ReadCatalog, Stage
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import ReadCatalog
 from headrace.sql import to_sql
+from headrace.streams.kind import STREAM
 
 
 def show(statement: Show, session: PlanningContext) -> list[Stage]:
@@ -57,13 +60,13 @@ def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
     if statement.name is not None and statement.what == "create database":
         return (Right(Action.DESCRIBE, database_securable(statement.name.name)),)
     if statement.name is not None:
-        kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
+        kind = STREAM if statement.what == "create stream" else ObjectKind.TABLE
         return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
     database = statement.database or (session.database if statement.what in LISTED_BY_DATABASE else None)
     return (Right(Action.DESCRIBE, CATALOG if database is None else database_securable(database)),)
 
 
-def named_securable(kind: ObjectKind, name: Name, session: PlanningContext) -> Securable:
+def named_securable(kind: str, name: Name, session: PlanningContext) -> Securable:
     """Return the securable of a name, in the current database if it has none."""
     return Securable(kind, name.database or session.database or "", name.name)
 
@@ -130,6 +133,14 @@ def show_streams(statement: Show, session: PlanningContext) -> Result:
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
     return Result(rows.select(STREAM_COLUMNS).like(statement.like))
+
+
+def show_jobs(statement: Show, session: PlanningContext) -> Result:
+    """List the jobs of every kind: those of all databases and of none, or those of the database named."""
+    rows = system_tables.RELATIONS["ins_jobs"](session.context)
+    if statement.database is not None:
+        rows = rows.where("db_name", statement.database)
+    return Result(rows.select(JOB_COLUMNS).like(statement.like))
 
 
 def show_quarantine(statement: Show, session: PlanningContext) -> Result:
@@ -248,7 +259,7 @@ def list_tables(types: Collection[str], statement: Show, session: PlanningContex
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
     """Return the CREATE statement of a stream, as it was entered."""
     assert statement.name is not None
-    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name)
+    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
     return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
 
 
@@ -274,6 +285,7 @@ STREAM_COLUMNS: Final = [
     "rows_discarded",
     "updated",
 ]
+JOB_COLUMNS: Final = ("job_name", "db_name", "kind", "owner", "status", "message", "snode", "lag_ms", "rows_out")
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
@@ -285,6 +297,7 @@ READERS: Final[dict[str, Reader]] = {
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
+    "jobs": show_jobs,
     "streams": show_streams,
     "quarantine": show_quarantine,
     "snodes": show_snodes,

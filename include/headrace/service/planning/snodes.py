@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.catalog.members import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
-from headrace.service.planning.dispatch import PlanningContext
 from headrace.service.snode_stages import AddSnode, EndQuery, RemoveSnode
-from headrace.service.stages import Stage
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
 
 
 def create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:

@@ -6,7 +6,7 @@ from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
 from headrace.model.notifications import is_allowed, masked
 from headrace.model.statements import CreateStream
-from headrace.service.planning.dispatch import PlanningContext
+from headrace.service.state import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
 
 

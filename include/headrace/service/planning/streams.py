@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from headrace.errors import ExistsError
-from headrace.model.jobs import JobKind
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.service.estimates import ExecutionSettings, estimate_history
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_stream
+from headrace.service.names import database_of, find_stream
 from headrace.service.planning.replacements import replace_stream
 from headrace.service.planning.stream_definitions import define_stream
+from headrace.service.stage import Stage
 from headrace.service.stages import (
     FillHistory,
     NotifyAirflow,
@@ -17,10 +17,11 @@ from headrace.service.stages import (
     RecordStream,
     RemoveJob,
     RequestQuarantine,
-    Stage,
     SuspendJob,
     notify,
 )
+from headrace.service.state import PlanningContext
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.stored import count_rows
 
 
@@ -46,7 +47,7 @@ def create_stream(statement: CreateStream, session: PlanningContext) -> list[Sta
         rows = count_rows(context, stream.sources)
         chunks = max(1, -(-rows // settings.chunk_rows))
         stages.append(FillHistory(stream, rows, chunks, estimate_history(context, stream, rows)))
-    return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
+    return [*stages, NotifyAirflow(STREAM, database, statement.name.name)]
 
 
 def drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:

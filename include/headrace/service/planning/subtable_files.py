@@ -10,10 +10,12 @@ from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtablesFromFile
 from headrace.model.tables import Name, Table
-from headrace.service.planning.dispatch import PlanningContext, database_of
+from headrace.service.names import database_of
 from headrace.service.planning.inserts import check_local_file
 from headrace.service.planning.rows import find_supertable
-from headrace.service.stages import MakeSubtables, Stage
+from headrace.service.stage import Stage
+from headrace.service.stages import MakeSubtables
+from headrace.service.state import PlanningContext
 from headrace.storage.loading.subtable_file import SubtableFile, read_subtables
 
 

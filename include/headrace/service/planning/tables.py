@@ -5,71 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from headrace.errors import DataError, ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
-from headrace.model.instants import ZONE_HINT, find_zone
+from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import (
-    AlterDatabase,
-    CreateDatabase,
     CreateTable,
-    DropDatabase,
     DropTable,
-    UseDatabase,
 )
-from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
-from headrace.model.time import MONTHS
+from headrace.model.tables import Column, Name, Subtable, Table, TableKind
 from headrace.model.types import TypeKind
 from headrace.service.alteration_stages import SetTtl
-from headrace.service.database_stages import ChangeDatabase, MakeDatabase, RemoveDatabase, SwitchDatabase
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
-from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable, Stage
+from headrace.service.names import check_name, database_of, find_table
+from headrace.service.stage import Stage
+from headrace.service.stages import MakeTable, RemoveSubtables, RemoveTable
+from headrace.service.state import PlanningContext
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
 MAX_TAGS: Final = 128
-MAX_NAME_BYTES: Final = 192
-
-
-def create_database(statement: CreateDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE DATABASE."""
-    check_name(statement.name)
-    options = dict(statement.options)
-    timezone = options.pop("timezone", session.context.settings.timezone)
-    if find_zone(timezone) is None:
-        raise DataError(f"time zone {timezone!r} does not exist", hint=ZONE_HINT)
-    check_keep(options.get("keep", ""), statement.name)
-    database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
-    return [MakeDatabase(database, statement.if_not_exists)]
-
-
-def check_keep(keep: str, name: Name) -> None:
-    """Refuse a KEEP in months or years."""
-    if any(time.endswith(tuple(MONTHS)) for time in keep.split(",")):
-        raise LimitError(f"KEEP {keep} has no fixed length", hint="write days, or use the units m, h, d or w", span=name.span)
-
-
-def alter_database(statement: AlterDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER DATABASE."""
-    check_keep(dict(statement.options).get("keep", ""), statement.name)
-    database = session.context.catalog.databases.get(statement.name.name)
-    return [ChangeDatabase(database.name, statement.options)]
-
-
-def drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan DROP DATABASE."""
-    catalog, name = session.context.catalog, statement.name.name
-    try:
-        tables = tuple(catalog.tables.all(name))
-    except NotFoundError:
-        if statement.if_exists:
-            return []
-        raise
-    streams = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
-    return [RemoveDatabase(name, tables, streams)]
-
-
-def use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan USE."""
-    return [SwitchDatabase(session.context.catalog.databases.get(statement.name.name).name)]
 
 
 def create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
@@ -104,22 +55,6 @@ def find_existing(table: Table, session: PlanningContext) -> str | None:
     if catalog.tables.find(table.database, table.name) is not None:
         return "table"
     return "subtable" if catalog.subtables.find(table.database, [table.name]) else None
-
-
-def check_name(name: Name) -> None:
-    """Refuse a name that cannot be a folder's."""
-    if (
-        not name.name
-        or len(name.name.encode()) > MAX_NAME_BYTES
-        or "/" in name.name
-        or "\0" in name.name
-        or name.name.startswith(".")
-    ):
-        raise ProgrammingError(
-            f"{name.name!r} is not a valid name",
-            hint=f"use 1 to {MAX_NAME_BYTES} bytes, without '/' and not beginning with '.'",
-            span=name.span,
-        )
 
 
 def check_columns(statement: CreateTable) -> None:

@@ -17,11 +17,12 @@ from headrace.model.statements import (
     SetOrigin,
 )
 from headrace.model.tables import Column, ColumnReference, Database, Name, Table, TableKind
+from headrace.service.names import check_name, database_of, find_table
 from headrace.service.planning.alterations import check_droppable, check_kind, check_widening, with_span
-from headrace.service.planning.dispatch import PlanningContext, database_of, find_table
 from headrace.service.planning.rows import build_tag_row, find_subtables, qualify_name, qualify_supertable
-from headrace.service.planning.tables import check_columns, check_name, find_existing
-from headrace.service.stages import Stage
+from headrace.service.planning.tables import check_columns, find_existing
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
 from headrace.service.virtual_stages import ChangeOrigin, ChangeVirtualTable, MakeVirtualSubtable, MakeVirtualTable
 
 

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
+from headrace.model.windows import WindowGrid
 from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
-from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime, WindowGrid
+from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime
 from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 

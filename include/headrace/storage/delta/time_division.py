@@ -9,21 +9,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from headrace.model.windows import WindowGrid
 from headrace.storage.delta.pruning import MAX_INT64, Bounds
 
 ALL_TIMES = Bounds(-MAX_INT64, MAX_INT64)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowGrid:
-    """Windows that do not overlap, in the stored unit: one may start every `step`, counted from `offset`."""
-
-    step: int
-    offset: int
-
-    def floor(self, instant: int) -> int:
-        """Return the latest start that is not later than an instant."""
-        return instant - (instant - self.offset) % self.step
 
 
 @dataclass(frozen=True, slots=True)

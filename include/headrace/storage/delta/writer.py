@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeVar
@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from headrace.errors import ConflictError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Table, TableKind
-from headrace.storage.delta import merging
+from headrace.storage.delta import merging, spark_merges
 from headrace.storage.delta.commits import (
     RETIRED,
     Commit,
@@ -286,21 +286,13 @@ class Writer:
             except TransientError as error:
                 if needed:
                     raise
-                with self._lock(spark_lock(name)):
-                    pass
+                locks.enter_context(spark_merges.writing_without_lock(self._handles.uri, name))
                 log.warning("continuing without the lock %s: %s", name, error.message)
             yield
 
-    @contextmanager
-    def merging_by_spark(self, name: str) -> Iterator[None]:
-        """Make writers that do not get the lock of a name, which this thread holds, wait for it and fail."""
-        with self._lock(spark_lock(name)):
-            yield
-
-
-def spark_lock(name: str) -> str:
-    """Return the name of the lock of merges by Spark beside another lock."""
-    return f"spark.{name}"
+    def merging_by_spark(self, name: str) -> AbstractContextManager[None]:
+        """Exclude writers that do not wait for the lock of a name, which this thread holds."""
+        return spark_merges.merging(self._handles.uri, name) if is_local(self._handles.uri) else nullcontext()
 
 
 def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None, schema: pa.Schema | None = None) -> WriteMetrics:

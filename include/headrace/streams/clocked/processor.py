@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
+from headrace.model.windows import Windows
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
-from headrace.streams.clocked.grid import GridWindows, window_grid
 from headrace.streams.clocked.results import ResultEvaluation
 from headrace.streams.clocked.rows import last_rows, needs_rows_before, stored_frame, stored_pieces, stored_rows, stored_source_rows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import computed_events
 from headrace.streams.sources.source_tables import latest_offsets
@@ -32,6 +32,7 @@ from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import window_evaluation
+from headrace.streams.windows.grids import window_grid
 from headrace.streams.windows.window_sql import ROW
 
 MAX_FILLED_WINDOWS: Final = 10_000
@@ -116,7 +117,7 @@ class ClockedProcessor:
         results, state = self.compute(state, windows, changes)
         return results, state, self.grid.next_start(int(windows.start[-1]))
 
-    def compute(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[pa.Table, StreamState]:
+    def compute(self, state: StreamState, windows: Windows, changes: Changes) -> tuple[pa.Table, StreamState]:
         """Return the results of windows, and the state with what later windows need."""
         low, high = int(windows.start[0]), int(windows.last[-1])
         if self.needs_rows_before:
@@ -130,7 +131,7 @@ class ClockedProcessor:
             evaluated = self.results.evaluate(rows, windows, state.last_results, changes.now)
         return evaluated.rows, replace(state, last_results=evaluated.last_results)
 
-    def with_rows_before(self, state: StreamState, windows: GridWindows, changes: Changes) -> tuple[StreamState, pa.Table]:
+    def with_rows_before(self, state: StreamState, windows: Windows, changes: Changes) -> tuple[StreamState, pa.Table]:
         """Return the state for later windows, and the rows that these depend on: also the last ones before, and those after."""
         low, following = int(windows.start[0]), self.grid.next_start(int(windows.start[-1]))
         before = state.rows_before
@@ -147,12 +148,12 @@ class ClockedProcessor:
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
         return before
 
-    def limited(self, windows: GridWindows) -> GridWindows:
+    def limited(self, windows: Windows) -> Windows:
         """Return as many of consecutive windows, at least one, as have rows that the driver should read at once."""
         count = len(windows.start)
         while count > 1 and has_many_rows(self.context, self.plan, int(windows.start[0]), int(windows.last[count - 1])):
             count //= 2
-        return GridWindows(windows.start[:count], windows.last[:count])
+        return Windows(windows.start[:count], windows.last[:count])
 
     def waiting(self, state: StreamState, changes: Changes) -> BatchResult:
         """Return a result without rows that asks for a wake-up when the next window has ended.

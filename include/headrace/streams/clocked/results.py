@@ -17,9 +17,9 @@ from headrace.compute.window_plans import Bound, IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.segments import finish_as_ticks
+from headrace.context import Context
+from headrace.model.windows import Windows
 from headrace.storage.spark.functions import F
-from headrace.streams.clocked.grid import GridWindows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows.evaluation import KernelEvaluation, WindowEvaluation, kernel_for, typed_rows
 from headrace.streams.windows.window_sql import IS_RESULT, small_frame
@@ -49,7 +49,7 @@ class ResultEvaluation:
         if is_mergeable(plan.query):
             self.kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
 
-    def evaluate(self, rows: pa.Table, windows: GridWindows, last_results: pa.Table | None, now: int) -> ClockedResults:
+    def evaluate(self, rows: pa.Table, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:
         """Return the results of consecutive windows.
 
         Args:
@@ -66,7 +66,7 @@ class ResultEvaluation:
         frame = small_frame(self.context.spark(), typed_rows(self.plan, rows))
         return self.evaluate_frame(frame, windows, last_results, now)
 
-    def evaluate_frame(self, rows: DataFrame, windows: GridWindows, last_results: pa.Table | None, now: int) -> ClockedResults:
+    def evaluate_frame(self, rows: DataFrame, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:
         """Do what `evaluate` does by Spark SQL, from rows that may be many."""
         first, last = int(windows.start[0]), int(windows.start[-1])
         query = with_due_instants(self.plan.query.at(now), self.plan.watermark)

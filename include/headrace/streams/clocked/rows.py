@@ -13,11 +13,11 @@ from headrace.compute import Plan
 from headrace.compute.nodes import Column, bigint_sql, columns_of
 from headrace.compute.plan import uses_neighbors
 from headrace.compute.types import to_ticks as node_to_ticks
+from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import count_rows, scan_source, stored_times
 from headrace.streams.sources.tags import with_tags

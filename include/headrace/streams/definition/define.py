@@ -289,7 +289,7 @@ def check_number_of_streams(plan: StreamPlan, catalog: Catalog, replaced: JobDef
     """Reject a stream beyond the limit of those that read one database."""
     database = plan.source_database.name
     leaving = replaced is not None and replaced.source.database == database
-    if catalog.jobs.count_streams(database) - leaving >= limit:
+    if catalog.jobs.count(STREAM, database) - leaving >= limit:
         raise LimitError(
             f"{plan.source_database.name} already has the maximum of {limit} streams",
             hint="drop one, split the database, or raise HEADRACE_STREAMS_PER_DATABASE",

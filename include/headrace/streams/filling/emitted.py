@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
 from headrace.errors import HistoryGoneError
 from headrace.model.time import Duration, Precision
 from headrace.storage import Bounds
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Neighborhood, WindowKeys
 from headrace.streams.filling.marks import MARK, marked_table, window_mark

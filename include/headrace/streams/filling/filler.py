@@ -13,25 +13,27 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import IS_FILLED
-from headrace.errors import OperationalError
+from headrace.context import Context
+from headrace.errors import LimitError, OperationalError
 from headrace.model.failpoints import failpoint
 from headrace.storage import Bounds, Commit, StaleReadError
 from headrace.storage.row_matching import anti_join, row_ids
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.emitted import EmittedWindows
-from headrace.streams.filling.gaps import NO_ROW, Neighborhood, WindowKeys
-from headrace.streams.filling.grid import MissingWindows, window_grid
+from headrace.streams.filling.gaps import NO_ROW, Gaps, MissingWindows, Neighborhood, WindowKeys
 from headrace.streams.filling.marks import MARK, mark_values
 from headrace.streams.filling.values import FROM_AFTER, FROM_BEFORE, FilledValues
 from headrace.streams.sinks.sink import superseded_keys
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
+from headrace.streams.windows.grids import window_grid
 
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS: Final = 20
 """Each attempt but the last meets another commit to the target, such as a compaction."""
+MAX_FILLED_ROWS: Final = 5_000_000
+"""Rows that FILL may add in one micro-batch, which have to fit the driver. More are a row with a wrong timestamp."""
 GROUP: Final = "_group"
 
 
@@ -74,7 +76,7 @@ class Filler:
         self.plan = plan
         self.target = target
         self.emitted = EmittedWindows(context, plan)
-        self.grid = window_grid(context, plan)
+        self.grid = window_grid(plan.query, context.spark)
         self.values = FilledValues(context, plan, target)
 
     def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit) -> bool:
@@ -181,12 +183,23 @@ class Filler:
         """Return the rows to write between windows."""
         mode, schema = self.values.mode, self.emitted.schema
         gaps = near.gaps_to_fill(self.differing(near, rows), before=mode in FROM_BEFORE, after=mode in FROM_AFTER)
-        missing = self.grid.windows_in(gaps)
+        missing = self.missing_windows(gaps)
         if len(missing.start) == 0:
             return schema.empty_table()
         filled = self.values.rows(gaps, missing, rows, keys, schema)
         is_filled = pa.table({IS_FILLED: pa.repeat(True, filled.num_rows)})
         return filled.set_column(schema.get_field_index(MARK.name), schema.field(MARK.name), mark_values(self.plan, is_filled))
+
+    def missing_windows(self, gaps: Gaps) -> MissingWindows:
+        """Return the windows in gaps. Raises `LimitError` if FILL would add too many rows at once."""
+        count = self.grid.max_between(gaps.start, gaps.end)
+        if count > MAX_FILLED_ROWS:
+            raise LimitError(
+                f"FILL of stream {self.plan.name} would add {count} rows in one micro-batch, more than {MAX_FILLED_ROWS}",
+                hint="skip the row that is far from the others with RESUME STREAM … IGNORE UNTREATED, or use a longer INTERVAL",
+            )
+        gap, windows = self.grid.between(gaps.start, gaps.end)
+        return MissingWindows(gap, windows.start, windows.last)
 
     def differing(self, near: Neighborhood, rows: pa.Table) -> Bools:
         """Return a mask of the windows whose filled columns change."""
@@ -203,7 +216,7 @@ class Filler:
         """Return the keys of rows to delete: windows that are not replaced by a filled one, and filled ones at the ends."""
         windows = near.is_retracted & ~near.is_inside()
         gaps = near.gaps_to_clear()
-        missing: MissingWindows = self.grid.windows_in(gaps)
+        missing = self.missing_windows(gaps)
         group = np.concatenate((near.group[windows], gaps.group[missing.gap]))
         return self.key_rows(names, group, np.concatenate((near.start[windows], missing.start)))
 

@@ -35,6 +35,15 @@ class Gaps:
 
 
 @dataclass(frozen=True)
+class MissingWindows:
+    """Windows in gaps: the number of the gap, and their first and last instant in ticks, both inclusive."""
+
+    gap: Int64s
+    start: Int64s
+    end: Int64s
+
+
+@dataclass(frozen=True)
 class WindowKeys:
     """Windows by group and start, each with its row; `NO_ROW` for windows to retract."""
 

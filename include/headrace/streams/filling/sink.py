@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.context import Context
 from headrace.model.positions import Position
 from headrace.storage import Commit
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.filler import Filler
 from headrace.streams.sinks.sink import DeltaSink

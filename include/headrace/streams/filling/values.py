@@ -13,17 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import OutputKernel, UnsupportedError
+from headrace.compute.columnar import OutputKernel, UnsupportedError
 from headrace.compute.nodes import Node, columns_of
 from headrace.compute.plan import WEND, WSTART, Output
 from headrace.compute.shares import KernelUse
 from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.context import Context
 from headrace.model.queries import FillMode
 from headrace.model.types import DataType, TypeKind
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.gaps import Gaps
-from headrace.streams.filling.grid import MissingWindows
+from headrace.streams.filling.gaps import Gaps, MissingWindows
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.window_sql import small_session

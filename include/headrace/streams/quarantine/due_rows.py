@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import WEND, WSTART
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.quarantine import QuarantineCode, QuarantinedRow
+from headrace.storage.set_aside import SetAside
 from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.clocked.rows import stored_source_rows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
 from headrace.streams.quarantine.failing_rows import FailingRows, failure
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt
 from headrace.streams.quarantine.values import json_values
 from headrace.streams.sources.stored import has_many_rows

@@ -14,10 +14,10 @@ from headrace.model.quarantine import QuarantineCode, RowKey
 from headrace.storage import Bounds
 from headrace.storage.delta.pruning import as_stored_integers
 from headrace.storage.row_matching import row_ids
+from headrace.storage.set_aside import Keys
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
 from headrace.streams.quarantine.limits import later_rows, own_rows
-from headrace.streams.quarantine.set_aside import Keys
 from headrace.streams.sources.spill import Spill
 from headrace.streams.windows.change_batch import CHANGE, Bools, Changes, LargeCommit, to_numpy
 from headrace.streams.windows.retention import subtable_key

@@ -16,14 +16,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.context import Context
 from headrace.errors import Error, TerminalError
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, QuarantineRequest, RowKey
 from headrace.model.streams import ErrorPolicy
+from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
 from headrace.streams.quarantine.due_rows import due_rows, is_due, without_due
@@ -38,7 +39,6 @@ from headrace.streams.quarantine.large_commits import (
     reasons_of_rows,
 )
 from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.quarantine.trial import Attempt, Trial
 from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineRequest, RowKey
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
-from headrace.streams.context import Context
+from headrace.storage.set_aside import Keys
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.set_aside import Keys
 from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes

@@ -1,15 +1,18 @@
-"""Stored rows that a stream sets aside before its history is computed: those too far ahead of the clock."""
+"""Stored rows in quarantine: those that a stream sets aside before its history is computed, and reading without them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
+from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow
 from headrace.storage import Bounds
+from headrace.storage.set_aside import SetAside
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.clocked.rows import stored_source_rows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
 from headrace.streams.quarantine.limits import ahead_message, latest_allowed
@@ -39,6 +42,16 @@ def set_aside_history(context: Context, plan: StreamPlan, offsets: Offsets) -> N
     context.catalog.quarantine.commit(plan.id, HISTORY_BATCH, QuarantineChange(added))
     if added:
         context.catalog.events.record("job", plan.id, "QUARANTINED", added_message(added))
+
+
+def without_quarantine(context: Context, job_id: str) -> Context:
+    """Return an environment whose reads leave out a stream's rows in quarantine; the same one if there are none."""
+    rows = context.catalog.quarantine.rows(job_id)
+    if not rows:
+        return context
+    set_aside = SetAside()
+    set_aside.set(row.key for row in rows)
+    return replace(context, set_aside=set_aside)
 
 
 def rows_ahead(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table:

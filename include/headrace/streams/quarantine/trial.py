@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from headrace.model.quarantine import RowKey
 from headrace.storage.row_matching import row_ids
+from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.set_aside import SetAside
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import Bools, Changes, Int64s
 

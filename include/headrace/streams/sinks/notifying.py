@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
+from headrace.context import Context
 from headrace.model.notifications import Notification, masked
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.sink import table_sink_of
 from headrace.streams.notifications.events import confirm_evicted

@@ -9,13 +9,13 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, failpoint
 from headrace.model.positions import Position, SourceId
 from headrace.storage import Commit
 from headrace.storage.delta.outbox import Message, MessageFile, Outbox
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.state.checkpoints import StreamState
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.model.positions import Position
 from headrace.storage import Bounds, Commit
 from headrace.storage.delta.spark_writes import staged_frame
 from headrace.storage.row_matching import anti_join, row_ids
 from headrace.streams.batches import BatchResult, StagedWindows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sinks.target_frame import target_keys, target_rows

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
+from headrace.context import Context
 from headrace.model.types import TypeKind
 from headrace.storage import Bounds
 from headrace.storage.row_matching import match_rows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.group_ids import UInt64s
 from headrace.streams.filling.marks import MARK, mark_values, marked_table

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from headrace.compute.nodes import quote
 from headrace.compute.plan import WSTART
 from headrace.compute.windows.fill import IS_FILLED
+from headrace.context import Context
 from headrace.model.types import TypeKind
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
-from headrace.streams.context import Context
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.streams.sinks.target import TargetTable
 

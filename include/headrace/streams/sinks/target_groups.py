@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.errors import ExistsError, TransientError
 from headrace.model.types import TypeKind
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.types import arrow_type
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.group_ids import UInt64s, subtable_uids
 from headrace.streams.definition.groups import GroupKind, TagSource

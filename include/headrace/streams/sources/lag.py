@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.positions import Offsets
-from headrace.streams.context import Context
 from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.source_tables import source_tables
 

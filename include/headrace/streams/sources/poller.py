@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, ParamSpec
 from weakref import WeakValueDictionary
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, InternalError, NotFoundError, TerminalError, TransientError
 from headrace.jobs.activity import JobActivity
 from headrace.jobs.registry import kind_of
@@ -20,9 +21,8 @@ from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
 from headrace.storage.object_store import is_object_store
-from headrace.streams.context import Context
 from headrace.streams.definition.define import plan_recorded_stream
-from headrace.streams.failures import stop_stream, to_error
+from headrace.streams.failures import stop_job, to_error
 from headrace.streams.metering import RunnerSample
 from headrace.streams.runner import Reader
 from headrace.streams.sources.reader import ChangeReader
@@ -301,7 +301,7 @@ class SourcePoller:
     def _stop(self, record: JobRecord, error: Error) -> Advance:
         """Mark a stream STOPPED, unless the catalog cannot be reached."""
         try:
-            stop_stream(self.context, record, error)
+            stop_job(self.context, record.definition.id, error)
         except TransientError:
             return Advance.UNSTOPPED
         return Advance.UNWANTED
@@ -459,7 +459,7 @@ class SourcePollers:
         except FencedError:
             raise
         except TerminalError as error:
-            stop_stream(self.context, record, error)
+            stop_job(self.context, record.definition.id, error)
             return
         if record.state is not JobState.RUNNING:
             self._set_state(record, JobState.RUNNING)

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.shares import KernelUse, WantedShares
+from headrace.context import Context
 from headrace.model.tables import TableKind
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
-from headrace.storage.delta.time_division import WindowGrid
 from headrace.storage.values.scalars import stored_units_per_tick
 
 if TYPE_CHECKING:
     from pyspark.errors import PythonException
 
     from headrace.compute import Scan
-    from headrace.compute.kernels.windows import Grid
     from headrace.storage.delta.shares import Share
-    from headrace.streams.context import Context
 
 MIN_ROWS: Final = 1_000_000
 """For fewer rows, Spark SQL is about as fast."""
@@ -55,7 +53,7 @@ class TableShares:
             bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
             series=self.series if scan.subtable is None else single_series(scan.subtable),
             by_series=wanted.by_series,
-            windows=None if wanted.windows is None else stored_grid(scan, wanted.windows),
+            windows=None if wanted.windows is None else wanted.windows.scaled(stored_units_per_tick(scan.database.precision)),
         )
 
 
@@ -79,12 +77,6 @@ def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | N
     if first is None and last is None:
         return None
     return Bounds.of_ticks(first, last, scan.database.precision)
-
-
-def stored_grid(scan: Scan, grid: Grid) -> WindowGrid:
-    """Return windows in the unit of stored timestamps."""
-    unit = stored_units_per_tick(scan.database.precision)
-    return WindowGrid(grid.step * unit, grid.offset * unit)
 
 
 def is_unsupported(error: PythonException) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headrace.context import Context
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Table, TableId
-from headrace.streams.context import Context
 
 
 def source_tables(context: Context, sources: Sequence[TableId]) -> Mapping[SourceId, Table]:

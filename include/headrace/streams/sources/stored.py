@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.model.tables import TableId
 from headrace.storage import Bounds
 from headrace.storage.delta import extents
 from headrace.storage.pieces import scan_pieces
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.virtual_frames import virtual_frame

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from headrace.compute import Scan
 from headrace.compute.nodes import quote
+from headrace.context import Context
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import Table
 from headrace.storage.spark.functions import F
-from headrace.streams.context import Context
 from headrace.streams.sources.virtual_rows import OriginColumns, origin_columns, origin_tables, virtual_schema
 
 if TYPE_CHECKING:

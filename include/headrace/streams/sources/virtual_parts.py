@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Scan
+from headrace.context import Context
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
 from headrace.storage.delta.changes import changes_schema
 from headrace.storage.pieces import scan_pieces
-from headrace.streams.context import Context
 from headrace.streams.sources.spill import Spill
 from headrace.streams.sources.virtual_comparison import VirtualComparison
 from headrace.streams.sources.virtual_rows import align, origin_tables, stored_columns, virtual_schema

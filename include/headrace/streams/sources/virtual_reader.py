@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Scan
+from headrace.context import Context
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
 from headrace.storage.delta.changes import changes_schema
-from headrace.streams.context import Context
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.sources.virtual_comparison import VirtualComparison

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Scan
+from headrace.context import Context
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import ColumnReference, Table, TableId
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
 from headrace.storage.types import rows_schema
-from headrace.streams.context import Context
 
 
 @dataclass(frozen=True, slots=True)

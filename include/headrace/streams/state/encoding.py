@@ -10,13 +10,14 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.conversion import from_json, to_json
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
 from headrace.streams.state.checkpoints import Checkpoint, StateError, StreamState
@@ -32,6 +33,8 @@ TABLES: Final = ("deferred", "rows_before", "last_results")
 """The tables that every file has."""
 STATE_TABLES: Final = ("windows", "max_event_time_by_subtable")
 """The tables of which a file may have only the changes."""
+VALUES: Final = ("max_event_time", "evicted_through", "computed_before", "due_offsets", "wake_at", "handled_at")
+"""Numbers and offsets."""
 
 Buffers = Sequence[bytes | pa.Buffer]
 
@@ -102,16 +105,7 @@ def checksum_of(buffers: Buffers) -> int:
 
 def header_of(state: StreamState) -> dict[str, Any]:
     """Return the parts of a state that are no tables."""
-    return {
-        "position": state.position.to_json(),
-        "wake_at": state.wake_at,
-        "handled_at": state.handled_at,
-        "max_event_time": state.max_event_time,
-        "evicted_through": state.evicted_through,
-        "counters": asdict(state.counters),
-        "computed_before": state.computed_before,
-        "due_offsets": None if state.due_offsets is None else dict(state.due_offsets),
-    }
+    return {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
 
 
 def decode_file(data: pa.Buffer) -> StateFile:
@@ -149,18 +143,9 @@ def decode(files: Sequence[StateFile]) -> StreamState:
     header = last.header
     tables: dict[str, Any] = {name: last.tables[name] for name in TABLES if name in last.tables}
     tables |= {name: decode_table(name, files) for name in STATE_TABLES if name in header["state_tables"]}
-    return StreamState(
-        position=Position.from_json(header["position"]),
-        max_event_time=header["max_event_time"],
-        evicted_through=header["evicted_through"],
-        computed_before=header["computed_before"],
-        due_offsets=header["due_offsets"],
-        counters=JobCounters(**header["counters"]),
-        wake_at=header["wake_at"],
-        handled_at=header["handled_at"],
-        messages=last.messages,
-        **tables,
-    )
+    values = {name: header[name] for name in VALUES}
+    position, counters = from_json(Position, header["position"]), from_json(JobCounters, header["counters"])
+    return StreamState(position=position, counters=counters, messages=last.messages, **values, **tables)
 
 
 def decode_table(name: str, files: Sequence[StateFile]) -> StateTable:

@@ -15,10 +15,10 @@ from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
+from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, Position
 from headrace.storage.spark.functions import F
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_frame
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, event_times, window_table

@@ -11,13 +11,13 @@ from functools import reduce
 from typing import Final
 
 from headrace.compute.window_plans import StateWindow
+from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.model.streams import TriggerMode
 from headrace.storage.delta.changes import InsertedRows
 from headrace.storage.delta.spark_writes import map_in_tasks
 from headrace.streams.batches import BatchResult, StagedWindows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.division import DividedState, number_by_name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
+from headrace.context import Context
 from headrace.streams.batches import BatchResult
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.commits import WideCommits, can_be_wide

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.compute.window_plans import StateWindow
+from headrace.context import Context
 from headrace.streams.batches import BatchResult, idle_result
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.sources.spill import Spill

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import as_inserted
 from headrace.storage.delta.shares import Share

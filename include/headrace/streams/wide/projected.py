@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from headrace.context import Context
 from headrace.streams.batches import BatchResult, StagedWindows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.sources.spill import Spill

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from headrace.context import Context
 from headrace.storage.object_store import file_system
 from headrace.streams.batches import StagedWindows
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 
 FOLDER: Final = "staged"

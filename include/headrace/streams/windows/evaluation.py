@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Key, Plan
-from headrace.compute.kernels import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
 from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows.numbering import WINDOW_NUMBER
+from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.types import BIGINT
 from headrace.storage.types import row_types
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.change_batch import Bools, to_numpy

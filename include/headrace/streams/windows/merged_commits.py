@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.kernels import UnsupportedError
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
+from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags

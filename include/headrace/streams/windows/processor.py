@@ -12,10 +12,10 @@ from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
+from headrace.context import Context
 from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.dispatch import large_commit_processor

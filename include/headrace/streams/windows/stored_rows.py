@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.model.time import Precision
 from headrace.storage import Bounds
-from headrace.streams.context import Context
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags

@@ -1,0 +1,184 @@
+"""Merging of partial aggregates over runs of segments, as `Partial.merge` declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, is_fixed, ranks, to_numpy
+from headrace.compute.nodes import Column, Operation, UnsupportedError
+from headrace.compute.plan import Partial
+
+Columns = Mapping[str, pa.Array]
+MAX_SUM: Final = float(2**62)
+ORDERED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_date32,
+    pa.types.is_decimal,
+)
+
+
+class Reducer(Protocol):
+    """Merges one partial of the segments of each run."""
+
+    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
+        """Return the partial of each run; there is at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """`sum(x)` of BIGINT or DOUBLE; NULL without values."""
+
+    column: str
+
+    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
+        """Add up the values of each run.
+
+        Raises:
+            UnsupportedError: A sum may exceed BIGINT, which Spark reports.
+        """
+        column = columns[self.column]
+        values = to_numpy(pc.fill_null(column, 0))
+        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(runs.lengths.max()) >= MAX_SUM:
+            raise UnsupportedError("a large sum")
+        return pa.array(np.add.reduceat(values, runs.starts), column.type, mask=missing(column, runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """`min(x)` or `max(x)`; NULL without values. NaN is greater than any number."""
+
+    column: str
+    is_max: bool
+
+    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
+        """Return the least or greatest value of each run."""
+        column = columns[self.column]
+        if pa.types.is_boolean(column.type):
+            return self._reduce_flags(column, runs)
+        if column.null_count == 0 and (is_fixed(column.type) or pa.types.is_floating(column.type)):
+            return pa.array(self._reduce_numbers(to_numpy(column), runs), column.type)
+        return Pick(self.column, self.column, self.is_max).reduce(columns, runs)
+
+    def _reduce_numbers(self, values: Array, runs: Runs) -> Array:
+        # Unlike minimum, fmin passes over NaN.
+        return np.maximum.reduceat(values, runs.starts) if self.is_max else np.fmin.reduceat(values, runs.starts)
+
+    def _reduce_flags(self, column: pa.Array, runs: Runs) -> pa.Array:
+        operator = np.logical_or if self.is_max else np.logical_and
+        values = to_numpy(pc.fill_null(column, not self.is_max)).astype(np.bool_)
+        return pa.array(operator.reduceat(values, runs.starts), mask=missing(column, runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`min_by(x, order)` or `max_by(x, order)`; NULL if the order of all rows is NULL."""
+
+    value: str
+    order: str
+    is_max: bool
+
+    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
+        """Return the value of the row of each run with the least or greatest order."""
+        order, value = columns[self.order], columns[self.value]
+        index = pick(order_numbers(order), valid(order), runs, self.is_max)
+        return value.take(pa.array(index, mask=index < 0))
+
+
+def order_numbers(order: pa.Array) -> Int64s:
+    """Return numbers in the order of values."""
+    if pa.types.is_int64(order.type):
+        return to_numpy(pc.fill_null(order, 0)).astype(np.int64)
+    return ranks(order)
+
+
+def pick(order: Int64s, is_valid: Bools | None, runs: Runs, is_max: bool) -> Int64s:
+    """Return the row of each run with the least or greatest number, the first of several; -1 if no row is valid."""
+    limits = np.iinfo(np.int64)
+    numbers = order if is_valid is None else np.where(is_valid, order, limits.min if is_max else limits.max)
+    best = (np.maximum if is_max else np.minimum).reduceat(numbers, runs.starts)
+    hits = numbers == best[runs.of_row]
+    if is_valid is not None:
+        hits &= is_valid
+    rows = np.flatnonzero(hits)[::-1]
+    result = np.full(len(runs.starts), -1)
+    result[runs.of_row[rows]] = rows
+    return result
+
+
+def valid(column: pa.Array) -> Bools | None:
+    """Return a mask of the values that are not NULL; None if there is no NULL."""
+    return None if column.null_count == 0 else to_numpy(column.is_valid()).astype(np.bool_)
+
+
+def missing(column: pa.Array, runs: Runs) -> Bools | None:
+    """Return a mask of the runs that have only NULL; None if there is no NULL."""
+    is_valid = valid(column)
+    return None if is_valid is None else ~np.logical_or.reduceat(is_valid, runs.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The mean, or the sum of squared deviations, of counts `n`, means `m` and sums of squared deviations `q`."""
+
+    count: str
+    mean: str
+    squares: str
+    is_mean: bool
+
+    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
+        """Merge the moments of each run; 0 without values."""
+        counts, means, squares = (to_numpy(columns[name]).astype(np.float64) for name in (self.count, self.mean, self.squares))
+        # What has no values has arbitrary moments, and NaN times 0 is NaN.
+        means = np.where(counts > 0, means, 0.0)
+        total = np.add.reduceat(counts, runs.starts)
+        first = means[runs.starts]
+        with np.errstate(all="ignore"):
+            # Deviations from a value of the run itself keep the precision of means that are large.
+            shifted = means - first[runs.of_row]
+            mean = first + np.add.reduceat(counts * shifted, runs.starts) / np.maximum(total, 1)
+            if self.is_mean:
+                return pa.array(np.where(total > 0, mean, 0.0))
+            is_alone = (np.add.reduceat(counts > 0, runs.starts, dtype=np.int64) == 1)[runs.of_row]
+            moved = np.where(is_alone, 0.0, counts * (means - mean[runs.of_row]) ** 2)
+            deviations = np.where(counts > 0, squares + moved, 0.0)
+        return pa.array(np.add.reduceat(deviations, runs.starts))
+
+
+def reducer(partial: Partial, types: Mapping[str, pa.DataType]) -> Reducer:
+    """Return how a partial is merged.
+
+    Args:
+        partial: The partial.
+        types: Types of all partials.
+
+    Raises:
+        UnsupportedError: Kernels cannot merge it.
+    """
+    match partial.merge:
+        case Operation("merged_mean" | "merged_squares" as name, (Column(count), Column(mean), Column(squares))):
+            return Moments(count, mean, squares, name == "merged_mean")
+        case Operation(name="sum", operands=(Column(name=name),)) if types[name] in (pa.int64(), pa.float64()):
+            return Sum(name)
+        case Operation(name="min" | "max" as function, operands=(Column(name=name),)) if is_ordered(types[name]):
+            return Extreme(name, function == "max")
+        case Operation(name="min_by" | "max_by" as function, operands=(Column(name=value), Column(name=order))):
+            if is_ordered(types[order]):
+                return Pick(value, order, function == "max_by")
+    raise UnsupportedError(str(partial.merge))
+
+
+def is_ordered(type_: pa.DataType) -> bool:
+    """Return whether `ranks` orders values as Spark does."""
+    if pa.types.is_struct(type_):
+        return all(is_ordered(field.type) for field in type_)
+    return any(is_type(type_) for is_type in ORDERED)

@@ -1,0 +1,324 @@
+"""`SegmentKernel`: what `compute.windows.segments` does with data frames, for Arrow tables in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.columnar import numbering
+from headrace.compute.columnar.columns import (
+    Arrays,
+    as_array,
+    decoded,
+    evaluate_all,
+    filter_rows,
+    flags,
+    is_range,
+    plain,
+    take,
+    ticks,
+    to_arrays,
+)
+from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.numbering import NO_ROW, Numbered
+from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
+from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
+from headrace.compute.nodes import Node, UnsupportedError, columns_of
+from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
+from headrace.compute.sql_text import at_present
+from headrace.compute.window_plans import (
+    CountWindow,
+    EventWindow,
+    IntervalWindow,
+    RangeWindow,
+    RunWindow,
+    SessionWindow,
+    StateWindow,
+)
+from headrace.compute.windows.segments import key_columns, prepared_columns
+from headrace.model.windows import WindowGrid
+
+BIGINT = pa.int64()
+MIN_RUN: Final = 2
+"""If rows of a window come in shorter runs than this, on average, they are brought together before their segments are made."""
+
+
+@dataclass(frozen=True)
+class SegmentKernel:
+    """The segments of a plan.
+
+    Attributes:
+        plan: The bound query.
+        types: Types of the columns that it reads.
+        filter: WHERE; None if there is none.
+        prepared: What prepared rows consist of.
+        rows: The partials of one row.
+        reducers: How partials are merged.
+        grid: The windows of INTERVAL; None for other windows.
+        schema: The columns of segments.
+    """
+
+    plan: Plan
+    types: Mapping[str, pa.DataType]
+    filter: Node | None
+    prepared: Mapping[str, Node]
+    rows: Mapping[str, Node]
+    reducers: Mapping[str, Reducer]
+    grid: WindowGrid | None
+    schema: pa.Schema = field(compare=False)
+
+    @classmethod
+    def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> SegmentKernel:
+        """Compile the kernel of a plan.
+
+        Args:
+            plan: The bound query, with a window that is made of segments or without one.
+            types: The types of the source's columns.
+
+        Raises:
+            UnsupportedError: Kernels cannot evaluate a part of the plan.
+        """
+        if isinstance(plan.window, RangeWindow | RunWindow):
+            raise UnsupportedError("windows that are not made of segments")
+        filter_ = at_present(plan, plan.filter) if plan.filter else None
+        if filter_ is not None and infer_type(filter_, types) != pa.bool_():
+            raise UnsupportedError("WHERE")
+        prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
+        prepared_types = {name: infer_type(node, types) for name, node in prepared.items()}
+        check_types(plan, prepared_types)
+        grid = interval_grid(plan)
+        partials = {partial.column: partial for partial in plan.partials}
+        rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
+        if len(rows) < len(partials):
+            raise UnsupportedError("partials of many rows")
+        row_types = prepared_types | ({WSTART: BIGINT} if grid else {})
+        partial_types = {name: infer_type(node, row_types) for name, node in rows.items()}
+        reducers = {name: reducer(partial, partial_types) for name, partial in partials.items()}
+        schema = segment_schema(plan, prepared_types, partial_types)
+        used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, *tie_breakers(plan)}
+        prepared = {name: node for name, node in prepared.items() if name in used}
+        return cls(plan, types, filter_, prepared, rows, reducers, grid, schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the source that it reads."""
+        nodes = [*self.prepared.values(), *([self.filter] if self.filter is not None else [])]
+        return list(dict.fromkeys(name for node in nodes for name in columns_of(node)))
+
+    def segments(self, rows: pa.Table) -> pa.Table:
+        """Return the windows of rows as far as these rows go: segments that are merged as `merge` would.
+
+        Rows may be in any order. Groups that are each in one piece and in the order of time are not sorted.
+        """
+        prepared, size = self.prepare(rows)
+        if size == 0:
+            return self.schema.empty_table()
+        if self.grid is not None or self.plan.window is None:
+            return self._keyed_segments(prepared, size)
+        order = order_of(self._key_codes(prepared), ticks(prepared[TS]), self._ties(prepared))
+        segments = self._to_segments(prepared if order is None else take(prepared, order), size)
+        return self._merge_sorted(segments, Runs.of(marks(self._key_codes(segments), size)))
+
+    def row_segments(self, rows: pa.Table) -> pa.Table:
+        """Return the segments of rows, one for each window that a row lies in."""
+        prepared, size = self.prepare(rows)
+        return self._table(self._to_segments(prepared, size)) if size else self.schema.empty_table()
+
+    def merge(self, segments: pa.Table, apart: Bools | None = None) -> pa.Table:
+        """Merge the segments of each window into one, in the order of groups and time.
+
+        Args:
+            segments: The segments.
+            apart: A mask of segments that are complete runs of a state: two of them are never merged.
+        """
+        if segments.num_rows == 0:
+            return self.schema.empty_table()
+        columns = to_arrays(segments)
+        keys, size = self._key_codes(columns), segments.num_rows
+        if self.grid is not None or self.plan.window is None:
+            numbers = combined([*keys, *([ticks(columns[WSTART])] if self.grid is not None else [])], size)
+            order = np.argsort(numbers, kind="stable")
+            return self._aggregate(take(columns, order), Runs.of(marks([numbers[order]], size)))
+        groups = combined(keys, size)
+        order = np.lexsort((ticks(columns[WEND]), ticks(columns[WSTART]), groups))
+        group_runs = Runs.of(marks([groups[order]], size))
+        return self._merge_sorted(take(columns, order), group_runs, None if apart is None else apart[order])
+
+    def merge_numbered(self, segments: pa.Table, number: Int64s) -> pa.Table:
+        """Merge segments that have the same group and window number into one."""
+        if segments.num_rows == 0:
+            return self.schema.empty_table()
+        columns = to_arrays(segments)
+        ids = combined([*self._key_codes(columns), number], segments.num_rows)
+        order = np.argsort(ids, kind="stable")
+        return self._aggregate(take(columns, order), Runs.of(marks([ids[order]], len(ids))), number[order])
+
+    def prepare(self, rows: pa.Table) -> tuple[Arrays, int]:
+        """Return prepared rows, and how many pass WHERE."""
+        columns = to_arrays(rows.select(self.columns))
+        size = rows.num_rows
+        if self.filter is not None:
+            columns, size = filter_rows(columns, size, evaluate(self.filter, plain(self.filter, columns)))
+        prepared = evaluate_all(self.prepared, columns, size)
+        if isinstance(self.plan.window, StateWindow) and prepared[STATE].null_count:
+            prepared, size = filter_rows(prepared, size, prepared[STATE].is_valid())
+        return prepared, size
+
+    def passing(self, rows: pa.Table) -> Bools:
+        """Return a mask of the rows that have segments: that pass WHERE, and have a state."""
+        columns = to_arrays(rows.select(self.columns))
+        mask = np.ones(rows.num_rows, np.bool_)
+        if self.filter is not None:
+            condition = as_array(evaluate(self.filter, plain(self.filter, columns)), rows.num_rows)
+            mask &= flags(pc.fill_null(condition, False))
+        if isinstance(self.plan.window, StateWindow):
+            state = self.prepared[STATE]
+            mask &= flags(as_array(evaluate(state, plain(state, columns)), rows.num_rows).is_valid())
+        return mask
+
+    def groups(self, rows: pa.Table) -> pa.Table:
+        """Return the keys of the rows that pass WHERE."""
+        prepared, size = self.prepare(rows)
+        keys = self.schema.names[: len(self.plan.keys)]
+        return pa.table([decoded(prepared[name]) for name in keys], names=keys) if size else self.schema.empty_table().select(keys)
+
+    def _keyed_segments(self, prepared: Arrays, size: int) -> pa.Table:
+        """Return one segment for each group and window of INTERVAL."""
+        keys, rows = self._key_codes(prepared), None
+        starts: Int64s | None = None
+        if self.grid is not None:
+            rows, starts = self.grid.assign(ticks(prepared[TS]))
+            keys = [*(keys if rows is None else [key[rows] for key in keys]), starts]
+            size = len(starts)
+        runs = Runs.of(marks(keys, size))
+        is_mixed = len(runs.starts) > size // MIN_RUN
+        if is_mixed:
+            numbers = combined(keys, size)
+            order = np.argsort(numbers, kind="stable")
+            rows = order if rows is None else rows[order]
+            starts = None if starts is None else starts[order]
+            runs = Runs.of(marks([numbers[order]], size))
+        segments = self._segments_at(prepared if rows is None else take(prepared, rows), size, starts)
+        merged = self._aggregate(segments, runs)
+        return merged if is_mixed else self.merge(merged)
+
+    def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
+        """Return the segment of each prepared row, several where windows overlap."""
+        if self.grid is None:
+            return self._segments_at(prepared, size, None)
+        rows, starts = self.grid.assign(ticks(prepared[TS]))
+        return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
+
+    def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
+        """Return the segment of each prepared row, in a window of INTERVAL that starts at an instant."""
+        position: Arrays = {}
+        if self.grid is not None and starts is not None:
+            position = {WSTART: pa.array(starts), WEND: pa.array(starts + (self.grid.length - 1))}
+        elif self.plan.window is not None:
+            position = {WSTART: prepared[TS], WEND: prepared[TS]}
+        if isinstance(self.plan.window, CountWindow):
+            position |= {FIRST_ROW: pa.nulls(size, BIGINT), ROW_COUNT: pa.array(np.ones(size, np.int64))}
+        return prepared | position | evaluate_all(self.rows, prepared | position, size)
+
+    def _merge_sorted(self, columns: Arrays, groups: Runs, apart: Bools | None = None) -> pa.Table:
+        """Merge segments in the order of groups and time."""
+        numbered = self._number(columns, groups, apart)
+        if not len(numbered.index):
+            return self.schema.empty_table()
+        size = groups.rows
+        chosen = columns if len(numbered.index) == size and is_range(numbered.index) else take(columns, numbered.index)
+        windows_of = Runs.of(marks([groups.of_row[numbered.index], numbered.window], len(numbered.index)))
+        return self._aggregate(chosen, windows_of, numbered.window)
+
+    def _number(self, columns: Arrays, groups: Runs, apart: Bools | None) -> Numbered:
+        """Return which windows segments belong to that are in the order of groups and time."""
+        match self.plan.window:
+            case SessionWindow(gap=gap):
+                return numbering.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
+            case StateWindow():
+                return numbering.number_states(codes(columns[STATE]), groups, apart)
+            case EventWindow():
+                return numbering.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
+            case CountWindow() as window:
+                first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
+                return numbering.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
+        raise UnsupportedError("window")
+
+    def _aggregate(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> pa.Table:
+        """Return one segment for each run of segments."""
+        return self._table(self._reduce(columns, runs, number))
+
+    def _reduce(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> Arrays:
+        """Return the columns of one segment for each run of segments."""
+        first = pa.array(runs.starts)
+        result = {name: columns[name].take(first) for name in key_columns(self.plan)}
+        if self.grid is not None:
+            result |= {name: columns[name].take(first) for name in (WSTART, WEND)}
+        elif self.plan.window is not None:
+            result[WSTART] = pa.array(np.minimum.reduceat(ticks(columns[WSTART]), runs.starts))
+            result[WEND] = pa.array(np.maximum.reduceat(ticks(columns[WEND]), runs.starts))
+        match self.plan.window:
+            case StateWindow():
+                result[STATE] = columns[STATE].take(first)
+            case EventWindow():
+                result |= {name: pa.array(np.logical_or.reduceat(flags(columns[name]), runs.starts)) for name in (IS_START, IS_END)}
+            case CountWindow(sliding=sliding):
+                assert number is not None
+                result[FIRST_ROW] = pa.array(number[runs.starts] * sliding)
+                result[ROW_COUNT] = pa.array(np.add.reduceat(ticks(columns[ROW_COUNT]), runs.starts))
+        return result | {name: rule.reduce(columns, runs) for name, rule in self.reducers.items()}
+
+    def _table(self, columns: Arrays) -> pa.Table:
+        """Return segments in the columns of `schema`."""
+        return pa.table([decoded(columns[name]) for name in self.schema.names], schema=self.schema)
+
+    def _key_codes(self, columns: Arrays) -> list[Array]:
+        return [codes(columns[name]) for name in key_columns(self.plan)]
+
+    def _ties(self, prepared: Arrays) -> list[Int64s]:
+        """Return what orders rows of a group with equal instants."""
+        return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
+
+
+def interval_grid(plan: Plan) -> WindowGrid | None:
+    """Return the windows of INTERVAL; None for other windows. Raises `UnsupportedError` if they follow a calendar."""
+    if not isinstance(plan.window, IntervalWindow):
+        return None
+    if (grid := plan.window.grid(plan.precision)) is None:
+        raise UnsupportedError("windows of a calendar")
+    return grid
+
+
+def tie_breakers(plan: Plan) -> tuple[str, ...]:
+    """Return the columns that order rows of a group with equal instants, for windows to which order matters."""
+    depends_on_order = isinstance(plan.window, StateWindow | EventWindow | CountWindow)
+    return (SERIES_KEY, KEY) if depends_on_order and not plan.unique else ()
+
+
+def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
+    """Raise `UnsupportedError` for what is compared or ordered differently than in Spark."""
+    grouped = [*key_columns(plan), *([STATE] if isinstance(plan.window, StateWindow) else [])]
+    if any(pa.types.is_floating(types[name]) or not is_ordered(types[name]) for name in grouped):
+        raise UnsupportedError("keys of this type")
+    if plan.window is not None and types.get(TS) != BIGINT:
+        raise UnsupportedError("windows without time")
+
+
+def segment_schema(plan: Plan, prepared: Mapping[str, pa.DataType], partials: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of segments, as `to_segments` has them."""
+    fields = {name: prepared[name] for name in key_columns(plan)}
+    if plan.window is not None:
+        fields |= {WSTART: BIGINT, WEND: BIGINT}
+    match plan.window:
+        case StateWindow():
+            fields[STATE] = prepared[STATE]
+        case EventWindow():
+            fields |= {IS_START: pa.bool_(), IS_END: pa.bool_()}
+        case CountWindow():
+            fields |= {FIRST_ROW: BIGINT, ROW_COUNT: BIGINT}
+    return pa.schema([pa.field(name, type_) for name, type_ in (fields | dict(partials)).items()])

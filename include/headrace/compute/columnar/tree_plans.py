@@ -1,0 +1,302 @@
+"""`evaluate_locally`: runs a plan over series of trees with Arrow in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.columnar.cells import Aggregation
+from headrace.compute.columnar.expressions import Values, evaluate, infer_type
+from headrace.compute.columnar.rows import (
+    RowReader,
+    Rows,
+    SeriesReader,
+    aligned_rows,
+    apply_filter,
+    bounded,
+    mask_of,
+    source_types,
+    to_integers,
+)
+from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
+from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
+from headrace.compute.plan_sources import SeriesRows
+from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.compute.terms import ColumnRole
+from headrace.compute.window_plans import RangeWindow
+from headrace.model.types import DataType, TypeKind
+from headrace.storage.types import arrow_type
+
+
+def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result_rows: int | None = None) -> pa.Table | None:
+    """Return the result that `evaluate` has, ordered; None if Spark has to evaluate the plan.
+
+    Args:
+        plan: The bound query.
+        reader: Reads its tables.
+        max_rows: Rows that may be read at most.
+        max_result_rows: Rows that the result may have at most; None for as many as fit in memory.
+    """
+    try:
+        return LocalPlan(plan).run(reader, max_rows, max_result_rows) if isinstance(plan, Plan) else None
+    except UnsupportedError:
+        return None
+
+
+def is_supported(plan: AnyPlan) -> bool:
+    """Return whether `evaluate_locally` evaluates a plan, unless it has to read or to keep too much."""
+    try:
+        return isinstance(plan, Plan) and LocalPlan(plan) is not None
+    except UnsupportedError:
+        return False
+
+
+class LocalPlan:
+    """A plan of which every part is supported.
+
+    Raises:
+        UnsupportedError: A part is not supported.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        check_shape(plan)
+        assert isinstance(plan.source, SeriesRows)
+        self.plan = plan
+        self.source = plan.source
+        self.types = source_types(plan.source, plan.precision)
+        self.where = at_present(plan, plan.filter) if plan.filter else None
+        if self.where is not None and infer_type(self.where, self.types) != pa.bool_():
+            raise UnsupportedError("WHERE")
+        self.aggregation = Aggregation(plan, plan.source, self.types, self.where) if plan.aggregated else None
+        self.nodes: dict[str, Node] = {}
+        self.cells: dict[str, tuple[Node, int]] = {}
+        self._check_outputs()
+
+    def _check_outputs(self) -> None:
+        """Check the select list and HAVING before any row is read."""
+        types = dict(self.types)
+        if self.aggregation is not None:
+            types = self.aggregation.column_types()
+        types |= {name: pa.string() for name in self._device_columns()}
+        shared: dict[tuple[Node, DataType], Node] = {}
+        for output in (*self.plan.outputs, *self.plan.hidden):
+            if not self._share(output, shared):
+                self.nodes[output.column] = stored_node(self.plan, output, types, {})
+        if self.plan.having is not None:
+            infer_type(at_present(self.plan, self.plan.having), types)
+
+    def _share(self, output: Output, shared: dict[tuple[Node, DataType], Node]) -> bool:
+        """Set the expression over the cells of all devices that an output is a slice of; return False if there is none.
+
+        Devices mostly have the same few expressions, which are checked and evaluated once for all of them. HAVING keeps some of the
+        groups, so that outputs are no slices.
+        """
+        if self.aggregation is None or self.plan.having is not None:
+            return False
+        node = at_present(self.plan, output.node)
+        if (over_cells := self.aggregation.over_cells(node)) is None:
+            return False
+        names, device = over_cells
+        key = (substitute(node, names), output.type)
+        if key not in shared:
+            shared[key] = stored_node(self.plan, output, self.aggregation.cell_types(), names)
+        self.cells[output.column] = (shared[key], device)
+        return True
+
+    def _device_columns(self) -> list[str]:
+        """Return the names of the column of devices in expressions."""
+        keys = [key.column for key in self.plan.keys]
+        return keys if self.plan.aggregated else [*keys, *([self.plan.series_column] if self.plan.series_column else [])]
+
+    def run(self, rows: RowReader, max_rows: int, max_result_rows: int | None) -> pa.Table:
+        """Return the result.
+
+        Raises:
+            UnsupportedError: Too many rows have to be read, or values to be kept, or Spark would refuse a value.
+        """
+        max_kept = None if max_result_rows is None else max_result_rows * len(self.types)
+        reader = SeriesReader(self.source, rows, *time_limits(self.plan), max_kept)
+        if reader.count() > max_rows:
+            raise UnsupportedError("too many rows")
+        if max_result_rows is not None and self.aggregation is not None and self.aggregation.count > max_result_rows:
+            raise UnsupportedError("too many groups")
+        groups = self._groups(self.aggregation, reader) if self.aggregation is not None else self._projection(reader)
+        limited = limit(self.plan, sort(self.plan, groups))
+        if max_result_rows is not None and limited.num_rows > max_result_rows:
+            raise UnsupportedError("too many result rows")
+        outputs = [plain(limited.column(output.column)) for output in self.plan.outputs]
+        return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
+
+    def _groups(self, aggregation: Aggregation, reader: SeriesReader) -> pa.Table:
+        """Return the select list of all groups, in the order of devices and time."""
+        columns = aggregation.run(reader)
+        rows = Rows(np.zeros(aggregation.count, np.int64), columns)
+        if self.plan.having is not None:
+            condition = evaluate(at_present(self.plan, self.plan.having), columns)
+            rows = rows.filter(mask_of(condition, aggregation.count))
+        return self._select(rows, aggregation)
+
+    def _projection(self, reader: SeriesReader) -> pa.Table:
+        """Return the select list of all rows, in the order of devices and time."""
+        if self.source.aligned and len(self.source.devices) > 1:
+            early = self.where if self.where is not None and set(columns_of(self.where)) == {TIME} else None
+            return self._select(apply_filter(aligned_rows(reader, self.types, early), self.where))
+        parts, times, devices = [], [], []
+        for filtered in bounded((apply_filter(rows, self.where) for rows in reader.named(self.types)), reader.max_values):
+            devices.append(filtered.devices)
+            times.append(to_integers(filtered.columns[TIME]))
+            parts.append(self._select(self._with_devices(filtered)))
+        if not parts:
+            return self._select(self._with_devices(self._no_rows()))
+        order = row_order(np.concatenate(devices), np.concatenate(times))
+        table = unify(pa.concat_tables(parts))
+        return table if order is None else table.take(pa.array(order))
+
+    def _no_rows(self) -> Rows:
+        """Return the columns of the source without rows."""
+        return Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
+
+    def _with_devices(self, rows: Rows) -> Rows:
+        """Add the paths of the rows' devices under their names in expressions."""
+        names = self._device_columns()
+        if not names:
+            return rows
+        names_of_devices = pa.array(self.source.devices, pa.string())
+        paths = pa.DictionaryArray.from_arrays(pa.array(rows.devices.astype(np.int32)), names_of_devices)
+        return Rows(rows.devices, {**rows.columns, **dict.fromkeys(names, paths)})
+
+    def _select(self, rows: Rows, aggregation: Aggregation | None = None) -> pa.Table:
+        """Evaluate the select list and the hidden columns of ORDER BY, in stored types.
+
+        With an aggregation, whose groups are the rows, what devices have in common is evaluated once for all of them.
+        """
+        arrays: dict[str, Values] = {}
+        shared: dict[int, Values] = {}
+        for output in (*self.plan.outputs, *self.plan.hidden):
+            if aggregation is not None and output.column in self.cells:
+                node, device = self.cells[output.column]
+                if id(node) not in shared:
+                    shared[id(node)] = evaluate(node, aggregation.cells)
+                values = shared[id(node)].slice(device * aggregation.windows, aggregation.windows)
+            elif isinstance(node := self.nodes[output.column], Column):
+                values = rows.columns[node.name]
+            else:
+                values = evaluate(with_plain_text(node, rows), rows.columns)
+            arrays[output.column] = pa.repeat(values, len(rows.devices)) if isinstance(values, pa.Scalar) else values
+        return pa.table(arrays)
+
+
+def check_shape(plan: Plan) -> None:
+    """Raise `UnsupportedError` for clauses that only Spark evaluates."""
+    source = plan.source
+    if not isinstance(source, SeriesRows) or not source.stored or source.slots > 1:
+        raise UnsupportedError("source")
+    if plan.window is not None and not isinstance(plan.window, RangeWindow):
+        raise UnsupportedError("window")
+    special = (plan.group_calls, plan.fill, plan.gap_fill, plan.series, plan.series_arrow, plan.interp, plan.distinct, plan.key)
+    if any(special) or plan.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys):
+        raise UnsupportedError("clause")
+    if any(aggregate.many for aggregate in plan.aggregates):
+        raise UnsupportedError("aggregate")
+
+
+def time_limits(plan: Plan) -> tuple[int | None, int | None]:
+    """Return the first and last instant that the plan can use, in ticks."""
+    first, last = plan.range
+    if isinstance(plan.window, RangeWindow):
+        start, end = plan.window.first.at(plan.present), plan.window.end.at(plan.present)
+        first = start if first is None else max(first, start)
+        last = end if last is None else min(last, end)
+    return first, last
+
+
+def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:
+    """Return the expression of an output in its stored type, with its columns replaced by `names`, whose types are `types`."""
+    node, target = substitute(at_present(plan, output.node), names), arrow_type(output.type, plan.precision)
+    if output.type.kind is not TypeKind.TIMESTAMP and infer_type(node, types) == target:
+        return node
+    node = to_stored_type(node, output.type, plan.precision)
+    if infer_type(node, types) != target:
+        raise UnsupportedError(output.name)
+    return node
+
+
+def with_plain_text(node: Node, rows: Rows) -> Node:
+    """Return an expression; raise `UnsupportedError` if it computes with the dictionary of devices."""
+    if any(pa.types.is_dictionary(rows.columns[name].type) for name in columns_of(node)):
+        raise UnsupportedError("expression of devices")
+    return node
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values without a dictionary."""
+    return values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
+
+
+def unify(table: pa.Table) -> pa.Table:
+    """Return a table whose dictionaries are the same in all chunks, with one chunk for each column."""
+    return table.unify_dictionaries().combine_chunks()
+
+
+def row_order(devices: Any, times: Any) -> Any:
+    """Return the positions of rows in the order of devices and time; None if they are in order."""
+    if len(devices) < 2:
+        return None
+    if (times[1:] < times[:-1]).any():
+        by_time = np.argsort(times, kind="stable")
+        return by_time[np.argsort(narrow(devices)[by_time], kind="stable")]
+    if (devices[1:] < devices[:-1]).any():
+        return np.argsort(narrow(devices), kind="stable")
+    return None
+
+
+def narrow(devices: Any) -> Any:
+    """Return numbers of devices in 16 bits if they fit: NumPy sorts these by radix."""
+    return devices.astype(np.uint16) if devices.max() < 2**16 else devices
+
+
+def sort(plan: Plan, table: pa.Table) -> pa.Table:
+    """Sort rows, which are in the order of devices and time, by ORDER BY."""
+    if is_natural(plan) or table.num_rows < 2:
+        return table
+    keys: dict[str, Any] = {}
+    order: list[tuple[str, str]] = []
+    for number, item in enumerate(plan.sorts):
+        values = plain(table.column(item.column))
+        direction = "descending" if item.descending else "ascending"
+        keys[f"n{number}"] = pc.cast(pc.is_null(values), pa.int8())
+        order.append((f"n{number}", "descending" if item.nulls_first else "ascending"))
+        if pa.types.is_floating(values.type):
+            keys[f"f{number}"] = pc.cast(pc.fill_null(pc.is_nan(values), False), pa.int8())
+            order.append((f"f{number}", direction))
+        keys[f"v{number}"] = values
+        order.append((f"v{number}", direction))
+        if item.orders_zeros:
+            keys[f"z{number}"] = pc.cast(pc.greater(pc.atan2(pc.cast(values, pa.float64()), -1.0), 0.0), pa.int8())
+            order.append((f"z{number}", direction))
+    return table.take(pc.sort_indices(pa.table(keys), order))
+
+
+def is_natural(plan: Plan) -> bool:
+    """Return whether ORDER BY is by device and time, or by time alone without devices."""
+    outputs: Mapping[str, Output] = {output.column: output for output in plan.outputs}
+    if any(item.descending or item.column not in outputs for item in plan.sorts):
+        return False
+    sorted_by: Sequence[str] = [sort_kind(outputs[item.column]) for item in plan.sorts]
+    return sorted_by == (["device", "time"] if plan.keys else ["time"])[: len(sorted_by)]
+
+
+def sort_kind(output: Output) -> str:
+    """Return what an output sorts by: `device`, `time`, or nothing of the two."""
+    if output.role is ColumnRole.SERIES:
+        return "device"
+    return "time" if output.role is ColumnRole.TIME or output.node == Column(WSTART) else ""
+
+
+def limit(plan: Plan, table: pa.Table) -> pa.Table:
+    """Apply LIMIT and OFFSET."""
+    return table.slice(plan.offset or 0, plan.limit)

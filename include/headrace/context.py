@@ -1,0 +1,46 @@
+"""What every part of a process is handed: catalog, tables, Spark session, clock and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.catalog import Catalog
+    from headrace.model.clock import Clock
+    from headrace.settings import Settings
+    from headrace.storage import Tables
+    from headrace.storage.set_aside import SetAside
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The environment of a process, or of one of its streams.
+
+    Attributes:
+        open_tables: Returns the tables, opened on first use.
+        spark: Returns the session, started on first use.
+        epoch: The epoch of the lease under which this driver may commit; 0 in embedded mode, in which a lock excludes others.
+        set_aside: The rows that reads of the source leave out, if the environment is that of one stream.
+    """
+
+    catalog: Catalog
+    open_tables: Callable[[], Tables]
+    spark: Callable[[], SparkSession]
+    clock: Clock
+    settings: Settings
+    epoch: int = 0
+    set_aside: SetAside | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """The Delta tables."""
+        return self.open_tables()
+
+    @property
+    def state_uri(self) -> str:
+        """The folder that holds one folder of state for each stream."""
+        return f"{self.settings.tables_uri}/.streams"

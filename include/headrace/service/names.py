@@ -1,0 +1,101 @@
+"""Look up what names in statements mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.model.spans import Span
+from headrace.model.tables import Database, Name, Table, TableKind
+from headrace.service.state import PlanningContext
+from headrace.streams.kind import STREAM
+
+if TYPE_CHECKING:
+    from headrace.model.jobs import JobRecord
+
+MAX_NAME_BYTES: Final = 192
+
+
+def parse_name(text: str) -> Name:
+    """Parse `database.name`, or a name alone."""
+    database, dot, name = text.rpartition(".")
+    return Name(database.strip("`") if dot else None, name.strip("`"), Span(0, len(text)))
+
+
+def database_of(name: Name, session: PlanningContext) -> str:
+    """Return the database of a name: its own, else the current one."""
+    database = name.database or session.database
+    if database is None:
+        raise ProgrammingError(
+            f"no database for {name.name}", hint="name it (database.table), or choose one with USE database", span=name.span
+        )
+    return database
+
+
+def current_timezone(session: PlanningContext) -> str:
+    """Return the time zone for values of no table: that of the current database, else that of the settings."""
+    context, database = session.context, session.database
+    return context.catalog.databases.get(database).timezone if database else context.settings.timezone
+
+
+def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
+    """Return the supertable or plain table of a name, with its database."""
+    catalog = session.context.catalog
+    database = catalog.databases.get(database_of(name, session))
+    return catalog.tables.get(database.name, name.name), database
+
+
+def refuse_virtual(table: Table, name: Name) -> None:
+    """Raise `ProgrammingError` if a table is virtual: it stores no rows."""
+    if table.is_virtual:
+        raise ProgrammingError(
+            f"{name.name} is a virtual table, whose rows are those of other tables",
+            hint="write to the tables that its columns come from; SHOW CREATE VTABLE names them",
+            span=name.span,
+        )
+
+
+def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
+    """Return the supertable or plain table of a name, with its database.
+
+    Raises:
+        ProgrammingError: It is virtual.
+        NotSupportedError: It is a tree, whose series only its language changes.
+    """
+    table, database = find_table(name, session)
+    refuse_virtual(table, name)
+    if table.kind is TableKind.TREE:
+        raise NotSupportedError(
+            f"{table.name} is the table of the tree {database.name}, which this dialect only reads",
+            hint="write to the tree with the iotdb dialect",
+            span=name.span,
+        )
+    return table, database
+
+
+def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
+    """Return the stream of a name, or None if it is missing and `missing_ok`."""
+    jobs, database = session.context.catalog.jobs, database_of(name, session)
+    if missing_ok:
+        return jobs.find(database, name.name, STREAM)
+    try:
+        return jobs.get(database, name.name, STREAM)
+    except NotFoundError as error:
+        error.span = error.span or name.span
+        raise
+
+
+def check_name(name: Name) -> None:
+    """Refuse a name that cannot be a folder's."""
+    if (
+        not name.name
+        or len(name.name.encode()) > MAX_NAME_BYTES
+        or "/" in name.name
+        or "\0" in name.name
+        or name.name.startswith(".")
+    ):
+        raise ProgrammingError(
+            f"{name.name!r} is not a valid name",
+            hint=f"use 1 to {MAX_NAME_BYTES} bytes, without '/' and not beginning with '.'",
+            span=name.span,
+        )

@@ -1,0 +1,46 @@
+"""What a stage is: one effect of a statement, which needs rights, can be described, and is applied."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from headrace.service.results import Result
+from headrace.service.rights import Right, required_rights
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
+DONE: Final = Result()
+
+
+class Stage(ABC):
+    """One effect of a statement. Subclasses are frozen dataclasses; EXPLAIN describes the very stages that are applied.
+
+    Attributes:
+        is_query: Whether a stage returns rows of tables, which a live snode reads faster than a session that starts Spark.
+    """
+
+    __slots__ = ()
+    is_query: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def required(self) -> tuple[Right, ...]:
+        """The rights that the user must have."""
+
+    @abstractmethod
+    def describe(self) -> list[str]:
+        """Return the lines of EXPLAIN."""
+
+    @abstractmethod
+    def apply(self, session: SessionState, /) -> Result:
+        """Do it, and return the result, which is the statement's if the stage is the last. The only way to change anything."""
+
+
+def describe_all(stages: Sequence[Stage]) -> list[str]:
+    """Return lines that describe stages, and last the rights that they need."""
+    lines = [line for stage in stages for line in stage.describe()]
+    rights = [str(right) for right in required_rights(stages)]
+    return [*lines, f"needs the right to {', '.join(rights)}"] if rights else lines

@@ -1,0 +1,1 @@
+"""Statements by topic: what stages do, and how statements become stages."""

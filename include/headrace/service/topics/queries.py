@@ -1,0 +1,186 @@
+"""SELECT and EXPLAIN, and reading the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from headrace.errors import NotFoundError, NotSupportedError
+from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
+from headrace.model.statements import Explain, Select
+from headrace.model.tables import Name
+from headrace.service import system_tables
+from headrace.service.describing import describe_query, indent
+from headrace.service.dispatch import plan
+from headrace.service.names import current_timezone
+from headrace.service.results import Result, rows_result
+from headrace.service.rights import (
+    CATALOG,
+    Action,
+    Right,
+    read_rights,
+    required_rights,
+)
+from headrace.service.stage import Stage, describe_all
+from headrace.service.state import PlanningContext
+from headrace.sql import to_sql
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
+    from headrace.service.state import SessionState
+
+DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery(Stage):
+    """Run a query, on Spark or in this process."""
+
+    plan: AnyPlan
+    is_query: ClassVar[bool] = True
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan)
+
+    def describe(self) -> list[str]:
+        return describe_query(self.plan)
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.evaluation import evaluate_query
+
+        return Result(evaluate_query(self.plan, session.context))
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeQuery(Stage):
+    """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
+
+    plan: AnyPlan
+    verbose: bool
+    planning_ms: float
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan)
+
+    def describe(self) -> list[str]:
+        return ["run and discard the result:", *indent(describe_query(self.plan))]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.analysis import analyze_query
+        from headrace.service.analysis import analysis_lines
+
+        lines = analysis_lines(self, analyze_query(self.plan, session.context))
+        return rows_result(("plan",), [(line,) for line in lines])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCatalog(Stage):
+    """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
+
+    title: str
+    read: Callable[[], Result]
+    required: tuple[Right, ...]
+
+    def describe(self) -> list[str]:
+        return [f"{self.title}: read the catalog"]
+
+    def apply(self, _: SessionState) -> Result:
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeStages(Stage):
+    """Describe the stages of another statement, and the rights that they require."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack."""
+        return tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(self.stages)))
+
+    def describe(self) -> list[str]:
+        return ["explain", *indent(describe_all(self.stages))]
+
+    def apply(self, _: SessionState) -> Result:
+        return rows_result(("plan",), [(line,) for line in describe_all(self.stages)])
+
+
+def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
+    """Plan a query: on Spark, or over system tables from the catalog."""
+    if reads_system_tables(statement.query):
+        return [ReadCatalog(f"query of {system_tables.SCHEMA}", partial(query_system_tables, statement, session), DESCRIBE_CATALOG)]
+    return [RunQuery(bind_query(statement.query, session))]
+
+
+def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
+    """Bind a query over tables to the catalog."""
+    from headrace.compute import bind
+    from headrace.streams.definition.define import catalog_scope
+
+    context, database = session.context, session.database
+    timezone, now = current_timezone(session), context.clock.now()
+    scope = catalog_scope(context.catalog, database, dialect=session.dialect, timezone=timezone, now=now)
+    return bind(query, scope)
+
+
+def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
+    """Plan the description of another statement's stages; with ANALYZE, run a query."""
+    started = perf_counter()
+    planned = tuple(plan(statement.statement, session))
+    if not statement.analyze:
+        return [DescribeStages(planned)]
+    match planned:
+        case (RunQuery(plan=query),):
+            return [AnalyzeQuery(query, statement.verbose, (perf_counter() - started) * 1000)]
+        case _:
+            raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
+
+
+def reads_system_tables(query: Query | Union) -> bool:
+    """Return True if a query reads system tables."""
+    if isinstance(query, Union):
+        return reads_system_tables(query.left) or reads_system_tables(query.right)
+    return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))
+
+
+def table_names(source: Source) -> list[Name]:
+    """Return the table names in a FROM clause, including those in sub-queries."""
+    match source:
+        case TableSource(name=name):
+            return [name]
+        case Join(left=left, right=right):
+            return table_names(left) + table_names(right)
+        case QuerySource(query=Query(source=inner)):
+            return table_names(inner) if inner is not None else []
+        case _:
+            return []
+
+
+def query_system_tables(statement: Select, session: PlanningContext) -> Result:
+    """Run a query over system tables with DuckDB: they are small, so there is no need to start Spark."""
+    import duckdb
+    import sqlglot
+
+    from headrace.storage.sandbox import open_database
+
+    tree = sqlglot.parse_one(to_sql(statement), read="mysql")
+    for table in tree.find_all(sqlglot.exp.Table):
+        table.set("db", None)  # DuckDB has an information_schema of its own
+    text = tree.sql("duckdb")
+    with open_database() as connection:
+        for name, read in system_tables.RELATIONS.items():
+            if name in text:
+                connection.register(name, read(session.context).arrow())
+        try:
+            return Result(connection.sql(text).to_arrow_table())
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            raise NotFoundError(
+                f"{system_tables.SCHEMA} cannot answer the query: {error}",
+                hint=f"its tables are {', '.join(system_tables.RELATIONS)}",
+            ) from None

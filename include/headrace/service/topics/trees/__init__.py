@@ -1,0 +1,1 @@
+"""Statements over trees of devices."""

@@ -1,0 +1,279 @@
+"""INSERT and DELETE of trees."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.errors import DataError, ProgrammingError, TypeMismatchError
+from headrace.model.expressions import Call, ColumnRef, Expression
+from headrace.model.paths import join_path
+from headrace.model.statements import Now, RowValue
+from headrace.model.tables import Database
+from headrace.model.tree_statements import TreeDelete, TreeInsert
+from headrace.model.tree_status import TreeStatus
+from headrace.model.tree_types import type_name
+from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
+from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
+from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
+from headrace.queries.values import clear_series, write_series
+from headrace.service.results import Result
+from headrace.service.rights import (
+    Action,
+    Right,
+    database_securable,
+)
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
+from headrace.service.topics.trees.databases import find_or_plan_database
+from headrace.service.topics.trees.series import MakeSeries, matched_series
+from headrace.service.topics.trees.templates import ActivateDevice, ExtendTemplate
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
+from headrace.storage.types import MICROSECONDS, arrow_type
+from headrace.storage.values.scalars import stored_units_per_tick, tick_range
+from headrace.storage.values.tree_scalars import CONVERTERS
+
+if TYPE_CHECKING:
+    from headrace.service.state import SessionState
+
+
+MAX_TICKS: Final = 2**63 - 1
+BLOB: Final = DataType(TypeKind.VARBINARY)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSeries(Stage):
+    """Write values in one commit, after the stages before it have created the series.
+
+    Attributes:
+        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+    """
+
+    database: Database
+    rows: tuple[tuple[str, pa.Table], ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        return [
+            f"write {rows.num_rows} rows of {device} ({', '.join(rows.column_names[1:])}) in one commit of {self.database.name}"
+            for device, rows in self.rows
+        ]
+
+    def apply(self, session: SessionState) -> Result:
+        return Result(affected=write_series(session.context, self.database, self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class ClearSeries(Stage):
+    """Delete values within ranges of ticks, both ends inclusive: columns by device."""
+
+    database: Database
+    columns: tuple[tuple[str, tuple[str, ...]], ...]
+    ranges: tuple[tuple[int, int], ...] | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.WRITE, database_securable(self.database.name)),)
+
+    def describe(self) -> list[str]:
+        times = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
+        return [f"delete values of {device} ({', '.join(columns)}), {times}" for device, columns in self.columns]
+
+    def apply(self, session: SessionState) -> Result:
+        return Result(affected=clear_series(session.context, self.database, self.columns, self.ranges))
+
+
+def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
+    """Plan INSERT: missing series are created, of the type that their first value suggests, then all rows are one commit.
+
+    Below a device template, missing series extend the template, and a missing device is created from it.
+    """
+    check_names(statement)
+    database, makers = find_or_plan_database(statement.device, session)
+    path = join_path(statement.device.nodes)
+    present = session.context.catalog.trees.find(database.name, [path]).get(path)
+    complete = present is not None and all(present.find(name) for name in statement.measurements)
+    covering = None if complete else session.context.catalog.templates.covering(path)
+    template = covering and covering[1]
+    types, missing = types_of(statement, present, template)
+    times = [instant(time, database, session) for time in statement.times]
+    rows = rows_table(statement, database, times, types)
+    if present is not None and template is None:
+        check_existing_aligned(present, statement)
+    if template is not None:
+        makers += stages_of_template(template, database, path, missing, present)
+    elif missing:
+        names = [new.measurement for new in missing]
+        check_nodes(database.name, path, names, session, statement.span, TreeStatus.METADATA_ERROR)
+        check_aligned(present, statement.aligned, statement.span, TreeStatus.METADATA_ERROR)
+        makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
+    return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
+
+
+def check_names(statement: TreeInsert) -> None:
+    """Raise `ProgrammingError` for a measurement that is named twice."""
+    names = statement.measurements
+    duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if duplicate is not None:
+        raise ProgrammingError(
+            f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
+        ).with_status(SEMANTIC_ERROR)
+
+
+def stages_of_template(
+    template: DeviceTemplate, database: Database, path: str, missing: Sequence[NewSeries], present: Device | None
+) -> list[Stage]:
+    """Return the stages that extend a template by missing series, and create a device from it unless it is present."""
+    stages: list[Stage] = []
+    if missing:
+        series = tuple(TemplateSeries(new.measurement, new.type) for new in missing)
+        stages.append(ExtendTemplate(template.name, series, if_not_exists=True))
+    if present is None:
+        stages.append(ActivateDevice(database, path, template.name))
+    return stages
+
+
+def types_of(
+    statement: TreeInsert, present: Device | None, template: DeviceTemplate | None
+) -> tuple[list[DataType | None], tuple[NewSeries, ...]]:
+    """Return the type of each measurement, None if only NULLs are written to one that does not exist, and the series to create."""
+    types: list[DataType | None] = []
+    missing: dict[str, NewSeries] = {}
+    for index, name in enumerate(statement.measurements):
+        series = present.find(name) if present is not None else template.find(name) if template is not None else None
+        type_ = series.type if series is not None else inferred_type(row[index] for row in statement.rows)
+        if series is None and type_ is not None:
+            missing[name] = NewSeries(name, type_)
+        types.append(type_)
+    return types, tuple(missing.values())
+
+
+def inferred_type(values: Iterable[RowValue]) -> DataType | None:
+    """Return the type that a new series gets from its first value that is not NULL."""
+    for value in values:
+        match value:
+            case None:
+                continue
+            case bool():
+                return BOOL
+            case int() | float() | Decimal():
+                return DOUBLE
+            case bytes():
+                return BLOB
+            case _:
+                return VARCHAR
+    return None
+
+
+def instant(time: int | str | Now | None, database: Database, session: PlanningContext) -> int:
+    """Return a row's instant in ticks."""
+    match time:
+        case None:
+            return present_ticks(session.context, database.precision)
+        case Now(offset=offset):
+            return present_ticks(session.context, database.precision) + offset // database.precision.nanoseconds
+        case str():
+            return text_ticks(time, session.context, database.precision)
+        case _:
+            return time
+
+
+def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], types: Sequence[DataType | None]) -> pa.Table:
+    """Return the rows to store, with a column for each measurement, without rows that have no value."""
+    low, high = tick_range(database.precision)
+    for time in times:
+        if not low <= time <= high:
+            raise DataError(f"timestamp {time} is out of range", hint=f"it has to lie between {low} and {high}")
+    row_numbers = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
+    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in row_numbers], database)}
+    for index, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
+        if type_ is not None:
+            values = [converted(statement, number, index, type_, times[number]) for number in row_numbers]
+            columns[name] = stored_values(values, type_, database)
+    return pa.table(columns)
+
+
+def stored_values(values: Sequence[object], type_: DataType, database: Database) -> pa.Array:
+    """Return values of a type as stored."""
+    if type_.kind is TypeKind.TIMESTAMP:
+        return stored_times([None if value is None else int(str(value)) for value in values], database)
+    return pa.array(values, arrow_type(type_, database.precision))
+
+
+def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
+    """Return instants as stored."""
+    type_ = arrow_type(DataType(TypeKind.TIMESTAMP), database.precision)
+    if type_ != MICROSECONDS:
+        return pa.array(ticks, type_)
+    unit = stored_units_per_tick(database.precision)
+    return pa.array([None if tick is None else tick * unit for tick in ticks], pa.int64()).cast(type_)
+
+
+def converted(statement: TreeInsert, number: int, index: int, type_: DataType, time: int) -> object:
+    """Return one value in the type of its series."""
+    value = statement.rows[number][index]
+    if value is None:
+        return None
+    try:
+        return CONVERTERS[type_.kind](value)
+    except (ValueError, OverflowError, ArithmeticError):
+        path = join_path((*statement.device.nodes, statement.measurements[index]))
+        written = type_name(inferred_type((value,)) or VARCHAR)
+        raise TypeMismatchError(
+            f"data type of {path} is not consistent, registered type {type_name(type_)}, inserting type {written}, "
+            f"timestamp {time}, value {value!r}",
+            hint=f"row {number + 1}: write a value of type {type_name(type_)}",
+            span=statement.span,
+        ).with_status(TreeStatus.METADATA_ERROR) from None
+
+
+def plan_tree_delete(statement: TreeDelete, session: PlanningContext) -> list[Stage]:
+    """Plan DELETE FROM: a range of time of all series that match."""
+    catalog = session.context.catalog
+    columns: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for device, series in matched_series(statement.patterns, session):
+        columns[device.database][device.path].append(series.column)
+    stages: list[Stage] = []
+    for name, devices in columns.items():
+        database = catalog.databases.get(name)
+        low, high = time_range(statement.where, database, session)
+        if low <= high:
+            cleared = tuple((path, tuple(names)) for path, names in devices.items())
+            stages.append(ClearSeries(database, cleared, ((low, high),)))
+    return stages
+
+
+def time_range(where: Expression | None, database: Database, session: PlanningContext) -> tuple[int, int]:
+    """Return the least and greatest instant that a condition on time allows, in ticks."""
+    low, high = -MAX_TICKS, MAX_TICKS
+    match where:
+        case None:
+            return low, high
+        case Call(function="and", arguments=(left, right)):
+            first, second = (time_range(part, database, session) for part in (left, right))
+            return max(first[0], second[0]), min(first[1], second[1])
+        case Call(function=sign, arguments=(ColumnRef(name="time"), bound)) if sign in ("<", "<=", ">", ">=", "="):
+            ticks = constant_ticks(bound, session.context, database.precision)
+            if sign in (">", ">=", "="):
+                low = ticks + (sign == ">")
+            if sign in ("<", "<=", "="):
+                high = ticks - (sign == "<")
+            return low, high
+        case Call(function="between", arguments=(ColumnRef(name="time"), first_bound, last_bound)):
+            first_tick, last_tick = (constant_ticks(end, session.context, database.precision) for end in (first_bound, last_bound))
+            return first_tick, last_tick
+    raise ProgrammingError(
+        "For delete statement, where clause can only contain atomic expressions like : time > XXX, time <= XXX, "
+        "or two atomic expressions connected by 'AND'",
+        hint="give a range of time; conditions on values are not possible in DELETE",
+        span=where.span,
+    )

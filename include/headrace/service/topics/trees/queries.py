@@ -1,0 +1,228 @@
+"""SELECT over trees: its paths are looked up in the catalog, then it is bound; INTO adds the writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_statements import TreeSelect
+from headrace.service.describing import describe_query, explain_plan
+from headrace.service.results import INSTANT, INT, STRING, CatalogRows, Result
+from headrace.service.results import Type as ResultType
+from headrace.service.rights import CATALOG, Action, Right, database_securable, read_rights
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog, RunQuery
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
+
+if TYPE_CHECKING:
+    from headrace.compute.iotdb.by_tags import TagPlan
+    from headrace.compute.iotdb.into import IntoColumn
+    from headrace.compute.iotdb.last import LastPlan
+    from headrace.compute.iotdb.scope import TreeScope
+    from headrace.compute.iotdb.select import TreePlan
+
+
+@dataclass(frozen=True, slots=True)
+class FindLast(Stage):
+    """Find the latest point of each series."""
+
+    plan: LastPlan
+    is_query: ClassVar[bool] = True
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return tuple(Right(Action.READ, database_securable(scan.database.name)) for scan in self.plan.rows.scans)
+
+    def describe(self) -> list[str]:
+        return [f"find the latest point of {len(self.plan.series)} series"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.compute.iotdb.last import last_points
+        from headrace.compute.iotdb.last_local import last_points_locally
+        from headrace.queries import running
+        from headrace.queries.evaluation import read_scan, translated
+        from headrace.queries.local_reads import LocalReader
+        from headrace.storage.spark.arrow_results import collect_arrow
+
+        context = session.context
+        points = last_points_locally(self.plan, LocalReader(context), context.settings.local_rows)
+        if points is not None:
+            return Result(points)
+        context.spark()
+        with translated():
+            return Result(collect_arrow(last_points(self.plan, lambda scan: read_scan(scan, context)), running.check))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupByTags(Stage):
+    """Run a query whose rows are groups of series."""
+
+    plan: TagPlan
+    is_query: ClassVar[bool] = True
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan.plan)
+
+    def describe(self) -> list[str]:
+        plan = self.plan
+        return ["query on Spark", *explain_plan(plan.plan), f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.evaluation import evaluate_query
+
+        return Result(self.plan.finish(evaluate_query(self.plan.plan, session.context)))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteInto(Stage):
+    """Run a query and write its columns to series. `plan` is None if it names no series.
+
+    Attributes:
+        targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
+    """
+
+    plan: TreePlan | None
+    targets: tuple[IntoColumn, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (*(() if self.plan is None else read_rights(self.plan.plan)), Right(Action.WRITE, CATALOG))
+
+    def describe(self) -> list[str]:
+        if self.plan is None:
+            return ["query of no series: nothing to write"]
+        return [*describe_query(self.plan.plan), *(f"write {target.source} to {target.path}" for target in self.targets)]
+
+    def apply(self, session: SessionState) -> Result:
+        if self.plan is None:
+            return report([], by_device=False)
+        from headrace.queries import into
+
+        written = into.write_into(session.context, self.plan, self.targets)
+        # Without any row IoTDB lists no target.
+        rows = list(zip(self.targets, written.counts, strict=True)) if written.has_rows else []
+        return report(rows, by_device=self.plan.query.by_device)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyTree(Stage):
+    """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
+
+    query: TreeQuery
+    plan: TreePlan | TagPlan
+    scope: TreeScope
+    sql: str
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return read_rights(self.plan.plan)
+
+    def describe(self) -> list[str]:
+        return ["query on Spark", *explain_plan(self.plan.plan), "run it again with DuckDB, and compare"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.service.tree_verification import verify_tree_query
+
+        return Result(verification=verify_tree_query(self, session))
+
+
+def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
+    """Plan a query, and with INTO the writing of its result. An error has the status of a semantic error, unless it has another."""
+    try:
+        return query_stages(statement.query, session)
+    except ProgrammingError as error:
+        raise error.with_status(SEMANTIC_ERROR) from None
+
+
+def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
+    """Plan a query."""
+    if query.into:
+        from headrace.compute.iotdb.into import check_into
+
+        check_into(query)
+    if query.last:
+        return [plan_last(query, session)]
+    if tags := grouped_tags(query):
+        return [plan_by_tags(query, tags, session)]
+    bound = bind(query, session)
+    if query.into:
+        from headrace.compute.iotdb.into import into_targets
+
+        return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
+    if bound is None:
+        return [no_series({"Time": INSTANT})]
+    return [RunQuery(bound.plan)]
+
+
+def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
+    """Plan to run a query with Spark and with DuckDB, and compare.
+
+    Raises:
+        NotSupportedError: It cannot be verified.
+    """
+    if query.last or query.into:
+        clause = "LAST" if query.last else "INTO"
+        raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
+    from headrace.compute.iotdb.binding import bind_tree
+    from headrace.compute.iotdb.by_tags import TagQuery
+    from headrace.queries.scope import tree_scope
+
+    scope, tags = tree_scope(query, session.context), grouped_tags(query)
+    bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
+    if bound is None:
+        raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
+    return VerifyTree(query, bound, scope, text)
+
+
+def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
+    """Bind a query; None if its paths match no series."""
+    from headrace.compute.iotdb.binding import bind_tree
+    from headrace.queries.scope import tree_scope
+
+    return bind_tree(query, tree_scope(query, session.context))
+
+
+def plan_last(query: TreeQuery, session: PlanningContext) -> Stage:
+    """Plan SELECT LAST."""
+    from headrace.compute.iotdb.last import bind_last
+    from headrace.queries.scope import tree_scope
+
+    bound = bind_last(query, tree_scope(query, session.context))
+    if bound is None:
+        columns = {"Time": INSTANT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
+        return no_series(columns)
+    return FindLast(bound)
+
+
+def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
+    """Return the tags of GROUP BY; GROUP BY LEVEL takes precedence."""
+    return () if query.grouping is None or query.grouping.levels else query.grouping.tags
+
+
+def plan_by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
+    """Plan a query with GROUP BY TAGS."""
+    from headrace.compute.iotdb.by_tags import TagQuery
+    from headrace.queries.scope import tree_scope
+
+    bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
+    return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)
+
+
+def no_series(columns: Mapping[str, ResultType]) -> Stage:
+    """Return the stage of a query whose paths match no series."""
+    return ReadCatalog("a query of no series", lambda: Result(CatalogRows(dict(columns), [])), DESCRIBE_CATALOG)
+
+
+def report(rows: Sequence[tuple[IntoColumn, int]], *, by_device: bool) -> Result:
+    """Return how many values were written to each target."""
+    columns = {"SourceColumn": STRING, "TargetTimeseries": STRING, "Written": INT}
+    values = [(target.source, target.path, count) for target, count in rows]
+    if not by_device:
+        return Result(CatalogRows(columns, values))
+    with_device = [(target.source_device, *value) for (target, _), value in zip(rows, values, strict=True)]
+    return Result(CatalogRows({"SourceDevice": STRING, **columns}, with_device))
