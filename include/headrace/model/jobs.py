@@ -69,7 +69,7 @@ class JobDefinition:
         schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
         continuous_query: The schedule of a continuous query.
         replaces: What the backfill of the job replaces in the target; None if it only adds.
-        owner: The user who created the job, and whose rights it has.
+        owner: The user whose statement created the job.
     """
 
     id: str

@@ -17,11 +17,11 @@ from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.topics.trees.queries import VerifyTree
+from headrace.service.topics.verifications import VerifyTree
 from headrace.service.verification import repeat_if_disturbed
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult
-from headrace.verify.trees import TreeRows, TreeSource, verify_tree, within
+from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope

@@ -25,14 +25,14 @@ from headrace.runtime.context import Context
 from headrace.service.names import current_timezone, database_of, parse_name
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.work_stages import VerifyQuery, VerifyStream
+from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
-from headrace.verify.virtual import virtual_rows
+from headrace.verify.tdengine.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
