@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.app import app
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
-from headrace.service.planning.shows import READERS
+from headrace.service.topics.shows import READERS
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.streams import TDengineStreams
 from tests.docs.pages import ROOT, markdown_pages
@@ -57,7 +57,7 @@ def test_every_statement_has_a_section() -> None:
         "PAUSE STREAM",
         "RESET STREAM",
         "RESUME STREAM",
-        "REPLAY STREAM",
+        "REPLAY QUARANTINE",
         "CREATE OR REPLACE STREAM",
     }
     sections = {name for heading in headings(REFERENCE / "statements.md") for name in heading.split(", ")}

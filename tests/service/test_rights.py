@@ -14,10 +14,10 @@ import headrace
 from headrace import service
 from headrace.model.jobs import JobState
 from headrace.service.endpoint import HTTP_USER, sql_runner
-from headrace.service.planning import jobs
 from headrace.service.rights import PermissionDeniedError, Right
 from headrace.service.session import Session
 from headrace.service.stage import Stage
+from headrace.service.topics import backfills, loads, verifications
 from headrace.settings import load
 
 STREAM = "create stream other fill_history 1 into out2 as select _wstart, count(*) from readings interval(1m)"
@@ -72,7 +72,7 @@ STATEMENTS = {
     "drop stream s": "drop stream d.s, describe stream d.s",
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
-    "replay stream s quarantine": "operate stream d.s",
+    "replay quarantine of stream s": "operate stream d.s",
 }
 SPLIT = "org.apache.iotdb.library.string.UDTFRegexSplit"
 TREE_STATEMENTS = {
@@ -109,19 +109,21 @@ TREE_STATEMENTS = {
 }
 Plan = Callable[[Session, Path], Sequence[Stage]]
 JOBS: dict[str, Plan] = {
-    "write table d.plain": lambda session, file: jobs.plan_load(session.state, [file], "plain"),
+    "write table d.plain": lambda session, file: loads.plan_load(session.state, [file], "plain"),
     "write table d.readings": lambda session, file: session.stages(f"insert into dev1 (ts, a) file '{file}'"),
-    "operate stream d.s": lambda session, _: jobs.plan_backfill(session.state, "s", None, None),
-    "read table d.readings": lambda session, _: jobs.plan_query_verification(session.state, "select a from dev1", "tdengine"),
-    "read table d.readings, read table d.out1": lambda session, _: jobs.plan_stream_verification(session.state, "s"),
+    "operate stream d.s": lambda session, _: backfills.plan_backfill(session.state, "s", None, None),
+    "read table d.readings": lambda session, _: verifications.plan_query_verification(
+        session.state, "select a from dev1", "tdengine"
+    ),
+    "read table d.readings, read table d.out1": lambda session, _: verifications.plan_stream_verification(session.state, "s"),
 }
 TREE_JOBS: dict[str, Plan] = {
-    "read catalog": lambda session, _: jobs.plan_continuous_query_verification(session.state, "tens", None, None),
-    "operate continuous query root.tens": lambda session, _: jobs.plan_query_backfill(session.state, "tens", None, None),
-    "alter database root.plant, write database root.plant": lambda session, file: jobs.plan_load(
+    "read catalog": lambda session, _: verifications.plan_continuous_query_verification(session.state, "tens", None, None),
+    "operate continuous query root.tens": lambda session, _: backfills.plan_query_backfill(session.state, "tens", None, None),
+    "alter database root.plant, write database root.plant": lambda session, file: loads.plan_load(
         session.state, [file], "root.plant", device="root.plant.line1"
     ),
-    "read table root.plant.devices": lambda session, _: jobs.plan_query_verification(
+    "read table root.plant.devices": lambda session, _: verifications.plan_query_verification(
         session.state, "select s1 from root.plant.line1", "iotdb"
     ),
 }

@@ -15,9 +15,9 @@ import headrace
 from headrace.errors import DataError, NotSupportedError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
-from headrace.queries.scope import tree_scope
 from headrace.service.tree_verification import tree_source, verify_tree_range
 from headrace.sql import parse, parse_script
+from headrace.trees.scope import tree_scope
 from headrace.verify.iotdb import TreeSource, recompute_tree, verify_tree, within
 from tests.conformance.results import TOLERANCE, comparable, results_match
 

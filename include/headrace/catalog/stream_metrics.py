@@ -11,7 +11,7 @@ from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.stream_metrics import STREAM_METRICS
 from headrace.catalog.store import Store
 from headrace.model.conversion import from_row
-from headrace.model.stream_metrics import StreamSample
+from headrace.model.stream_metrics import Rate, StreamSample
 
 
 class StreamMetrics:
@@ -45,3 +45,13 @@ class StreamMetrics:
             query = query.where(STREAM_METRICS.c.job_id == job_id)
         with self._store.read() as connection:
             return [from_row(StreamSample, row) for row in connection.execute(query).mappings()]
+
+    def rates(self, *, since: int) -> dict[str, list[Rate]]:
+        """Return the rates of each stream from an instant on (epoch ms), oldest first."""
+        columns = STREAM_METRICS.c
+        query = select(columns.job_id, columns.time, columns.rows_in_s, columns.rows_out_s).where(columns.time >= since)
+        rates: dict[str, list[Rate]] = {}
+        with self._store.read() as connection:
+            for job_id, time, rows_in, rows_out in connection.execute(query.order_by(columns.time)):
+                rates.setdefault(job_id, []).append(Rate(time, rows_in, rows_out))
+        return rates

@@ -87,7 +87,7 @@ def load(
     database: DatabaseName = None,
 ) -> None:
     """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
-    from headrace.service.planning.jobs import plan_load
+    from headrace.service.topics.loads import plan_load
 
     with open_connection(home, database) as connection:
         session = connection.session

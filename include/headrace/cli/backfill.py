@@ -72,7 +72,7 @@ def plan(
     state: PlanningContext, stream: str, query: str | None, start: str | None, end: str | None, chunk_rows: int | None
 ) -> list[Stage]:
     """Return the stages that backfill a continuous query, or a stream if there is no query."""
-    from headrace.service.planning.jobs import plan_backfill, plan_query_backfill
+    from headrace.service.topics.backfills import plan_backfill, plan_query_backfill
 
     if query is not None:
         return plan_query_backfill(state, query, start, end)

@@ -8,7 +8,6 @@ from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 from headrace.model.statements import CreateStream
 from headrace.service.session import Session, with_statement
-from headrace.service.stages import RebuildStream
 from headrace.sql import parse
 
 
@@ -26,6 +25,8 @@ def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
     statement = parse(text, session.dialect)
     if not isinstance(statement, CreateStream) or not statement.or_replace:
         return True
+    from headrace.service.topics.replacements import RebuildStream
+
     with with_statement(text):
         stages = session.stages(text)
     if not any(isinstance(stage, RebuildStream) for stage in stages):

@@ -80,13 +80,13 @@ def plan_verification(
     bounds: tuple[str | None, str | None],
 ) -> list[Stage]:
     """Return the stages that verify what is named."""
-    from headrace.service.planning import jobs
+    from headrace.service.topics import verifications
 
     if query is not None:
-        return jobs.plan_query_verification(session.state, query, session.dialect)
+        return verifications.plan_query_verification(session.state, query, session.dialect)
     if stream is not None:
-        return jobs.plan_stream_verification(session.state, stream)
-    return jobs.plan_continuous_query_verification(session.state, continuous_query or "", *bounds)
+        return verifications.plan_stream_verification(session.state, stream)
+    return verifications.plan_continuous_query_verification(session.state, continuous_query or "", *bounds)
 
 
 def show_verification(result: VerificationResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,11 @@ class StreamSample:
     state_windows: int
     state_bytes: int
     quarantined: int
+
+
+class Rate(NamedTuple):
+    """Rows read and written per second, as a sample has them."""
+
+    time: int
+    rows_in: float
+    rows_out: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,3 +42,8 @@ def kernels(plan: AnyPlan) -> str:
         return kernels(plan.source) if isinstance(plan.source, Plan) else ""
     reason = unsupported_by_kernels(plan)
     return f", windows by kernels from {MIN_ROWS:,} rows on" if reason is None else f", windows by Spark SQL: {reason}"
+
+
+def format_instant(ms: int) -> str:
+    """Return an instant in epoch milliseconds as text, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ")

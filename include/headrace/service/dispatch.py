@@ -14,44 +14,6 @@ if TYPE_CHECKING:
     from headrace.service.stage import Stage
     from headrace.service.state import PlanningContext
 
-PLANNERS: Final[dict[type[Any], tuple[str, str]]] = {
-    statements.CreateTable: ("tables", "create_table"),
-    statements.DropTable: ("tables", "drop_table"),
-    statements.AddColumn: ("alterations", "add_column"),
-    statements.DropColumn: ("alterations", "drop_column"),
-    statements.ModifyColumn: ("alterations", "modify_column"),
-    statements.RenameColumn: ("alterations", "rename_column"),
-    statements.SetTableOptions: ("alterations", "set_options"),
-    statements.CreateSubtables: ("rows", "create_subtables"),
-    statements.CreateSubtablesFromFile: ("subtable_files", "create_subtables"),
-    statements.SetTags: ("rows", "set_tags"),
-    statements.CreateVirtualTable: ("virtual_tables", "create_table"),
-    statements.CreateVirtualSubtable: ("virtual_tables", "create_subtable"),
-    statements.AlterVirtualTable: ("virtual_tables", "alter_table"),
-    statements.SetOrigin: ("virtual_tables", "set_origin"),
-    statements.Insert: ("rows", "insert"),
-    statements.InsertFiles: ("inserts", "insert_files"),
-    statements.InsertSelect: ("inserts", "insert_select"),
-    statements.Delete: ("rows", "delete"),
-    statements.Describe: ("shows", "describe"),
-    statements.Show: ("shows", "show"),
-    statements.CreateStream: ("streams", "create_stream"),
-    statements.AlterStream: ("replacements", "alter_stream"),
-    statements.ResetStream: ("replacements", "reset_stream"),
-    statements.ReplayStream: ("streams", "replay_stream"),
-    statements.DropQuarantine: ("streams", "drop_quarantine"),
-    statements.DropStream: ("streams", "drop_stream"),
-    statements.PauseStream: ("streams", "pause_stream"),
-    statements.ResumeStream: ("streams", "resume_stream"),
-    statements.CreateSnode: ("snodes", "create_snode"),
-    statements.DropSnode: ("snodes", "drop_snode"),
-    statements.KillQuery: ("snodes", "kill_query"),
-    tree_statements.CreateContinuousQuery: ("continuous_queries", "create"),
-    tree_statements.DropContinuousQuery: ("continuous_queries", "drop"),
-    tree_statements.PauseContinuousQuery: ("continuous_queries", "pause"),
-    tree_statements.ResumeContinuousQuery: ("continuous_queries", "resume"),
-}
-"""Module and function of each statement's planner, imported on first use because most import Arrow and Delta."""
 TOPICS: Final[dict[str, tuple[type[Any], ...]]] = {
     "databases": (
         statements.CreateDatabase,
@@ -59,6 +21,34 @@ TOPICS: Final[dict[str, tuple[type[Any], ...]]] = {
         statements.MaintainDatabase,
         statements.DropDatabase,
         statements.UseDatabase,
+    ),
+    "tables": (statements.CreateTable, statements.DropTable),
+    "alterations": (
+        statements.AddColumn,
+        statements.DropColumn,
+        statements.ModifyColumn,
+        statements.RenameColumn,
+        statements.SetTableOptions,
+    ),
+    "subtables": (statements.CreateSubtables, statements.CreateSubtablesFromFile, statements.SetTags),
+    "virtual_tables": (
+        statements.CreateVirtualTable,
+        statements.CreateVirtualSubtable,
+        statements.AlterVirtualTable,
+        statements.SetOrigin,
+    ),
+    "rows": (statements.Insert, statements.Delete),
+    "inserts": (statements.InsertFiles, statements.InsertSelect),
+    "shows": (statements.Describe, statements.Show),
+    "streams": (statements.CreateStream, statements.DropStream, statements.PauseStream, statements.ResumeStream),
+    "replacements": (statements.AlterStream, statements.ResetStream),
+    "quarantine": (statements.ReplayStream, statements.DropQuarantine),
+    "snodes": (statements.CreateSnode, statements.DropSnode, statements.KillQuery),
+    "continuous_queries": (
+        tree_statements.CreateContinuousQuery,
+        tree_statements.DropContinuousQuery,
+        tree_statements.PauseContinuousQuery,
+        tree_statements.ResumeContinuousQuery,
     ),
     "queries": (statements.Select, statements.Explain),
     "functions": (tree_statements.CreateFunction, tree_statements.DropFunction),
@@ -93,11 +83,7 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
     """Import and return the planner of a kind of statement."""
-    if kind in PLANNERS:
-        module, name = PLANNERS[kind]
-        module = f"planning.{module}"
-    else:
-        module = next(f"topics.{topic}" for topic, kinds in TOPICS.items() if kind in kinds)
-        name = f"plan_{WORD_START.sub('_', kind.__name__).lower()}"
-    function: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.{module}"), name)
-    return function
+    topic = next(topic for topic, kinds in TOPICS.items() if kind in kinds)
+    name = f"plan_{WORD_START.sub('_', kind.__name__).lower()}"
+    planner: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.topics.{topic}"), name)
+    return planner

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.service.state import PlanningContext
@@ -77,11 +79,8 @@ def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRe
     jobs, database = session.context.catalog.jobs, database_of(name, session)
     if missing_ok:
         return jobs.find(database, name.name)
-    try:
+    with with_span(name.span):
         return jobs.get(database, name.name)
-    except NotFoundError as error:
-        error.span = error.span or name.span
-        raise
 
 
 def check_name(name: Name) -> None:
@@ -98,3 +97,13 @@ def check_name(name: Name) -> None:
             hint=f"use 1 to {MAX_NAME_BYTES} bytes, without '/' and not beginning with '.'",
             span=name.span,
         )
+
+
+@contextmanager
+def with_span(span: Span | None) -> Iterator[None]:
+    """Add a span to errors that have none."""
+    try:
+        yield
+    except Error as error:
+        error.span = error.span or span
+        raise

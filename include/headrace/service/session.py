@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from headrace.model.progress import no_progress
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, required_rights
+from headrace.service.rights import AllowAll, Authorizer, authorize_points, required_rights
 from headrace.service.state import SessionState
 from headrace.sql import parse
 
@@ -51,8 +53,9 @@ class Session:
             reads_files: Whether statements may name files of this machine, which must not be so if they come from another one.
             queries: Registers and limits the session's queries.
         """
-        self.state = SessionState(context, dialect, database, user or context.settings.login, reads_files, queries)
-        self._authorizer = authorizer or AllowAll()
+        user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
+        context = replace(context, authorize_points=partial(authorize_points, self._authorizer, user))
+        self.state = SessionState(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
 
     @property
@@ -145,7 +148,7 @@ class Session:
         Raises:
             DataError: A row is invalid; nothing is written.
         """
-        from headrace.service.planning.jobs import plan_load
+        from headrace.service.topics.loads import plan_load
 
         stages = plan_load(
             self.state, files, into, subtable, device=device, aligned=aligned, file_format=file_format, progress=progress
@@ -156,32 +159,32 @@ class Session:
         self, stream: str, start: str | None, end: str | None, *, rows: int | None = None, progress: Progress = no_progress
     ) -> int:
         """Recompute here the windows of a stream that start in `[start, end)`, None being open; return the number of chunks."""
-        from headrace.service.planning.jobs import plan_backfill
+        from headrace.service.topics.backfills import plan_backfill
 
         return self.run(plan_backfill(self.state, stream, start, end, rows=rows, progress=progress)).affected
 
     def backfill_query(self, name: str, start: str | None, end: str | None, *, progress: Progress = no_progress) -> int:
         """Compute here again all ranges of a continuous query that overlap `[start, end)`, None being open; return their number."""
-        from headrace.service.planning.jobs import plan_query_backfill
+        from headrace.service.topics.backfills import plan_query_backfill
 
         return self.run(plan_query_backfill(self.state, name, start, end, progress=progress)).affected
 
     def verify(self, text: str) -> VerificationResult:
         """Run a query with Spark and independently with DuckDB, and compare the results."""
-        from headrace.service.planning.jobs import plan_query_verification
+        from headrace.service.topics.verifications import plan_query_verification
 
         with with_statement(text):
             return verification_result(self.run(plan_query_verification(self.state, text, self.dialect)))
 
     def verify_stream(self, stream: str) -> VerificationResult:
         """Compare the target of `stream` (as `database.stream`) with what DuckDB computes from the rows it has processed."""
-        from headrace.service.planning.jobs import plan_stream_verification
+        from headrace.service.topics.verifications import plan_stream_verification
 
         return verification_result(self.run(plan_stream_verification(self.state, stream)))
 
     def verify_continuous_query(self, name: str, start: str | None = None, end: str | None = None) -> VerificationResult:
         """Compare what a continuous query has written with DuckDB: for the executions of a range, or its latest one."""
-        from headrace.service.planning.jobs import plan_continuous_query_verification
+        from headrace.service.topics.verifications import plan_continuous_query_verification
 
         return verification_result(self.run(plan_continuous_query_verification(self.state, name, start, end)))
 

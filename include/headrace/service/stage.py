@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.service.results import Result
-from headrace.service.rights import Right, required_rights
+from headrace.service.rights import Action, Right, database_securable, job_securable, required_rights, table_securable
 
 if TYPE_CHECKING:
+    from headrace.model.jobs import JobRecord
+    from headrace.model.tables import Database, Table
     from headrace.service.state import SessionState
 
 DONE: Final = Result()
@@ -37,6 +40,45 @@ class Stage(ABC):
     @abstractmethod
     def apply(self, session: SessionState, /) -> Result:
         """Do it, and return the result, which is the statement's if the stage is the last. The only way to change anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseStage(Stage):
+    """A stage that needs the right to one action on a database."""
+
+    action: ClassVar[Action]
+    database: Database
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The right to the action."""
+        return (Right(self.action, database_securable(self.database.name)),)
+
+
+@dataclass(frozen=True, slots=True)
+class TableStage(Stage):
+    """A stage that needs the right to one action on a table."""
+
+    action: ClassVar[Action]
+    table: Table
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The right to the action."""
+        return (Right(self.action, table_securable(self.table)),)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStage(Stage):
+    """A stage that needs the right to one action on a job."""
+
+    action: ClassVar[Action]
+    record: JobRecord
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """The right to the action."""
+        return (Right(self.action, job_securable(self.record.definition)),)
 
 
 def describe_all(stages: Sequence[Stage]) -> list[str]:

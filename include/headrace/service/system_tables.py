@@ -39,6 +39,19 @@ SAMPLE_COLUMNS: Final[dict[str, Type]] = {
     "state_bytes": BIGINT,
     "quarantined": BIGINT,
 }
+TAG_COLUMNS: Final = ("table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value")
+COUNTERS: Final = (
+    "rows_in",
+    "rows_used",
+    "rows_updated",
+    "rows_filtered",
+    "rows_expired",
+    "rows_pending",
+    "rows_quarantined",
+    "rows_dropped",
+    "rows_out",
+    "rows_discarded",
+)
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
 
@@ -79,31 +92,14 @@ def tables(context: Context) -> CatalogRows:
         for subtable in context.catalog.subtables.all(table.database, table.name):
             ttl = ttls.get(table.database, {}).get(subtable.name, 0)
             rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, ttl, kind, comment))
-    return build_rows(
-        rows,
-        table_name=STRING,
-        db_name=STRING,
-        columns=INT,
-        stable_name=STRING,
-        uid=BIGINT,
-        ttl=INT,
-        type=STRING,
-        table_comment=STRING,
-    )
+    types = {"table_name": STRING, "db_name": STRING, "columns": INT, "stable_name": STRING, "uid": BIGINT, "ttl": INT}
+    return CatalogRows({**types, "type": STRING, "table_comment": STRING}, rows)
 
 
 def tags(context: Context) -> CatalogRows:
     """Return a row for each tag of each subtable."""
     rows = [row for table in all_tables(context) if table.tags for row in tag_rows(context, table)]
-    return build_rows(
-        rows,
-        table_name=STRING,
-        db_name=STRING,
-        stable_name=STRING,
-        tag_name=STRING,
-        tag_type=STRING,
-        tag_value=STRING,
-    )
+    return CatalogRows(dict.fromkeys(TAG_COLUMNS, STRING), rows)
 
 
 def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Iterator[Row]:
@@ -150,16 +146,7 @@ def stream_progress(context: Context) -> CatalogRows:
         snode=STRING,
         message=STRING,
         lag_ms=BIGINT,
-        rows_in=BIGINT,
-        rows_used=BIGINT,
-        rows_updated=BIGINT,
-        rows_filtered=BIGINT,
-        rows_expired=BIGINT,
-        rows_pending=BIGINT,
-        rows_quarantined=BIGINT,
-        rows_dropped=BIGINT,
-        rows_out=BIGINT,
-        rows_discarded=BIGINT,
+        **dict.fromkeys(COUNTERS, BIGINT),
         updated=INSTANT,
         batch_ms=BIGINT,
     )
@@ -184,16 +171,7 @@ def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) 
         definition.snode,
         status_message(record, activity),
         measure_lag_ms(context, record),
-        counters.rows_in,
-        counters.rows_used,
-        counters.rows_updated,
-        counters.rows_filtered,
-        counters.rows_expired,
-        counters.rows_pending,
-        counters.rows_quarantined,
-        counters.rows_dropped,
-        counters.rows_out,
-        counters.rows_discarded,
+        *(getattr(counters, name) for name in COUNTERS),
         progress.updated,
         activity.batch_ms,
     )

@@ -16,7 +16,7 @@ from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.state import SessionState
-from headrace.service.topics.trees.queries import VerifyTree
+from headrace.service.topics.verifications import VerifyTree
 from headrace.service.verification import Versions, compare_undisturbed, query_rows
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult

@@ -25,7 +25,7 @@ from headrace.runtime.context import Context
 from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.work_stages import VerifyQuery, VerifyStream
+from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream

@@ -468,7 +468,7 @@ class Tables:
             files: The files; their names decide on the format.
             table: The tree's table.
             database: Its database.
-            series: Finds the columns of series, and creates those that are missing once all values are validated.
+            series: Finds the columns of series, and writes the values once all are validated.
             progress: Called with the rows and bytes read so far.
             options: The format, the device of all rows, and what `now` means.
 

@@ -24,6 +24,7 @@ from headrace.errors import ConfigurationError, Error, NotFoundError, Operationa
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
+from headrace.model.stream_metrics import Rate
 from headrace.runtime.context import Context, Lazy, open_session, open_tables
 from headrace.runtime.dag_ids import record_dag_id
 from headrace.runtime.supervision import Snapshot, read_snapshot
@@ -31,7 +32,6 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.query_view import LISTED_INTERVALS
-from headrace.web.rates import RateSampler
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ MAX_SNAPSHOT_AGE_S: Final = 1.5
 # Airflow's API server has 40 threads. A catalog that hangs may occupy this many, and further requests fail after this long.
 MAX_THREADS: Final = 8
 MAX_WAIT_S: Final = 5.0
+SHOWN_SAMPLES: Final = 30
+"""Samples of each stream whose rates are drawn in the list."""
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -50,21 +52,21 @@ SECURITY_HEADERS: Final = {
 
 Execute = Callable[[str, str, str], None]
 """Runs a statement in a dialect for a user; raises `headrace.errors.Error`."""
+State: TypeAlias = tuple[Snapshot, dict[str, ExecutionHistory], dict[str, list[Rate]]]
 MISSING_HINT: Final = "it was dropped, or you have no right to read its DAG"
 
 
 class PageData:
-    """The data behind the page: the catalog, a cached snapshot of it, and the jobs' rates. Thread-safe."""
+    """The data behind the page: the catalog, and a cached snapshot of it. Thread-safe."""
 
     def __init__(self, settings: Settings, clock: Clock | None) -> None:
         self.settings = settings
         self._clock = clock
         self._catalog: Catalog | None = None
         self._lock = threading.Lock()
-        self._state: tuple[Snapshot, dict[str, ExecutionHistory]] | None = None
+        self._state: State | None = None
         self._read_at = 0.0
         self._is_outdated = threading.Event()
-        self.rates = RateSampler()
 
     @property
     def catalog(self) -> Catalog:
@@ -81,19 +83,19 @@ class PageData:
 
     def overview(self, access: Access, user: Any) -> view.Overview:
         """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
-        state, histories = self._read()
-        return view.make_overview(self.catalog, filter_readable(state, access, user), histories, self.rates, self.settings)
+        state, histories, rates = self._read()
+        return view.make_overview(self.catalog, filter_readable(state, access, user), histories, rates, self.settings)
 
-    def _read(self) -> tuple[Snapshot, dict[str, ExecutionHistory]]:
+    def _read(self) -> State:
         if not self._lock.acquire(timeout=MAX_WAIT_S):
             raise unanswered()
         try:
             if self._state is None or self._is_outdated.is_set() or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
                 self._is_outdated.clear()
                 state = read_snapshot(self.catalog, self.catalog.now())
-                self._state = state, self.catalog.executions.histories(LISTED_INTERVALS)
+                rates = self.catalog.stream_metrics.rates(since=state.now - SHOWN_SAMPLES * self.settings.metrics_interval_s * 1000)
+                self._state = state, self.catalog.executions.histories(LISTED_INTERVALS), rates
                 self._read_at = time.monotonic()
-                self.rates.sample(state.jobs.values(), state.now)
             return self._state
         finally:
             self._lock.release()

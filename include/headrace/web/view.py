@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,13 +10,13 @@ from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobKind, JobRecord, JobState
 from headrace.model.ledger import RunSummary
 from headrace.model.notifications import masked
+from headrace.model.stream_metrics import Rate
 from headrace.runtime.activity import NO_ACTIVITY, ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.roles import is_resident
 from headrace.runtime.supervision import Snapshot, driver_problem, stale_after_ms
 from headrace.settings import Settings
 from headrace.web.query_view import query_detail, query_fields
-from headrace.web.rates import RateSampler
 from headrace.web.stream_view import HISTORY, stream_detail, stream_fields
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 MAX_EVENTS: Final = 100
+FRESH_SAMPLES: Final = 3
+"""A sample older than this many intervals says nothing about the present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Overview:
         activity: What drivers do for streams, by job.
         runs: Backfills of histories, by stream.
         histories: The newest executions, by continuous query.
-        rates: Rows per second.
+        rates: The last samples of each stream.
         settings: The settings of the system.
     """
 
@@ -43,13 +45,19 @@ class Overview:
     activity: Mapping[str, ReportedActivity]
     runs: Mapping[str, RunSummary]
     histories: Mapping[str, ExecutionHistory]
-    rates: RateSampler
+    rates: Mapping[str, Sequence[Rate]]
     settings: Settings
 
     def lag_ms(self, record: JobRecord) -> int | None:
         """Return the lag of a job now."""
         job_id = record.definition.id
         return current_lag_ms(record, self.activity.get(job_id), self.histories.get(job_id), self.state.now)
+
+    def rate(self, record: JobRecord) -> Rate | None:
+        """Return the rate of a stream now; None if it has no recent sample."""
+        last = next(reversed(self.rates.get(record.definition.id, ())), None)
+        fresh_ms = FRESH_SAMPLES * self.settings.metrics_interval_s * 1000
+        return last if last is not None and self.state.now - last.time <= fresh_ms else None
 
     @property
     def stale_ms(self) -> int:
@@ -58,7 +66,11 @@ class Overview:
 
 
 def make_overview(
-    catalog: Catalog, state: Snapshot, histories: Mapping[str, ExecutionHistory], rates: RateSampler, settings: Settings
+    catalog: Catalog,
+    state: Snapshot,
+    histories: Mapping[str, ExecutionHistory],
+    rates: Mapping[str, Sequence[Rate]],
+    settings: Settings,
 ) -> Overview:
     """Return the overview of the jobs of a snapshot."""
     filling = [job_id for job_id, record in state.jobs.items() if record.state is JobState.FILLING]
@@ -81,7 +93,7 @@ def health_summary(overview: Overview) -> Json:
     records = list(overview.state.jobs.values())
     lags = [(overview.lag_ms(record), str(record.definition)) for record in records]
     worst = max(((lag, name) for lag, name in lags if lag is not None), default=None)
-    current = [rate for record in records if (rate := overview.rates.current_rate(record.definition.id)) is not None]
+    current = [rate for record in records if (rate := overview.rate(record)) is not None]
     return {
         "states": {state.value: sum(record.state is state for record in records) for state in JobState},
         "kinds": {kind.value: sum(record.definition.kind is kind for record in records) for kind in JobKind},
@@ -114,7 +126,7 @@ def snode_row(name: str, state: Snapshot, stale_ms: int) -> Json:
 def job_row(record: JobRecord, overview: Overview) -> Json:
     """Return a job's row of the list."""
     definition, progress = record.definition, record.progress
-    rate = overview.rates.current_rate(definition.id)
+    rate = overview.rate(record)
     return {
         "id": definition.id,
         "label": str(definition),
@@ -128,8 +140,8 @@ def job_row(record: JobRecord, overview: Overview) -> Json:
         "lag_ms": overview.lag_ms(record),
         "updated": progress.updated,
         "counters": asdict(progress.counters),
-        "rate": None if rate is None else asdict(rate),
-        "history": overview.rates.series(definition.id),
+        "rate": None if rate is None else rate._asdict(),
+        "history": [round(rate.rows_in, 2) for rate in overview.rates.get(definition.id, ())],
         **kind_fields(record, overview),
     }
 

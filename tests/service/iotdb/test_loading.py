@@ -20,7 +20,7 @@ import headrace
 from headrace.errors import DataError, NotFoundError, ProgrammingError
 from headrace.model.tables import Column
 from headrace.model.types import BOOL
-from headrace.service.planning.jobs import plan_load
+from headrace.service.topics.loads import plan_load
 from headrace.settings import load as load_settings
 from tests.service.iotdb.conftest import START
 from tests.service.iotdb.test_series import fetch, stored

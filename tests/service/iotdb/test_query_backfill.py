@@ -16,8 +16,7 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import DesiredState
 from headrace.queries import executions
-from headrace.service.planning.jobs import plan_query_backfill
-from headrace.service.work_stages import BackfillQuery
+from headrace.service.topics.backfills import BackfillQuery, plan_query_backfill
 from tests.service.iotdb.conftest import START
 from tests.service.iotdb.test_continuous_queries import BODY, SECOND, fetch, insert, job, points, settle_after, states
 

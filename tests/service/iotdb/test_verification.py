@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli.app import app
 from headrace.errors import NotFoundError, NotSupportedError
-from headrace.service.planning.jobs import plan_query_verification
+from headrace.service.topics.verifications import plan_query_verification
 from tests.service.iotdb.conftest import START
 
 WINDOWS = "select count(s1), avg(s2) from root.plant.line1 group by ([0, 60), 20ms) fill(previous)"

@@ -7,38 +7,27 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import DataError, LimitError, NotFoundError
 from headrace.model.instants import ZONE_HINT, find_zone
-from headrace.model.statements import (
-    AlterDatabase,
-    CreateDatabase,
-    DropDatabase,
-    MaintainDatabase,
-    UseDatabase,
-)
+from headrace.model.statements import AlterDatabase, CreateDatabase, DropDatabase, MaintainDatabase, UseDatabase
 from headrace.model.tables import Database, Name, Table
 from headrace.model.time import MONTHS
 from headrace.model.types import TIMESTAMP
 from headrace.service.names import check_name
 from headrace.service.results import BIGINT, STRING, Result, rows_result
 from headrace.service.rights import Action, Right, database_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
-    from headrace.service.state import SessionState
     from headrace.storage import Bounds
 
 
 @dataclass(frozen=True, slots=True)
-class MakeDatabase(Stage):
+class MakeDatabase(DatabaseStage):
     """Create a database."""
 
-    database: Database
+    action = Action.CREATE
     if_not_exists: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [f"create database {self.database.name} (precision {self.database.precision}, time zone {self.database.timezone})"]
@@ -138,7 +127,6 @@ class SwitchDatabase(Stage):
 
 
 def plan_create_database(statement: CreateDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE DATABASE."""
     check_name(statement.name)
     options = dict(statement.options)
     timezone = options.pop("timezone", session.context.settings.timezone)
@@ -156,14 +144,12 @@ def check_keep(keep: str, name: Name) -> None:
 
 
 def plan_alter_database(statement: AlterDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER DATABASE."""
     check_keep(dict(statement.options).get("keep", ""), statement.name)
     database = session.context.catalog.databases.get(statement.name.name)
     return [ChangeDatabase(database.name, statement.options)]
 
 
 def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan DROP DATABASE."""
     catalog, name = session.context.catalog, statement.name.name
     try:
         tables = tuple(catalog.tables.all(name))
@@ -176,7 +162,6 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
 
 
 def plan_use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:
-    """Plan USE."""
     return [SwitchDatabase(session.context.catalog.databases.get(statement.name.name).name)]
 
 

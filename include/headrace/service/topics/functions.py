@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.catalog.functions import function_exists, missing_function
 from headrace.errors import NotSupportedError, ProgrammingError
@@ -11,27 +10,17 @@ from headrace.model.functions import RegisteredFunction
 from headrace.model.tree_statements import CreateFunction, DropFunction
 from headrace.model.tree_status import TreeStatus
 from headrace.service.results import Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-)
+from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
+from headrace.service.state import PlanningContext, SessionState
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterFunction(Stage):
     """Register a function of the library under a name."""
 
+    required = (Right(Action.CREATE, CATALOG),)
     function: RegisteredFunction
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"create function {self.function.name} of {self.function.class_name}"]
@@ -45,11 +34,8 @@ class RegisterFunction(Stage):
 class RemoveFunction(Stage):
     """Remove a registered function."""
 
+    required = (Right(Action.DROP, CATALOG),)
     name: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DROP, CATALOG),)
 
     def describe(self) -> list[str]:
         return [f"drop function {self.name}"]
@@ -68,20 +54,18 @@ def plan_create_function(statement: CreateFunction, session: PlanningContext) ->
     if statement.class_name not in LIBRARY:
         package = next(iter(LIBRARY)).rpartition(".")[0]
         names = ", ".join(class_name.rpartition(".")[2] for class_name in LIBRARY)
-        error = NotSupportedError(
+        raise NotSupportedError(
             f"Failed to load class '{statement.class_name}', because it's not found in jar file or is invalid: "
             "user-defined functions are not supported",
             hint=f"use the built-in functions, or {names} of {package}",
             span=statement.span,
-        )
-        raise error.with_status(TreeStatus.UDF_LOAD_CLASS_ERROR)
+        ).with_status(TreeStatus.UDF_LOAD_CLASS_ERROR)
     if name.lower() in language("iotdb").functions or is_registered(name, session):
         raise function_exists(name)
     return [RegisterFunction(RegisteredFunction(name, statement.class_name))]
 
 
 def plan_drop_function(statement: DropFunction, session: PlanningContext) -> list[Stage]:
-    """Plan DROP FUNCTION."""
     from headrace.compute.language import language
 
     name = statement.name.upper()
@@ -89,11 +73,11 @@ def plan_drop_function(statement: DropFunction, session: PlanningContext) -> lis
         return [RemoveFunction(name)]
     functions = language("iotdb")
     if name.lower() in functions.functions and functions.aggregate(name.lower()) is None:
-        error = ProgrammingError(f"Built-in function {name} can not be deregistered.", hint="drop functions that you have created")
-        raise error.with_status(TreeStatus.EXECUTE_STATEMENT_ERROR)
+        raise ProgrammingError(
+            f"Built-in function {name} can not be deregistered.", hint="drop functions that you have created"
+        ).with_status(TreeStatus.EXECUTE_STATEMENT_ERROR)
     raise missing_function(name)
 
 
 def is_registered(name: str, session: PlanningContext) -> bool:
-    """Return whether users have registered a function of a name."""
     return any(function.name == name for function in session.context.catalog.functions.all())

@@ -17,19 +17,12 @@ from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-    read_rights,
-    required_rights,
-)
+from headrace.service.rights import CATALOG, Action, Right, read_rights, required_rights
 from headrace.service.stage import Stage, describe_all
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
-    from headrace.service.state import SessionState
 
 DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
 
@@ -142,7 +135,6 @@ def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
 
 
 def reads_system_tables(query: Query | Union) -> bool:
-    """Return True if a query reads system tables."""
     if isinstance(query, Union):
         return reads_system_tables(query.left) or reads_system_tables(query.right)
     return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))

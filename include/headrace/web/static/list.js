@@ -17,7 +17,7 @@ export function healthCards(data) {
     { class: "cards", "aria-label": "Health" },
     card("Running", `${states.RUNNING} of ${total}`, [countKinds(kinds), ...others].join(", "), states.STOPPED ? "alarm" : ""),
     card("Worst lag", lag ? duration(lag.ms) : "–", lag ? lag.name : "not reported yet"),
-    card("Rows per second", `${rate(incoming)} → ${rate(outgoing)}`, incoming === null ? "measured while this page is open" : "in → out"),
+    card("Rows per second", `${rate(incoming)} → ${rate(outgoing)}`, incoming === null ? "nothing measured" : "in → out"),
     card("Expired rows", compact(expired), "late, dropped", expired ? "warn" : ""),
   );
 }

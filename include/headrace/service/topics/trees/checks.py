@@ -23,12 +23,11 @@ def check_series(statement: CreateTimeseries, database: str, present: Device | N
     check_aligned(present, statement.aligned, statement.series[0].span)
     for spec in statement.series:
         if spec.alias is not None and present is not None and present.find(spec.alias) is not None:
-            error = ExistsError(
+            raise ExistsError(
                 f"Alias [{spec.alias}] for Path [{join_path((path, spec.measurement))}] already exist",
                 hint="use another alias",
                 span=spec.span,
-            )
-            raise error.with_status(TreeStatus.ALIAS_ALREADY_EXIST)
+            ).with_status(TreeStatus.ALIAS_ALREADY_EXIST)
 
 
 def check_nodes(

@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tables import Database
-from headrace.model.tree_statements import (
-    CreateTreeDatabase,
-    DropTreeDatabases,
-    SetTTL,
-)
+from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
-from headrace.queries.devices import may_lie_in, refuse_tables
-from headrace.queries.trees import database_of, make_tree
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    database_securable,
-)
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action, Right, database_securable
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.databases import RemoveDatabase
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
-
-DEFAULT_LEVEL: Final = 2
-"""Nodes of a database that is created for a device: `root` and one more."""
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
+from headrace.trees.devices import may_lie_in, refuse_tables
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTree(Stage):
+class MakeTree(DatabaseStage):
     """Create a database of the IoTDB language with its table; `ttl_ms` is None for no limit."""
 
-    database: Database
+    action = Action.CREATE
     ttl_ms: int | None = None
     if_not_exists: bool = False
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         ttl = "" if self.ttl_ms is None else f", rows live for {self.ttl_ms} ms"
@@ -84,38 +64,31 @@ def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningCo
     name = join_path(nodes)
     for other in session.context.catalog.trees.databases():
         if other == name:
-            error = ExistsError(f"{name} has already been created as database", hint="use another path", span=statement.path.span)
-            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
+            raise ExistsError(
+                f"{name} has already been created as database", hint="use another path", span=statement.path.span
+            ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
         if is_below(name, other) or is_below(other, name):
-            error = ExistsError(
+            raise ExistsError(
                 f"some children of {name} have already been created as database"
                 if is_below(other, name)
                 else f"{other} has already been created as database",
                 hint=f"databases cannot be nested: {other} exists",
                 span=statement.path.span,
-            )
-            raise error.with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [MakeTree(new_database(name, session), statement.ttl_ms)]
+            ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
+    return [MakeTree(new_database(name, session.context), statement.ttl_ms)]
 
 
 def illegal_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that is not allowed."""
     return ProgrammingError(f"{path} is not a legal path", hint=hint, span=path.span).with_status(TreeStatus.ILLEGAL_PATH)
 
 
 def missing_path(path: PathPattern, hint: str) -> Error:
-    """Return the error for a path that does not exist."""
     return NotFoundError(f"Path [{path}] does not exist", hint=hint, span=path.span).with_status(TreeStatus.PATH_NOT_EXIST)
 
 
 def is_below(path: str, ancestor: str) -> bool:
     """Return whether a path lies below another one."""
     return path.startswith(ancestor + ".")
-
-
-def new_database(name: str, session: PlanningContext) -> Database:
-    """Return the definition of a tree's database."""
-    return Database(name, timezone=session.context.settings.timezone)
 
 
 def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningContext) -> list[Stage]:
@@ -142,12 +115,11 @@ def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tupl
     if name is not None:
         return session.context.catalog.databases.get(name), []
     refuse_tables([device], session.context)
-    database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
+    database = new_database(join_path(device.nodes), session.context)
     return database, [MakeTree(database, if_not_exists=True)]
 
 
 def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
-    """Plan SET TTL and UNSET TTL."""
     pattern = statement.path
     refuse_tables([pattern], session.context)
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.errors import ProgrammingError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import describe_query, explain_plan
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.into import IntoColumn
     from headrace.compute.iotdb.last import LastPlan
-    from headrace.compute.iotdb.scope import TreeScope
     from headrace.compute.iotdb.select import TreePlan
 
 
@@ -109,28 +108,6 @@ class WriteInto(Stage):
         return report(rows, by_device=self.plan.query.by_device)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyTree(Stage):
-    """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
-
-    query: TreeQuery
-    plan: TreePlan | TagPlan
-    scope: TreeScope
-    sql: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan.plan)
-
-    def describe(self) -> list[str]:
-        return ["query on Spark", *explain_plan(self.plan.plan), "run it again with DuckDB, and compare"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.service.tree_verification import verify_tree_query
-
-        return Result(verification=verify_tree_query(self, session))
-
-
 def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
     """Plan a query, and with INTO the writing of its result. An error has the status of a semantic error, unless it has another."""
     try:
@@ -140,7 +117,6 @@ def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[St
 
 
 def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
-    """Plan a query."""
     if query.into:
         from headrace.compute.iotdb.into import check_into
 
@@ -159,38 +135,17 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
     return [RunQuery(bound.plan)]
 
 
-def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
-    """Plan to run a query with Spark and with DuckDB, and compare.
-
-    Raises:
-        NotSupportedError: It cannot be verified.
-    """
-    if query.last or query.into:
-        clause = "LAST" if query.last else "INTO"
-        raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
-    from headrace.compute.iotdb.binding import bind_tree
-    from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
-
-    scope, tags = tree_scope(query, session.context), grouped_tags(query)
-    bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
-    if bound is None:
-        raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
-    return VerifyTree(query, bound, scope, text)
-
-
 def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
     """Bind a query; None if its paths match no series."""
     from headrace.compute.iotdb.binding import bind_tree
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     return bind_tree(query, tree_scope(query, session.context))
 
 
 def plan_last(query: TreeQuery, session: PlanningContext) -> Stage:
-    """Plan SELECT LAST."""
     from headrace.compute.iotdb.last import bind_last
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = bind_last(query, tree_scope(query, session.context))
     if bound is None:
@@ -205,9 +160,8 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
 
 
 def plan_by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
-    """Plan a query with GROUP BY TAGS."""
     from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
     return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)
@@ -219,7 +173,6 @@ def no_series(columns: Mapping[str, ResultType]) -> Stage:
 
 
 def report(rows: Sequence[tuple[IntoColumn, int]], *, by_device: bool) -> Result:
-    """Return how many values were written to each target."""
     columns = {"SourceColumn": STRING, "TargetTimeseries": STRING, "Written": INT}
     values = [(target.source, target.path, count) for target, count in rows]
     if not by_device:

@@ -5,73 +5,47 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from headrace.catalog.templates import nested_path
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import PathPattern, join_path
-from headrace.model.tables import Database
-from headrace.model.tree_statements import (
-    AlterTimeseries,
-    CreateTimeseries,
-    DropTimeseries,
-    TimeseriesChange,
-    TimeseriesSpec,
-)
+from headrace.model.tree_statements import AlterTimeseries, CreateTimeseries, DropTimeseries, TimeseriesChange, TimeseriesSpec
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
-from headrace.model.trees import Device, NewSeries, SeriesLabels, TemplateSeries, Timeseries
-from headrace.queries.devices import refuse_tables, tree_devices
-from headrace.queries.trees import DeviceSeries, change_device, make_all_series, remove_series
+from headrace.model.trees import Device, DeviceSeries, NewSeries, SeriesLabels, TemplateSeries, Timeseries
 from headrace.service.results import Result
-from headrace.service.rights import (
-    Action,
-    Right,
-    database_securable,
-)
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext
+from headrace.service.rights import Action
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_series
 from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
+from headrace.trees.devices import refuse_tables, tree_devices
+from headrace.trees.series import change_device, create_series, remove_series
 
 
 @dataclass(frozen=True, slots=True)
-class MakeSeries(Stage):
-    """Create series of a device, and the device if it is missing. With `if_not_exists` series that exist are left alone."""
+class MakeSeries(DatabaseStage):
+    """Create series of a device, and the device if it is missing."""
 
-    database: Database
+    action = Action.ALTER
     device: str
     series: tuple[NewSeries, ...]
     aligned: bool = False
-    if_not_exists: bool = False
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
-        existing = ", if missing" if self.if_not_exists else ""
-        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}{existing}"]
+        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}"]
 
     def apply(self, session: SessionState) -> Result:
-        wanted = DeviceSeries(self.device, self.series, self.aligned)
-        make_all_series(session.context, self.database, [wanted], if_not_exists=self.if_not_exists)
+        create_series(session.context, self.database, [DeviceSeries(self.database, self.device, self.series, self.aligned)])
         return DONE
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveSeries(Stage):
+class RemoveSeries(DatabaseStage):
     """Remove series of devices with their values: measurements by device."""
 
-    database: Database
+    action = Action.ALTER
     series: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [f"delete series of {device} with their values: {', '.join(names)}" for device, names in self.series]
@@ -82,16 +56,12 @@ class RemoveSeries(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeDevice(Stage):
+class ChangeDevice(DatabaseStage):
     """Change what is attached to a device's series; `change` makes the new device of the present one."""
 
-    database: Database
+    action = Action.ALTER
     device: str
     change: Callable[[Device], Device]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database.name)),)
 
     def describe(self) -> list[str]:
         return [f"change alias, tags or attributes of a series of {self.device}"]
@@ -102,7 +72,6 @@ class ChangeDevice(Stage):
 
 
 def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE TIMESERIES and CREATE ALIGNED TIMESERIES."""
     database, makers = find_or_plan_database(statement.device, session)
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
@@ -121,24 +90,22 @@ def check_templates(statement: CreateTimeseries, device: str, session: PlanningC
     for path, template in session.context.catalog.templates.paths().items():
         if path == device or nested_path(path, series) is not None:
             described = f"{device}[{', '.join(names)}]" if statement.aligned else series[0]
-            error = ExistsError(
+            raise ExistsError(
                 f"Cannot create timeseries [{described}] since device template [{template}] already set on path [{path}].",
                 hint=f"ALTER DEVICE TEMPLATE {template} ADD the measurement, or use another device",
                 span=statement.series[0].span,
-            )
-            raise error.with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
+            ).with_status(TreeStatus.TEMPLATE_INCOMPATIBLE)
 
 
 def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADATA_ERROR, prefix: str = "") -> None:
     """Raise `ProgrammingError` if the type of a series does not allow its encoding."""
     allowed = TREE_ENCODINGS[spec.type.kind]
     if spec.encoding is not None and spec.encoding not in allowed:
-        error = ProgrammingError(
+        raise ProgrammingError(
             f"{prefix}encoding {spec.encoding} does not support {type_name(spec.type)}",
             hint=f"use one of {', '.join(sorted(allowed))}, or leave it out",
             span=spec.span,
-        )
-        raise error.with_status(status)
+        ).with_status(status)
 
 
 def new_series(spec: TimeseriesSpec) -> NewSeries:
@@ -164,12 +131,11 @@ def plan_drop_timeseries(statement: DropTimeseries, session: PlanningContext) ->
     for pattern in statement.patterns:
         matched = [(device, series) for device, series in matched_series([pattern], session) if device.template is None]
         if not matched:
-            error = NotFoundError(
+            raise NotFoundError(
                 f"Timeseries [{pattern}] does not exist or is represented by device template",
                 hint="SHOW TIMESERIES lists what there is; DEACTIVATE DEVICE TEMPLATE deletes the series of a template",
                 span=pattern.span,
-            )
-            raise error.with_status(TreeStatus.PATH_NOT_EXIST)
+            ).with_status(TreeStatus.PATH_NOT_EXIST)
         for device, series in matched:
             by_device[device.database, device.path].append(series.measurement)
     databases: dict[str, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
@@ -264,15 +230,16 @@ def owner_of(key: str, tags: dict[str, str], attributes: dict[str, str], path: P
     for labels in (tags, attributes):
         if key in labels:
             return labels
-    error = NotFoundError(f"TimeSeries [{path}] does not have tag/attribute [{key}].", hint="use ADD TAGS or ADD ATTRIBUTES")
-    raise error.with_status(TreeStatus.METADATA_ERROR)
+    raise NotFoundError(
+        f"TimeSeries [{path}] does not have tag/attribute [{key}].", hint="use ADD TAGS or ADD ATTRIBUTES"
+    ).with_status(TreeStatus.METADATA_ERROR)
 
 
 def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str, path: PathPattern) -> None:
-    """Rename a key in place."""
     if new in tags or new in attributes:
-        error = ExistsError(f"TimeSeries [{path}] already has a tag/attribute named [{new}].", hint="use another name")
-        raise error.with_status(TreeStatus.METADATA_ERROR)
+        raise ExistsError(f"TimeSeries [{path}] already has a tag/attribute named [{new}].", hint="use another name").with_status(
+            TreeStatus.METADATA_ERROR
+        )
     labels = owner_of(old, tags, attributes, path)
     labels[new] = labels.pop(old)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
@@ -17,24 +17,16 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
-from headrace.queries.devices import devices_of, named_tables, table_devices, table_path
-from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
-from headrace.service.planning.continuous_queries import show_executions, show_queries
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import (
-    CATALOG,
-    Action,
-    Right,
-)
+from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
-
-if TYPE_CHECKING:
-    from headrace.service.state import SessionState
-
+from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
+from headrace.trees.scope import ttl_by_device
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {
@@ -60,13 +52,10 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 class ReadPoints(Stage):
     """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
 
+    required = (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
     title: str
     read: Callable[[], Result]
     is_query: ClassVar[bool] = True
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
 
     def describe(self) -> list[str]:
         return [f"{self.title}: read the catalog, and the times of points on Spark"]
@@ -76,7 +65,6 @@ class ReadPoints(Stage):
 
 
 def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
-    """Plan SHOW and COUNT."""
     if statement.what not in SHOWS:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
@@ -138,18 +126,15 @@ def databases(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def matches_any(path: str, patterns: Iterable[PathPattern]) -> bool:
-    """Return whether a path matches one of some patterns."""
     nodes = split_path(path)
     return any(pattern.matches(nodes) for pattern in patterns)
 
 
 def count_databases(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the number of databases."""
     return CatalogRows({"count": INT}, [(len(databases(statement, context).values),)])
 
 
 def devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the devices."""
     matched = chosen_devices(statement, context)
     ttls = ttl_by_device(matched, context.catalog.trees.ttls())
     types = {"Device": STRING, **({"Database": STRING} if statement.with_database else {})}
@@ -168,7 +153,6 @@ def devices(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def count_devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the number of devices."""
     return CatalogRows({"count(devices)": BIGINT}, [(len(chosen_devices(statement, context)),)])
 
 
@@ -185,7 +169,6 @@ def chosen_devices(statement: TreeShow, context: Context) -> list[Device]:
 
 
 def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the series with their labels."""
     headers = ("Timeseries", "Alias", "Database", "DataType", "Encoding", "Compression", "Tags", "Attributes")
     types = dict.fromkeys((*headers, "Deadband", "DeadbandParameters", "ViewType"), STRING)
     matched = chosen_series(statement, context)
@@ -207,7 +190,6 @@ def latest_first(matched: Sequence[SeriesPair], context: Context) -> list[Series
 
 
 def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
-    """Return one row of SHOW TIMESERIES."""
     labels = device.labels_of(series.measurement)
     return (
         device.series_path(series.measurement),
@@ -285,7 +267,6 @@ def count_timeseries(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def number_of_series(statement: TreeShow, context: Context) -> int:
-    """Return the number of series that a COUNT matches."""
     from headrace.compute.iotdb.schema import SeriesTree
 
     patterns = patterns_of(statement)
@@ -336,7 +317,6 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return times to live."""
     rules = context.catalog.trees.ttls()
     ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
     for pattern in statement.patterns:
@@ -381,20 +361,17 @@ def template_paths(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def template_devices(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the devices that use a device template."""
     matched = matching_devices(patterns_of(statement), context)
     return CatalogRows({"Paths": STRING}, [(device.path,) for device in matched if device.template == statement.name])
 
 
 def version(_: TreeShow, __: Context) -> CatalogRows:
-    """Return the version of Headrace."""
     from headrace import __version__
 
     return CatalogRows({"Version": STRING, "BuildInfo": STRING}, [(__version__, "Headrace")])
 
 
 def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
-    """Return the current time."""
     return CatalogRows({"CurrentTimestamp": BIGINT}, [(context.clock.now(),)])
 
 
@@ -410,7 +387,6 @@ def functions(_: TreeShow, context: Context) -> CatalogRows:
 
 
 def function_kind(name: str, *, aggregate: bool) -> str:
-    """Return what IoTDB calls the kind of a function."""
     return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
 
 

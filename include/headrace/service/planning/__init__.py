@@ -1,1 +1,0 @@
-"""Plan statements: turn each into a list of stages."""

@@ -1,0 +1,184 @@
+"""INSERT … SELECT and INSERT … FILE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.compute import AnyPlan
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.model.queries import Query, Union
+from headrace.model.spans import Span
+from headrace.model.statements import FileBlock, InsertFiles, InsertSelect
+from headrace.model.tables import Database, Name, Table
+from headrace.model.types import TypeKind
+from headrace.queries.insertion import InsertTarget
+from headrace.service.describing import explain_plan
+from headrace.service.names import find_writable_table
+from headrace.service.results import Result
+from headrace.service.rights import Action, Right, read_rights, table_securable
+from headrace.service.stage import Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.topics.rows import drop_duplicate_names, find_owner
+from headrace.service.topics.subtables import (
+    check_local_file,
+    create_missing,
+    find_subtables,
+    make_subtables,
+    qualify_name,
+    specs_without_tags,
+)
+from headrace.storage.loading.inserted import InsertedFile
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFiles(TableStage):
+    """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
+
+    action = Action.WRITE
+    database: Database
+    files: tuple[InsertedFile, ...]
+
+    def describe(self) -> list[str]:
+        files = ", ".join(file.path.name for file in self.files)
+        return [f"load {files} into {self.table.database}.{self.table.name}, one commit"]
+
+    def apply(self, session: SessionState) -> Result:
+        context = session.context
+        loader = context.tables.loader(context.spark, self.table, self.database)
+        loaded = loader.insert(
+            self.files, context.clock.now(), lambda tags: create_missing(context, self.table, self.database, tags)
+        )
+        return Result(affected=loaded.inserted + loaded.updated)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteQuery(Stage):
+    """Write the result of a query to a table, all or nothing, in one commit.
+
+    Attributes:
+        target: The table and its columns that the query's columns are written to.
+        plan: The query.
+    """
+
+    target: InsertTarget
+    plan: AnyPlan
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the table, and READ on each table of the query."""
+        return (Right(Action.WRITE, table_securable(self.target.table)), *read_rights(self.plan))
+
+    def describe(self) -> list[str]:
+        target = self.target
+        columns = ", ".join(target.columns)
+        name = f"{target.table.database}.{target.subtable or target.table.name}"
+        return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(self.plan)]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.queries.insertion import insert_query
+
+        return Result(affected=insert_query(self.plan, self.target, session.context))
+
+
+def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> list[Stage]:
+    """Plan INSERT … SELECT: evaluate the query and write its rows in one commit."""
+    if reads_system_tables(statement.query):
+        raise NotSupportedError(
+            "inserting from system tables is not supported", hint="select from tables", span=statement.query_span
+        )
+    subtable = find_subtables([statement.table], session).get(qualify_name(statement.table, session))
+    owner = find_owner(statement.table, statement.columns, None, subtable, session)
+    table, database = find_writable_table(owner, session)
+    columns = statement.columns or tuple(column.name for column in table.columns)
+    by_name = subtable is None and table.series_key in columns
+    check_columns(table, columns, statement.column_span or statement.table.span, by_name=by_name)
+    plan = bind_query(statement.query, session)
+    spans = item_spans(statement.query, len(plan.outputs))
+    target = InsertTarget(table, database, columns, None if subtable is None or by_name else subtable.name, spans)
+    check_outputs(target, plan, statement.query_span)
+    return [WriteQuery(target, plan)]
+
+
+def check_columns(table: Table, columns: tuple[str, ...], span: Span | None, *, by_name: bool) -> None:
+    """Check that columns exist, are distinct, and include the key."""
+    own = [column.name for column in table.columns]
+    for index, name in enumerate(columns):
+        if name not in own and not (by_name and name == table.series_key):
+            kind = "a tag, not a column" if table.is_tag(name) else "no column"
+            raise NotFoundError(f"{name} is {kind} of {table.name}", hint=f"its columns are {', '.join(own)}", span=span)
+        if name in columns[:index]:
+            raise ProgrammingError(f"the column {name} is named twice", hint="name each column once", span=span)
+    for key in (table.timestamp, *((table.key,) if table.key else ())):
+        if key.name not in columns:
+            raise ProgrammingError(
+                f"the column {key.name} of {table.name} is required: it is part of the key of every row",
+                hint=f"add {key.name} to the columns",
+                span=span,
+            )
+
+
+def item_spans(query: Query | Union, count: int) -> tuple[Span | None, ...]:
+    """Return the position of the expression behind each output; None where `*` hides it."""
+    while isinstance(query, Union):
+        query = query.left
+    spans = tuple(item.expression.span for item in query.items)
+    return spans if len(spans) == count else (None,) * count
+
+
+def check_outputs(target: InsertTarget, plan: AnyPlan, span: Span | None) -> None:
+    """Check that the query has a column for each of the target's, of a type that can be converted."""
+    if len(plan.outputs) != len(target.columns):
+        raise ProgrammingError(
+            f"the query has {len(plan.outputs)} columns, {target.table.name} takes {len(target.columns)}",
+            hint=f"select one for each of {', '.join(target.columns)}",
+            span=span,
+        )
+    for name, output, own in zip(target.columns, plan.outputs, target.spans, strict=True):
+        column = target.column(name)
+        if (output.type.kind is TypeKind.TIMESTAMP) and column.type.kind is not TypeKind.TIMESTAMP:
+            raise TypeMismatchError(
+                f"{output.name} is a TIMESTAMP, {name} is {column.type}",
+                hint=f"use CAST(… AS {column.type})",
+                span=own or span,
+            )
+
+
+def plan_insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage]:
+    """Plan INSERT … FILE: create missing subtables with their tags, and load all files in one commit."""
+    for block in statement.blocks:
+        check_local_file(block.path, block.span, "INSERT … FILE", session)
+    subtables = find_subtables([block.table for block in statement.blocks], session)
+    first: Name | None = None
+    files = []
+    specs = []
+    for block in statement.blocks:
+        subtable = subtables.get(qualify_name(block.table, session))
+        owner = find_owner(block.table, block.columns or file_columns(block), block.using, subtable, session)
+        first = first or owner
+        if owner != first:
+            raise NotSupportedError(
+                f"files for {first.name} and {owner.name} in one statement are not supported",
+                hint="write a statement for each supertable",
+                span=block.table.span,
+            )
+        if block.using is not None:
+            specs.append((subtable, replace(block.using, name=block.table)))
+        is_subtable = subtable is not None or block.using is not None
+        files.append(InsertedFile(Path(block.path), block.table.name if is_subtable else None, block.columns, block.span))
+    assert first is not None
+    table, database = find_writable_table(first, session)
+    missing = [spec for subtable, spec in specs if subtable is None]
+    missing += specs_without_tags([spec for subtable, spec in specs if subtable is not None], table, session)
+    creations: list[Stage] = [make_subtables(first, drop_duplicate_names(missing), session)] if missing else []
+    return [*creations, WriteFiles(table, database, tuple(files))]
+
+
+def file_columns(block: FileBlock) -> tuple[str, ...] | None:
+    """Return the names in a file's first line, if it is one of names; a supertable takes files that name the subtables."""
+    path = Path(block.path)
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        return tuple(name.strip().lower() for name in stream.readline().split(","))

@@ -1,0 +1,244 @@
+"""CREATE OR REPLACE STREAM over a stream that exists, ALTER STREAM and RESET STREAM."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields, replace
+
+from headrace.compute import explain
+from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
+from headrace.model.jobs import JobDefinition, JobRecord, Replacement
+from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
+from headrace.model.streams import StreamOptions
+from headrace.service.describing import indent
+from headrace.service.names import find_stream
+from headrace.service.results import Result
+from headrace.service.rights import Action, Right, job_securable
+from headrace.service.stage import DONE, Stage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.jobs import notify
+from headrace.service.topics.stream_definitions import define_again, define_stream, explain_target, plan_securable, table_rights
+from headrace.sql import parse, to_sql
+from headrace.streams.definition.checks import check_statement, source_name
+from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
+from headrace.streams.sources.stored import count_rows
+
+OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildStream(Stage):
+    """Compute a stream again from the stored rows, with its own statement or another one, and replace its rows in the target.
+
+    Attributes:
+        record: The stream that is replaced.
+        plan: The stream that takes its place.
+        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups.
+        rows: Estimated number of stored rows to read.
+        chunks: Estimated number of chunks.
+        differences: Lines that show how the plans differ.
+    """
+
+    record: JobRecord
+    plan: StreamPlan
+    clears: bool
+    rows: int
+    chunks: int
+    differences: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """OPERATE on the stream, for another statement DROP and CREATE; READ on its source; WRITE or CREATE on its target."""
+        actions = (Action.DROP, Action.CREATE) if self.differences else (Action.OPERATE,)
+        return (*(Right(action, plan_securable(self.plan)) for action in actions), *table_rights(self.plan))
+
+    def describe(self) -> list[str]:
+        plan, old = self.plan, self.record.definition
+        target = f"{plan.target.database}.{plan.target.name}"
+        lines = [f"{'replace' if self.differences else 'reset'} stream {old}", *indent(list(self.differences))]
+        if old.target != plan.target.id:
+            lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
+        elif self.clears:
+            lines.append(f"replace all rows of the target {target}")
+        else:
+            lines.append(f"replace the stream's rows in the target {target}")
+        return [*lines, f"recompute {self.rows} stored rows of {old.source} in about {self.chunks} chunks, on Spark"]
+
+    def apply(self, session: SessionState) -> Result:
+        from headrace.streams.lifecycle import replace_stream
+
+        context, plan, old = session.context, self.plan, self.record.definition
+        replaces = Replacement(old.id, self.clears) if old.target == plan.target.id else None
+        # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
+        created = max(context.clock.now(), old.created + 1)
+        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+        replace_stream(context, plan, definition, self.record)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class RedefineStream(Stage):
+    """Change options of a stream that keeps its results and its position: the definition after it, and the changes as text."""
+
+    definition: JobDefinition
+    changes: tuple[str, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.ALTER, job_securable(self.definition)),)
+
+    def describe(self) -> list[str]:
+        changes = indent(list(self.changes) or ["nothing changes"])
+        return [f"alter stream {self.definition}, which keeps its target and its position", *changes]
+
+    def apply(self, session: SessionState) -> Result:
+        catalog, definition = session.context.catalog, self.definition
+        catalog.jobs.redefine(definition)
+        catalog.events.record("job", definition.id, "ALTERED", ", ".join(self.changes))
+        return DONE
+
+
+def plan_alter_stream(statement: AlterStream, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER STREAM: options that decide on later rows change while the stream keeps its results and its position."""
+    record = find_stream(statement.name, session, statement.if_exists)
+    if record is None:
+        return []
+    recorded = recorded_statement(record.definition)
+    altered = replace(recorded, options=statement.apply(recorded.options))
+    try:
+        check_options(altered, record.definition, session)
+    except Error as error:
+        error.span = statement.name.span
+        raise
+    return redefine(record, recorded, altered)
+
+
+def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -> list[Stage]:
+    """Return the stages that change a stream's options and notifications in place; none if nothing changes."""
+    changes = option_changes(recorded.options, altered.options)
+    if recorded.notification != altered.notification:
+        changes = (*changes, "NOTIFY" if altered.notification is not None else "no NOTIFY")
+    if not changes:
+        return []
+    definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
+    return [RedefineStream(definition, changes), notify(replace(record, definition=definition))]
+
+
+def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
+    """Check a recorded stream's statement with other options."""
+    scope = catalog_scope(session.context.catalog, definition.database, dialect=definition.dialect)
+    check_statement(statement, scope.relation(source_name(statement.query).name), scope.language)
+
+
+def plan_reset_stream(statement: ResetStream, session: PlanningContext) -> list[Stage]:
+    """Plan RESET STREAM: replace the stream with itself, after a backfill of all stored rows."""
+    record = find_stream(statement.name, session, statement.if_exists)
+    if record is None:
+        return []
+    definition = record.definition
+    recorded = recorded_statement(definition)
+    plan = define_again(recorded, session, definition)
+    return rebuild(record, replace(plan, sql=definition.sql, name=definition.name), session, clears=False)
+
+
+def replace_stream(statement: CreateStream, record: JobRecord, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE OR REPLACE STREAM: change options in place if nothing else differs, else compute the target again.
+
+    Raises:
+        InvalidStreamError: The target exists with other columns or tags than the new results have.
+    """
+    context, definition = session.context, record.definition
+    recorded = recorded_statement(definition)
+    try:
+        plan = define_stream(statement, session, replaced=definition)
+    except Error as error:
+        raise target_misfit(error, statement, definition, session) from None
+    old = plan_recorded_stream(definition, context.catalog)
+    if has_same_results(old, plan) and only_alterable_differ(recorded.options, statement.options):
+        return redefine(record, recorded, replace(recorded, options=statement.options, notification=statement.notification))
+    # Groups that only the old query has would keep their rows otherwise.
+    return rebuild(record, plan, session, clears=True, differences=plan_differences(old, plan))
+
+
+def target_misfit(error: Error, statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> Error:
+    """Return the error of a definition; if the stream's own target does not fit the new results, say how to continue."""
+    target = statement.target
+    names_own = definition.target is not None and (target.database or session.database, target.name) == (
+        definition.target.database,
+        definition.target.name,
+    )
+    if names_own and error.span == target.span:
+        return InvalidStreamError(
+            f"the target {target.name} does not fit the new results: {error.message}",
+            hint="add its columns with ALTER STABLE … ADD COLUMN, name another target, or DROP STREAM and DROP STABLE first",
+            span=target.span,
+        )
+    return error
+
+
+def rebuild(
+    record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
+) -> list[Stage]:
+    if plan.is_closed_by_clock:
+        raise NotSupportedError(
+            f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
+            hint="DROP STREAM, and create it with another target",
+        )
+    rows = count_rows(session.context, plan.sources)
+    chunks = max(1, -(-rows // session.context.settings.chunk_rows))
+    return [RebuildStream(record, plan, clears, rows, chunks, differences), notify(record)]
+
+
+def recorded_statement(definition: JobDefinition) -> CreateStream:
+    statement = parse(definition.sql, definition.dialect)
+    if not isinstance(statement, CreateStream):
+        raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
+    return statement
+
+
+def has_same_results(old: StreamPlan, new: StreamPlan) -> bool:
+    """Return True if two streams have the same query, and write its results to the same columns and subtables."""
+    return (
+        old.query.at(0) == new.query.at(0)
+        and (old.source.id, old.source_subtable, old.target.id) == (new.source.id, new.source_subtable, new.target.id)
+        and (old.columns, old.groups) == (new.columns, new.groups)
+    )
+
+
+def only_alterable_differ(old: StreamOptions, new: StreamOptions) -> bool:
+    """Return True if two streams differ at most in options that ALTER STREAM can change, or that only matter at creation."""
+    ignored = dict.fromkeys((*ALTERABLE_OPTIONS, "fill_history", "fill_history_async"))
+    return all(getattr(old, field.name) == getattr(new, field.name) for field in fields(old) if field.name not in ignored)
+
+
+def option_changes(old: StreamOptions, new: StreamOptions) -> tuple[str, ...]:
+    """Return the options that differ, with both values."""
+    changes = []
+    for field in fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before != after:
+            name = OPTION_TEXTS.get(field.name, field.name.upper())
+            changes.append(f"{name} {option_text(before)} → {option_text(after)}")
+    return tuple(changes)
+
+
+def option_text(value: object) -> str:
+    return "unset" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def plan_differences(old: StreamPlan, new: StreamPlan) -> tuple[str, ...]:
+    """Return the lines of two plans that differ, with `-` or `+` before them."""
+    lines = difflib.ndiff(plan_lines(old), plan_lines(new))
+    changed = [line for line in lines if line.startswith(("-", "+"))]
+    return (*option_changes(old.options, new.options), *changed) or ("the source's columns have changed",)
+
+
+def plan_lines(plan: StreamPlan) -> list[str]:
+    """Return what a stream reads, computes and writes."""
+    keys = ", ".join(f"{tag.name} {tag.type}" for tag in plan.groups.tags)
+    return [
+        f"source {plan.source.database}.{plan.source_subtable or plan.source.name}",
+        f"target {plan.target.database}.{plan.target.name} ({', '.join(plan.columns)})",
+        f"subtables by {plan.groups.kind.value}{f', tags {keys}' if keys else ''}",
+        *explain(plan.query),
+    ]

@@ -1,0 +1,203 @@
+"""INSERT of values, and DELETE."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import NotFoundError, ProgrammingError
+from headrace.model.spans import Span
+from headrace.model.statements import Delete, Insert, InsertBlock, RowValue, SubtableSpec
+from headrace.model.tables import Database, Name, Subtable, Table, TableKind
+from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
+from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
+from headrace.service.results import Result
+from headrace.service.rights import Action
+from headrace.service.stage import Stage, TableStage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.inserted_tags import TaggedBlock, separate_tags
+from headrace.service.topics.subtables import find_subtables, make_subtables, qualify_name, qualify_supertable, specs_without_tags
+from headrace.storage.values.rows import rows_to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows(TableStage):
+    """Write `rows`, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
+
+    action = Action.WRITE
+    database: Database
+    rows: pa.Table
+    columns: tuple[str, ...]
+
+    def describe(self) -> list[str]:
+        table = self.table
+        return [f"write {self.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(self.columns)}), one commit"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.tables.write(self.table, self.database, self.rows, update_columns=self.columns)
+        return Result(affected=self.rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows(TableStage):
+    """Delete rows of the named subtables (None: all) in ranges of ticks, both ends inclusive (None: at all times)."""
+
+    action = Action.WRITE
+    database: Database
+    tbnames: tuple[str, ...] | None
+    ranges: tuple[tuple[int, int], ...] | None
+
+    def describe(self) -> list[str]:
+        ranges = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
+        subtables = "all subtables" if self.tbnames is None else ", ".join(self.tbnames)
+        return [f"delete from {self.table.database}.{self.table.name}: {subtables}, {ranges}"]
+
+    def apply(self, session: SessionState) -> Result:
+        deleted = session.context.tables.delete(self.table, self.database, tbnames=self.tbnames, ranges=self.ranges)
+        return Result(affected=deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows for one table that name the same columns. `tbnames` is empty if a column holds the names."""
+
+    table: Table
+    database: Database
+    columns: tuple[str, ...]
+    rows: list[tuple[RowValue, ...]]
+    spans: list[Span]
+    tbnames: list[str]
+
+
+def plan_insert(statement: Insert, session: PlanningContext) -> list[Stage]:
+    """Plan one commit for each table and set of columns, after checking every value."""
+    subtables = find_subtables([block.table for block in statement.blocks], session)
+    creations: list[Stage] = []
+    batches: dict[tuple[str, str, tuple[str, ...]], Batch] = {}
+    tables: dict[Name, tuple[Table, Database]] = {}
+    specs_to_create: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    specs_to_tag: dict[Name, list[SubtableSpec]] = defaultdict(list)
+    for block in statement.blocks:
+        subtable = subtables.get(qualify_name(block.table, session))
+        owner = find_owner(block.table, block.columns, block.using, subtable, session)
+        table, database = tables[owner] if owner in tables else tables.setdefault(owner, find_writable_table(owner, session))
+        if block.using is not None:
+            (specs_to_create if subtable is None else specs_to_tag)[owner].append(replace(block.using, name=block.table))
+        is_subtable = subtable is not None or block.using is not None
+        tagged = TaggedBlock(block) if is_subtable else separate_tags(block, table, owner)
+        existing = find_subtables([spec.name for spec in tagged.subtables], session)
+        for spec in tagged.subtables:
+            (specs_to_tag if qualify_name(spec.name, session) in existing else specs_to_create)[owner].append(spec)
+        add_rows(batches, tagged.block, table, database, is_subtable=is_subtable)
+    for owner, specs in specs_to_tag.items():
+        specs_to_create[owner].extend(specs_without_tags(specs, tables[owner][0], session))
+    creations.extend(
+        make_subtables(owner, drop_duplicate_names(specs), session) for owner, specs in specs_to_create.items() if specs
+    )
+    created = {spec.name.name for specs in specs_to_create.values() for spec in specs}
+    writes = [stage for batch in batches.values() for stage in plan_batch(batch, session, created)]
+    return [*creations, *writes]
+
+
+def drop_duplicate_names(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
+    """Keep the first spec of each name."""
+    return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
+
+
+def find_owner(
+    table: Name, columns: tuple[str, ...] | None, using: SubtableSpec | None, subtable: Subtable | None, session: PlanningContext
+) -> Name:
+    """Return the table that the rows for a name belong to."""
+    if subtable is not None:
+        return Name(subtable.database, subtable.table)
+    if using is not None:
+        return qualify_supertable(using, session)
+    database = database_of(table, session)
+    if columns is not None and TableKind.SUPER.series_key in columns:
+        return Name(database, table.name, table.span)
+    if session.context.catalog.tables.find(database, table.name) is not None:
+        raise ProgrammingError(
+            f"{table.name} is a supertable: which subtable are the rows for?",
+            hint=f"INSERT INTO subtable USING {table.name} TAGS (…) VALUES …, or name tbname among the columns",
+            span=table.span,
+        )
+    raise NotFoundError(
+        f"table {database}.{table.name} not found",
+        hint="CREATE TABLE it, or INSERT INTO … USING supertable TAGS (…)",
+        span=table.span,
+    )
+
+
+def add_rows(
+    batches: dict[tuple[str, str, tuple[str, ...]], Batch],
+    block: InsertBlock,
+    table: Table,
+    database: Database,
+    *,
+    is_subtable: bool,
+) -> None:
+    """Add a block's rows to the batch of its table and columns."""
+    columns = block.columns or tuple(column.name for column in table.columns)
+    batch = batches.setdefault((table.database, table.name, columns), Batch(table, database, columns, [], [], []))
+    batch.rows.extend(block.rows)
+    batch.spans.extend(block.row_spans)
+    if is_subtable:
+        batch.tbnames.extend([block.table.name] * len(block.rows))
+
+
+def plan_batch(batch: Batch, session: PlanningContext, created: Set[str]) -> list[Stage]:
+    """Plan a batch's commit. If a column names the subtables, they must exist, or be among those that the statement creates."""
+    context = session.context
+    key = batch.table.series_key
+    has_names = key in batch.columns
+    rows = rows_to_arrow(
+        batch.table,
+        batch.database,
+        batch.columns,
+        batch.rows,
+        tbnames=None if has_names else batch.tbnames,
+        now=context.clock.now(),
+        spans=batch.spans,
+    )
+    if has_names:
+        names = pc.unique(rows.column(key)).to_pylist()
+        missing = sorted(set(names) - created - set(context.catalog.subtables.find(batch.table.database, names)))
+        if missing:
+            raise NotFoundError(
+                f"{batch.table.name} has no subtable {missing[0]}",
+                hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first, or name tags among the columns",
+            )
+    return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != key))]
+
+
+def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
+    """Plan DELETE: which subtables, and which ranges of time."""
+    catalog, context = session.context.catalog, session.context
+    subtable = find_subtables([statement.table], session).get(qualify_name(statement.table, session))
+    owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
+    table, database = find_table(owner, session)
+    refuse_virtual(table, statement.table)
+    times, groups = split_conditions(statement.where, table)
+    ranges = TimeRangeCompiler(catalog.databases.get(database.name), context.clock.now()).ranges(times)
+    tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
+    if groups:
+        from headrace.compute import language
+        from headrace.service.subtables import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
+
+        subtables = SubtableFilter(
+            table, database, read_tags(table, session), language(session.dialect), context.clock.now(), context.spark
+        )
+        names = subtables.names(groups)
+        tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
+    return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
+
+
+def read_tags(table: Table, session: PlanningContext) -> pa.Table:
+    """Return `tbname` and tags of every subtable; a plain table has one, named like itself."""
+    if table.kind is TableKind.PLAIN:
+        return pa.table({table.series_key: [table.name]})
+    return session.context.tables.read_subtables(table)

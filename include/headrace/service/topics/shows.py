@@ -1,0 +1,275 @@
+"""Plan SHOW and DESCRIBE, which the catalog alone answers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.model.expressions import Scalar
+from headrace.model.statements import (
+    CreateDatabase,
+    CreateTable,
+    CreateVirtualSubtable,
+    CreateVirtualTable,
+    Describe,
+    Origin,
+    Show,
+    SubtableSpec,
+    TagValue,
+)
+from headrace.model.tables import ColumnReference, Name, Table, TableKind
+from headrace.service import system_tables
+from headrace.service.names import database_of, find_table
+from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
+from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
+from headrace.service.stage import Stage
+from headrace.service.state import PlanningContext
+from headrace.service.topics.queries import ReadCatalog
+from headrace.service.topics.snodes import ListQueries
+from headrace.sql import to_sql
+
+
+def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
+    if statement.what == "queries":
+        return [ListQueries()]
+    reader = READERS.get(statement.what)
+    if reader is None:
+        raise NotSupportedError(
+            f"SHOW {statement.what.upper()} is not supported",
+            hint=f"SHOW supports {', '.join(READERS).upper()}",
+            span=statement.span,
+        )
+    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), show_rights(statement, session))]
+
+
+def plan_describe(statement: Describe, session: PlanningContext) -> list[Stage]:
+    right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, session))
+    return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]
+
+
+def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
+    """Return DESCRIBE on the object named, else on the database listed, else on the catalog."""
+    if statement.name is not None and statement.what == "create database":
+        return (Right(Action.DESCRIBE, database_securable(statement.name.name)),)
+    if statement.name is not None:
+        kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
+        return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
+    database = statement.database or (session.database if statement.what in LISTED_BY_DATABASE else None)
+    return (Right(Action.DESCRIBE, CATALOG if database is None else database_securable(database)),)
+
+
+def named_securable(kind: ObjectKind, name: Name, session: PlanningContext) -> Securable:
+    """Return the securable of a name, in the current database if it has none."""
+    return Securable(kind, name.database or session.database or "", name.name)
+
+
+def describe_table(name: Name, session: PlanningContext) -> Result:
+    """List a table's columns and tags, of a virtual table with the origin of each column."""
+    table = find_owner_table(name, session)
+    notes = {column.name: "COMPOSITE KEY" if column.is_key else "" for column in table.columns} | {
+        tag.name: "TAG" for tag in table.tags
+    }
+    rows = [
+        (column.name, column.type.kind.value, type_length(str(column.type)), notes[column.name])
+        for column in (*table.columns, *table.tags)
+    ]
+    if not table.is_virtual:
+        return rows_result(("field", "type", "length", "note"), rows)
+    origins = {reference.column: str(reference) for reference in find_references(table, name.name, session)}
+    return rows_result(("field", "type", "length", "note", "ref"), [(*row, origins.get(row[0])) for row in rows])
+
+
+def type_length(type_text: str) -> str | None:
+    """Return what a type's text has in parentheses."""
+    match = re.search(r"\((.*)\)", type_text)
+    return match.group(1) if match else None
+
+
+def find_owner_table(name: Name, session: PlanningContext) -> Table:
+    """Return the table of a name, which may be a subtable's."""
+    catalog, database = session.context.catalog, database_of(name, session)
+    subtable = catalog.subtables.find(database, [name.name]).get(name.name)
+    return catalog.tables.get(database, subtable.table if subtable else name.name)
+
+
+def list_system_table(
+    relation: str, columns: tuple[str, ...], statement: Show, session: PlanningContext, *, within: str | None = "db_name"
+) -> Result:
+    """List columns of a system table's rows, LIKE a pattern.
+
+    Args:
+        relation: The system table.
+        columns: The columns to list.
+        statement: The SHOW statement.
+        session: The session whose current database is the default.
+        within: The column that names the database, to list one database only; None lists all.
+    """
+    return Result(read_system_table(relation, statement, session, within=within).select(columns).like(statement.like))
+
+
+def read_system_table(relation: str, statement: Show, session: PlanningContext, *, within: str | None = "db_name") -> CatalogRows:
+    """Return a system table's rows; with `within`, of the statement's database or else the current one."""
+    rows = system_tables.RELATIONS[relation](session.context)
+    if within is None:
+        return rows
+    database = statement.database or session.database
+    if database is None:
+        raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
+    session.context.catalog.databases.get(database)
+    return rows.where(within, database)
+
+
+def list_of_streams(relation: str, columns: Sequence[str], statement: Show, session: PlanningContext) -> Result:
+    """List rows about the streams of all databases, so that a stopped one does not hide, or of the database named."""
+    rows = system_tables.RELATIONS[relation](session.context)
+    if statement.database is not None:
+        rows = rows.where("db_name", statement.database)
+    return Result(rows.select(columns).like(statement.like))
+
+
+def show_tags(statement: Show, session: PlanningContext) -> Result:
+    """List the tags of a subtable, or of all subtables of a supertable."""
+    assert statement.name is not None
+    name = Name(statement.database or statement.name.database, statement.name.name, statement.name.span)
+    table = find_owner_table(name, session)
+    subtable = None if table.name == name.name else name.name
+    rows = list(system_tables.tag_rows(session.context, table, subtable))
+    return rows_result(system_tables.TAG_COLUMNS, rows)
+
+
+def show_snodes(_: Show, session: PlanningContext) -> Result:
+    """List the snodes with their leases, and the number of their streams and continuous queries."""
+    catalog = session.context.catalog
+    members = {member.name: member for member in catalog.members.all()}
+    jobs = Counter(job.definition.snode for job in catalog.jobs.all())
+    names = sorted({*session.context.settings.own_snodes, *members, *jobs})
+    leases = {name: catalog.leases.get(name) for name in names}
+    now = catalog.now()
+    rows = [
+        (
+            members[name].dnode if name in members else None,
+            name,
+            lease.address if lease else None,
+            lease.epoch if lease else None,
+            lease.holder if lease else None,
+            bool(lease and lease.expires > now),
+            jobs[name],
+        )
+        for name, lease in leases.items()
+    ]
+    names_of_columns = ("id", "snode", "endpoint", "epoch", "holder", "alive", "jobs")
+    return rows_result(names_of_columns, rows, (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT))
+
+
+def show_create_table(statement: Show, session: PlanningContext) -> Result:
+    assert statement.name is not None
+    table, _ = find_table(statement.name, session)
+    if table.is_virtual and table.kind is TableKind.PLAIN:
+        return show_create_vtable(statement, session)
+    name = Name(table.database, table.name)
+    ttl_days = 0 if table.tags else session.context.catalog.expirations.days(table.database).get(table.name, 0)
+    created = CreateTable(name, table.columns, table.tags, comment=table.comment, is_virtual=table.is_virtual, ttl_days=ttl_days)
+    text = to_sql(created)
+    return rows_result(("table", "create table"), [(table.name, text)])
+
+
+def show_create_database(statement: Show, session: PlanningContext) -> Result:
+    assert statement.name is not None
+    database = session.context.catalog.databases.get(statement.name.name)
+    options = (*database.options, ("timezone", database.timezone))
+    text = to_sql(CreateDatabase(Name(None, database.name), precision=database.precision, options=options))
+    return rows_result(("database", "create database"), [(database.name, text)])
+
+
+def show_create_vtable(statement: Show, session: PlanningContext) -> Result:
+    name = statement.name
+    assert name is not None
+    table = find_owner_table(name, session)
+    if not table.is_virtual or (table.kind is TableKind.SUPER and table.name == name.name):
+        keyword = "STABLE" if table.is_virtual else "TABLE"
+        raise ProgrammingError(
+            f"{name.name} is not a virtual table or subtable", hint=f"SHOW CREATE {keyword} {table.name}", span=name.span
+        )
+    references = find_references(table, name.name, session)
+    text = to_sql(creation_of(table, name.name, references, session))
+    return rows_result(("table", "create table"), [(name.name, text)])
+
+
+def creation_of(
+    table: Table, series: str, references: Sequence[ColumnReference], session: PlanningContext
+) -> CreateVirtualTable | CreateVirtualSubtable:
+    """Return the statement that creates a virtual table or subtable."""
+    origins = {
+        reference.column: Origin(Name(reference.origin.database, reference.origin_series), reference.origin_column)
+        for reference in references
+    }
+    name = Name(table.database, series)
+    if table.kind is TableKind.PLAIN:
+        return CreateVirtualTable(name, table.columns, tuple(origins.get(column.name) for column in table.columns))
+    tags = next(row for row in session.context.tables.read_tags(table).to_pylist() if row[table.series_key] == series)
+    values = tuple(TagValue(tag_constant(tags[tag.name])) for tag in table.tags)
+    return CreateVirtualSubtable(SubtableSpec(name, Name(table.database, table.name), values), tuple(origins.items()))
+
+
+def tag_constant(value: Any) -> Scalar:
+    """Return a tag's value as statements write it."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def find_references(table: Table, name: str, session: PlanningContext) -> tuple[ColumnReference, ...]:
+    """Return where the columns of a virtual table or subtable come from; nothing of a virtual supertable."""
+    return session.context.catalog.virtual_tables.references(table.database, table.name, [name])
+
+
+def list_tables(types: Collection[str], statement: Show, session: PlanningContext) -> Result:
+    rows = read_system_table("ins_tables", statement, session)
+    position = list(rows.columns).index("type")
+    listed = replace(rows, values=[row for row in rows.values if row[position] in types])
+    return Result(listed.select(("table_name", "stable_name")).like(statement.like))
+
+
+def show_create_stream(statement: Show, session: PlanningContext) -> Result:
+    """Return the CREATE statement of a stream, as it was entered."""
+    assert statement.name is not None
+    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name)
+    return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
+
+
+STREAM_COLUMNS: Final = [
+    "stream_name",
+    "db_name",
+    "status",
+    "message",
+    "source_table",
+    "target_db",
+    "target_table",
+    "lag_ms",
+    "batch_ms",
+    *system_tables.COUNTERS,
+    "updated",
+]
+QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
+LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
+Reader = Callable[[Show, PlanningContext], Result]
+READERS: Final[dict[str, Reader]] = {
+    "databases": partial(list_system_table, "ins_databases", ("name", "precision"), within=None),
+    "stables": partial(list_system_table, "ins_stables", ("stable_name",)),
+    "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
+    "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),
+    "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
+    "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
+    "tags": show_tags,
+    "streams": partial(list_of_streams, "ins_stream_progress", STREAM_COLUMNS),
+    "quarantine": partial(list_of_streams, "ins_stream_quarantine", QUARANTINE_COLUMNS),
+    "snodes": show_snodes,
+    "create database": show_create_database,
+    "create table": show_create_table,
+    "create stable": show_create_table,
+    "create vtable": show_create_vtable,
+    "create stream": show_create_stream,
+}

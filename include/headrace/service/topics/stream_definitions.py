@@ -1,0 +1,66 @@
+"""Define streams by the settings and the clock of a session; what stages say of them."""
+
+from __future__ import annotations
+
+from headrace.errors import InvalidStreamError
+from headrace.model.jobs import JobDefinition
+from headrace.model.notifications import is_allowed, masked
+from headrace.model.statements import CreateStream
+from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
+from headrace.service.state import PlanningContext
+from headrace.streams.definition.define import StreamPlan, define
+
+
+def define_stream(statement: CreateStream, session: PlanningContext, *, replaced: JobDefinition | None = None) -> StreamPlan:
+    """Return the plan of a statement of the session; `replaced` is the stream whose place it takes."""
+    return define_as(statement, session, session.database, session.dialect, replaced)
+
+
+def define_again(statement: CreateStream, session: PlanningContext, definition: JobDefinition) -> StreamPlan:
+    """Return the plan of a recorded statement that takes its own place, in the database and dialect in which it was created."""
+    return define_as(statement, session, definition.database, definition.dialect, definition)
+
+
+def define_as(
+    statement: CreateStream, session: PlanningContext, database: str | None, dialect: str, replaced: JobDefinition | None
+) -> StreamPlan:
+    """Return the plan of a statement in a current database and dialect."""
+    context = session.context
+    check_receivers(statement, context.settings.notify_hosts)
+    return define(
+        statement,
+        context.catalog,
+        database,
+        dialect=dialect,
+        now=context.clock.now(),
+        replaced=replaced,
+        max_streams=context.settings.streams_per_database,
+    )
+
+
+def check_receivers(statement: CreateStream, hosts: str) -> None:
+    """Reject notifications to hosts that the settings do not allow."""
+    for url in () if statement.notification is None else statement.notification.urls:
+        if not is_allowed(url, hosts):
+            raise InvalidStreamError(
+                f"NOTIFY must not send to {masked(url)}", hint=f"HEADRACE_NOTIFY_HOSTS allows {hosts or 'none'}"
+            )
+
+
+def explain_target(plan: StreamPlan) -> str:
+    """Describe the target's columns and tags, and whether it exists."""
+    target = plan.target
+    verb = "write to existing" if plan.target_exists else "create"
+    columns = ", ".join(f"{column.name} {column.type}" for column in target.columns)
+    tags = ", ".join(f"{tag.name} {tag.type}" for tag in target.tags)
+    return f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"
+
+
+def table_rights(plan: StreamPlan) -> tuple[Right, Right]:
+    """Return READ on a stream's source, and WRITE on its target, or CREATE if that is missing."""
+    target = Action.WRITE if plan.target_exists else Action.CREATE
+    return Right(Action.READ, table_securable(plan.source)), Right(target, table_securable(plan.target))
+
+
+def plan_securable(plan: StreamPlan) -> Securable:
+    return Securable(ObjectKind.STREAM, plan.database, plan.name)

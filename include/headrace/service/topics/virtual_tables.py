@@ -1,0 +1,341 @@
+"""Virtual tables: create and alter them, and set the origins of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.catalog.alterations import require_column, with_column, with_column_type, with_renamed_column, without_column
+from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.model.statements import (
+    AddColumn,
+    AlterTable,
+    AlterVirtualTable,
+    CreateTable,
+    CreateVirtualSubtable,
+    CreateVirtualTable,
+    DropColumn,
+    ModifyColumn,
+    Origin,
+    RenameColumn,
+    SetOrigin,
+)
+from headrace.model.tables import Column, ColumnReference, Database, Name, Table, TableKind
+from headrace.service.describing import indent
+from headrace.service.names import check_name, database_of, find_table, with_span
+from headrace.service.results import Result
+from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
+from headrace.service.stage import DONE, Stage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.alterations import check_droppable, check_kind, check_widening
+from headrace.service.topics.subtables import build_tag_row, find_subtables, qualify_name, qualify_supertable
+from headrace.service.topics.tables import check_columns, find_existing
+from headrace.sql import to_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class MakeVirtualTable(Stage):
+    """Create a virtual table of one series, with the origins of its columns."""
+
+    table: Table
+    database: Database
+    references: tuple[ColumnReference, ...]
+    if_not_exists: bool
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        return (Right(Action.CREATE, table_securable(self.table)), *read_origins(self.references))
+
+    def describe(self) -> list[str]:
+        table = self.table
+        head = f"create virtual table {table.database}.{table.name}: {len(table.columns)} columns"
+        return [head, *indent(explain_references(self.references))]
+
+    def apply(self, session: SessionState) -> Result:
+        try:
+            session.context.catalog.virtual_tables.create(self.table, self.references)
+        except ExistsError:
+            if not self.if_not_exists:
+                raise
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class MakeVirtualSubtable(Stage):
+    """Create a virtual subtable, with its row of tags and the origins of its columns."""
+
+    table: Table
+    name: str
+    tags: pa.Table
+    references: tuple[ColumnReference, ...]
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        """WRITE on the virtual supertable, and READ on the origins."""
+        return (Right(Action.WRITE, table_securable(self.table)), *read_origins(self.references))
+
+    def describe(self) -> list[str]:
+        head = f"create virtual subtable {self.name} of {self.table.database}.{self.table.name}"
+        return [head, *indent(explain_references(self.references))]
+
+    def apply(self, session: SessionState) -> Result:
+        """Create the subtable before its tags, since its name decides who owns it."""
+        context, table = session.context, self.table
+        context.catalog.virtual_tables.create_subtable(table.database, table.name, self.name, self.references)
+        context.tables.upsert_tags(table, self.tags)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVirtualTable(Stage):
+    """Change the columns of a virtual table of one series. `added` is the origin of an added column."""
+
+    table: Table
+    change: AlterTable
+    added: ColumnReference | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        origins = () if self.added is None else read_origins([self.added])
+        return (Right(Action.ALTER, table_securable(self.table)), *origins)
+
+    def describe(self) -> list[str]:
+        return [to_sql(AlterVirtualTable(self.change)), *indent(explain_references([self.added] if self.added else []))]
+
+    def apply(self, session: SessionState) -> Result:
+        table, alter = self.table, session.context.catalog.virtual_tables.alter
+        match self.change:
+            case AddColumn(column=column):
+                alter(table, partial(with_column, column=column, is_tag=False), added=self.added)
+            case DropColumn(name=name):
+                alter(table, partial(without_column, name=name), removed=name)
+            case ModifyColumn(column=column):
+                alter(table, partial(with_column_type, changed=column))
+            case RenameColumn(name=name, new_name=new_name):
+                alter(table, partial(with_renamed_column, old=name, new=new_name), removed=name, renamed=new_name)
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin(Stage):
+    """Change where a column of a series of a virtual table comes from; None makes it NULL."""
+
+    table: Table
+    series: str
+    column: str
+    reference: ColumnReference | None
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        origins = () if self.reference is None else read_origins([self.reference])
+        return (Right(Action.ALTER, table_securable(self.table, self.series)), *origins)
+
+    def describe(self) -> list[str]:
+        origin = "NULL" if self.reference is None else str(self.reference)
+        return [f"column {self.column} of virtual table {self.table.database}.{self.series} comes from {origin}"]
+
+    def apply(self, session: SessionState) -> Result:
+        session.context.catalog.virtual_tables.set_origin(self.table.database, self.series, self.column, self.reference)
+        return DONE
+
+
+def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE VTABLE of a virtual table of one series."""
+    name = statement.name
+    check_name(name)
+    check_columns(CreateTable(name, statement.columns))
+    database = session.context.catalog.databases.get(database_of(name, session))
+    table = Table(database.name, name.name, statement.columns, (), TableKind.PLAIN, is_virtual=True)
+    if existing_kind := find_existing(table, session):
+        if statement.if_not_exists:
+            return []
+        raise already_exists(existing_kind, name, database)
+    references = tuple(
+        resolve_origin(name.name, column, origin, table, database, session)
+        for column, origin in zip(statement.columns, statement.origins, strict=True)
+        if origin is not None
+    )
+    return [MakeVirtualTable(table, database, references, statement.if_not_exists)]
+
+
+def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE VTABLE of a subtable of a virtual supertable."""
+    spec = statement.spec
+    check_name(spec.name)
+    table, database = find_table(qualify_supertable(spec, session), session)
+    if not table.is_virtual or table.kind is not TableKind.SUPER:
+        raise ProgrammingError(
+            f"{table.name} is not a virtual supertable",
+            hint="CREATE STABLE … VIRTUAL 1, or CREATE TABLE … USING for subtables of a stored supertable",
+            span=spec.using.span,
+        )
+    if database_of(spec.name, session) != table.database:
+        raise ProgrammingError("a subtable must be in its supertable's database", span=spec.name.span)
+    if find_subtables([spec.name], session):
+        if spec.if_not_exists:
+            return []
+        raise already_exists("table", spec.name, database)
+    references = tuple(
+        resolve_origin(spec.name.name, column, origin, table, database, session)
+        for column, origin in assign_origins(statement, table)
+    )
+    return [MakeVirtualSubtable(table, spec.name.name, build_tag_row(spec, table, database, session), references)]
+
+
+def already_exists(kind: str, name: Name, database: Database) -> ExistsError:
+    return ExistsError(
+        f"{kind} {database.name}.{name.name} already exists", hint="use IF NOT EXISTS, or another name", span=name.span
+    )
+
+
+def assign_origins(statement: CreateVirtualSubtable, table: Table) -> list[tuple[Column, Origin]]:
+    """Return the column of each origin: the one that is named, else the next of the supertable."""
+    assigned: dict[str, tuple[Column, Origin]] = {}
+    for position, (name, origin) in enumerate(statement.origins, start=1):
+        if name is None and position >= len(table.columns):
+            raise ProgrammingError(f"{table.name} has only {len(table.columns) - 1} columns", span=origin.span)
+        column = table.columns[position] if name is None else value_column(table, name, origin)
+        if column.name in assigned:
+            raise ProgrammingError(f"column {column.name} has two origins", hint="name each column once", span=origin.span)
+        assigned[column.name] = (column, origin)
+    return list(assigned.values())
+
+
+def value_column(table: Table, name: str, origin: Origin) -> Column:
+    """Return the column of a name, which is no tag."""
+    with with_span(origin.span):
+        return check_kind(table, name, is_tag=False)
+
+
+def resolve_origin(
+    series: str, column: Column, origin: Origin, table: Table, database: Database, session: PlanningContext
+) -> ColumnReference:
+    """Return the reference of a column of a series to its origin; refuse what cannot be one."""
+    span = origin.span
+    if column.name == table.timestamp.name:
+        raise ProgrammingError(
+            f"{column.name} has the instants of all origins", hint="leave out FROM behind the timestamp", span=span
+        )
+    owner, owning_database, stored_series = find_origin(origin, session)
+    if owning_database.precision is not database.precision:
+        raise NotSupportedError(
+            f"{owner.database} has timestamps in {owning_database.precision}, {database.name} in {database.precision}",
+            hint="create the virtual table in a database of the same precision",
+            span=span,
+        )
+    with with_span(span):
+        stored = check_kind(owner, origin.column, is_tag=False)
+    if stored.name == owner.timestamp.name:
+        raise ProgrammingError(
+            f"{stored.name} is the timestamp of {owner.name}, by which rows are aligned", hint="name another column", span=span
+        )
+    if stored.type != column.type:
+        raise TypeMismatchError(
+            f"{column.name} is {column.type}, but {stored_series}.{stored.name} is {stored.type}",
+            hint=f"declare {column.name} {stored.type}",
+            span=span,
+        )
+    return ColumnReference(series, column.name, owner.id, stored_series, stored.name)
+
+
+def find_origin(origin: Origin, session: PlanningContext) -> tuple[Table, Database, str]:
+    """Return the stored table that an origin names, its database, and the series."""
+    catalog, name = session.context.catalog, origin.table
+    database = catalog.databases.get(database_of(name, session))
+    subtable = catalog.subtables.find(database.name, [name.name]).get(name.name)
+    if subtable is None and catalog.tables.find(database.name, name.name) is not None:
+        raise ProgrammingError(
+            f"{name.name} is a supertable, whose columns have a value for each of its subtables",
+            hint=f"name a subtable of {name.name}",
+            span=name.span,
+        )
+    if subtable is None:
+        raise NotFoundError(
+            f"table {database.name}.{name.name} does not exist", hint="SHOW TABLES lists what there is", span=name.span
+        )
+    table = catalog.tables.get(database.name, subtable.table)
+    if table.is_virtual:
+        raise ProgrammingError(
+            f"{name.name} is a virtual table itself", hint="name the table that its column comes from", span=name.span
+        )
+    if table.kind is TableKind.TREE or table.key is not None:
+        reason = "a tree of devices" if table.key is None else f"a table whose primary key includes {table.key.name}"
+        raise NotSupportedError(
+            f"{name.name} belongs to {reason}, which cannot be aligned by time alone", hint="name another table", span=name.span
+        )
+    return table, database, subtable.name
+
+
+def plan_alter_virtual_table(statement: AlterVirtualTable, session: PlanningContext) -> list[Stage]:
+    """Plan ADD, DROP, MODIFY and RENAME COLUMN of a virtual table of one series."""
+    change = statement.change
+    table, series = find_virtual(change.table, session)
+    if table.kind is not TableKind.PLAIN:
+        raise ProgrammingError(
+            f"{series} is a subtable, and has the columns of {table.name}",
+            hint=f"ALTER STABLE {table.name} …",
+            span=change.table.span,
+        )
+    database = session.context.catalog.databases.get(table.database)
+    match change:
+        case AddColumn(column=column):
+            with with_span(column.span):
+                check_columns(CreateTable(change.table, with_column(table, column, is_tag=False).columns))
+            origin = statement.origin
+            added = None if origin is None else resolve_origin(series, column, origin, table, database, session)
+            return [ChangeVirtualTable(table, change, added)]
+        case DropColumn(name=name, span=span):
+            with with_span(span):
+                check_droppable(table, check_kind(table, name, is_tag=False).name)
+                session.context.catalog.tables.check_unused(table.database, table.name, [name])
+        case ModifyColumn(column=column):
+            with with_span(column.span):
+                check_widening(check_kind(table, column.name, is_tag=False), column.type)
+                with_column_type(table, column)
+        case RenameColumn(name=name, new_name=new_name, span=span):
+            with with_span(span):
+                renamed = with_renamed_column(table, check_kind(table, name, is_tag=False).name, new_name)
+                check_columns(CreateTable(change.table, renamed.columns))
+                session.context.catalog.tables.check_unused(table.database, table.name, [name])
+    return [ChangeVirtualTable(table, change, None)]
+
+
+def plan_set_origin(statement: SetOrigin, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER COLUMN … SET of a virtual table or subtable."""
+    table, series = find_virtual(statement.table, session)
+    with with_span(statement.span):
+        column = check_kind(table, require_column(table, statement.column).name, is_tag=False)
+        if column.name == table.timestamp.name:
+            raise ProgrammingError(f"{column.name} has the instants of all origins", hint="name another column")
+    database = session.context.catalog.databases.get(table.database)
+    origin = statement.origin
+    reference = None if origin is None else resolve_origin(series, column, origin, table, database, session)
+    return [ChangeOrigin(table, series, column.name, reference)]
+
+
+def find_virtual(name: Name, session: PlanningContext) -> tuple[Table, str]:
+    """Return the virtual table that a series belongs to, and the series; refuse any other table."""
+    catalog = session.context.catalog
+    database, _ = qualify_name(name, session)
+    with with_span(name.span):
+        subtable = catalog.subtables.get(database, name.name)
+    table = catalog.tables.get(database, subtable.table)
+    if not table.is_virtual:
+        raise ProgrammingError(f"{name.name} is not a virtual table", hint=f"ALTER TABLE {name.name} …", span=name.span)
+    return table, subtable.name
+
+
+def read_origins(references: Iterable[ColumnReference]) -> tuple[Right, ...]:
+    """Return the rights to read the stored tables that references name."""
+    names = dict.fromkeys((reference.origin.database, reference.origin_series) for reference in references)
+    return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, *name)) for name in names)
+
+
+def explain_references(references: Iterable[ColumnReference]) -> list[str]:
+    """Describe where the columns of a virtual table come from."""
+    return [f"{reference.column} from {reference}" for reference in references]
