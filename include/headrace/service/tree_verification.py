@@ -16,7 +16,6 @@ from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
 from headrace.service.state import SessionState
-from headrace.service.topics.verifications import VerifyTree
 from headrace.service.verification import Versions, compare_undisturbed, query_rows
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult
@@ -24,6 +23,7 @@ from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope
+    from headrace.service.topics.verifications import VerifyTree
 
 
 def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,6 @@ from headrace.runtime.context import Context
 from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
@@ -33,6 +32,9 @@ from headrace.streams.definition.layout import find_partition_item, prepend_wind
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.tdengine.virtual import virtual_rows
+
+if TYPE_CHECKING:
+    from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""

@@ -17,8 +17,8 @@ from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
-from headrace.service.rights import CATALOG, Action, Right, read_rights, required_rights
-from headrace.service.stage import Stage, describe_all
+from headrace.service.rights import CATALOG, Action, Right, read_rights
+from headrace.service.stage import Stage, describe_all, required_rights
 from headrace.service.state import PlanningContext, SessionState
 
 if TYPE_CHECKING:
