@@ -11,9 +11,10 @@ import pytest
 
 import headrace
 from headrace.errors import Error
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition
 from headrace.model.trees import TREE_TABLE, DeviceSeries
 from headrace.queries import executions
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, PermissionDeniedError, Right
 from headrace.settings import load
 from tests.support.interpreted import interpret_plans
@@ -41,7 +42,7 @@ def plant(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[headrace.C
 
 
 def query(connection: headrace.Connection) -> JobDefinition:
-    return connection.session.context.catalog.jobs.get("root", "q", JobKind.CONTINUOUS_QUERY).definition
+    return connection.session.context.catalog.jobs.get("", "q", CONTINUOUS_QUERY).definition
 
 
 def load_file(connection: headrace.Connection, folder: Path) -> None:
