@@ -14,8 +14,8 @@ import typer
 from headrace.cli.options import Home, format_example
 from headrace.cli.output import show_lines, show_table
 from headrace.errors import NotFoundError
-from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.dag_ids import job_dag_id, snode_dag_id, stream_dag_id
+from headrace.jobs.registry import kinds
+from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 
 FOLLOW_SECONDS: Final = 0.5
 
@@ -66,11 +66,11 @@ def find_log(folder: Path, name: str) -> Path:
 
 def dag_ids(name: str) -> Iterator[str]:
     """Yield the ids that the DAG of something of this name may have."""
-    database, dot, stream = name.rpartition(".")
-    if dot:
-        yield stream_dag_id(database, stream)
+    database, _, rest = name.rpartition(".")
     yield snode_dag_id(name)
-    yield job_dag_id(CONTINUOUS_QUERY, "", name)
+    for kind in kinds():
+        yield job_dag_id(kind.name, database, rest)
+        yield job_dag_id(kind.name, "", name)
 
 
 def readable(line: str) -> str:
