@@ -46,7 +46,7 @@ def add_column(table: Table, database: Database, key: tuple[str, DataType], cont
             continue
         column = Column(name, type_, comment=measurement)
         try:
-            context.tables.add_columns(table, database, [column])
+            context.tables.columns.add(table, database, [column])
         except (TypeMismatchError, ExistsError):
             continue
         return column

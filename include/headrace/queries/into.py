@@ -190,9 +190,9 @@ def write_database(
     if isinstance(rows, Sequence):
         nothing = context.tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
         combined = pa.concat_tables([nothing, *rows], promote_options="default")
-        context.tables.write_points(table, database, combined, replaced, max_rows=max_rows, check=check)
+        context.tables.writer.write_points(table, database, combined, replaced, max_rows=max_rows, check=check)
     else:
-        context.tables.write_points_frame(table, database, rows, replaced, max_rows=max_rows, check=check)
+        context.tables.point_frames.write(table, database, rows, replaced, max_rows=max_rows, check=check)
 
 
 def find_devices(paths: set[str], context: Context) -> dict[str, Device]:

@@ -25,7 +25,7 @@ def write_series(context: Context, database: Database, rows: Sequence[tuple[str,
     devices = catalog.trees.find(name, [path for path, _ in rows])
     parts = [stored_rows(devices[path], own) for path, own in rows]
     combined = pa.concat_tables(parts, promote_options="default")
-    context.tables.write(catalog.tables.get(name, TREE_TABLE), database, combined, update_columns=combined.column_names)
+    context.tables.writer.write(catalog.tables.get(name, TREE_TABLE), database, combined, update_columns=combined.column_names)
     return int(combined.num_rows)
 
 
@@ -52,4 +52,4 @@ def clear_series(
         ranges: None for all times.
     """
     table = context.catalog.tables.get(database.name, TREE_TABLE)
-    return context.tables.clear(table, database, columns, ranges)
+    return context.tables.writer.clear(table, database, columns, ranges)

@@ -22,8 +22,8 @@ def drop_table(context: Context, table: Table) -> None:
 def drop_subtables(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
     """Drop subtables with their rows and tags; repeating it completes what was interrupted."""
     context.catalog.subtables.check_unused(table.database, names)
-    context.tables.delete(table, database, tbnames=names)
-    context.tables.drop_tags(table, names)
+    context.tables.writer.delete(table, database, tbnames=names)
+    context.tables.tags.drop(table, names)
     context.catalog.subtables.drop(table.database, names)
 
 

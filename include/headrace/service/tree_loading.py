@@ -29,14 +29,12 @@ def load_tree(stage: LoadTree, context: Context) -> int:
         DataError: A value is invalid; nothing is written.
     """
     catalog, database = context.catalog, context.catalog.databases.get(stage.database.name)
-    loaded = context.tables.load_tree(
-        context.spark,
+    loader = context.tables.tree_loader(context.spark, catalog.tables.get(database.name, TREE_TABLE), database)
+    loaded = loader.load(
         stage.files,
-        catalog.tables.get(database.name, TREE_TABLE),
-        database,
         CatalogSeries(context, database, stage.aligned),
         lambda _, read: stage.progress(read, stage.bytes),
-        options=TreeLoadOptions(format=stage.format, device=stage.device, now=context.clock.now()),
+        TreeLoadOptions(format=stage.format, device=stage.device, now=context.clock.now()),
     )
     return loaded.inserted + loaded.updated
 
@@ -110,7 +108,7 @@ class CatalogSeries:
         """Add the columns that series are likely to get in one commit; those that are taken get other names afterwards."""
         planned = [column for column in planned_columns(table, missing).values() if column not in table.columns]
         with suppress(TypeMismatchError, ExistsError):
-            self.context.tables.add_columns(table, self.database, planned)
+            self.context.tables.columns.add(table, self.database, planned)
 
     def with_missing(
         self, present: Mapping[str, Device], missing: Mapping[str, Sequence[NewSeries]], columns: Allocation
