@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,14 @@ if TYPE_CHECKING:
 
     from headrace.catalog import Catalog
     from headrace.model.clock import Clock
+    from headrace.model.trees import DeviceSeries
     from headrace.settings import Settings
     from headrace.storage import Tables
     from headrace.storage.set_aside import SetAside
+
+
+def allow_all(series: Sequence[DeviceSeries]) -> None:
+    """Allow everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class Context:
         spark: Returns the session, started on first use.
         epoch: The epoch of the lease under which this driver may commit; 0 in embedded mode, in which a lock excludes others.
         set_aside: The rows that reads of the source leave out, if the environment is that of one stream.
+        authorize_points: Raises an error unless its user may write points of series, and create those that are missing.
     """
 
     catalog: Catalog
@@ -34,6 +40,7 @@ class Context:
     settings: Settings
     epoch: int = 0
     set_aside: SetAside | None = None
+    authorize_points: Callable[[Sequence[DeviceSeries]], None] = allow_all
 
     @property
     def tables(self) -> Tables:

@@ -226,7 +226,7 @@ def test_the_actions_are_those_that_the_state_allows(
 
 @pytest.mark.parametrize(
     ("action", "statement"),
-    [("replay", "REPLAY STREAM power.avg_v QUARANTINE"), ("drop-quarantine", "DROP QUARANTINE OF STREAM power.avg_v")],
+    [("replay", "REPLAY QUARANTINE OF STREAM power.avg_v"), ("drop-quarantine", "DROP QUARANTINE OF STREAM power.avg_v")],
 )
 def test_rows_in_quarantine_can_be_replayed_and_dropped(
     page: TestClient, catalog: Catalog, executed: Executed, action: str, statement: str

@@ -57,7 +57,7 @@ def test_every_statement_has_a_section() -> None:
         "PAUSE STREAM",
         "RESET STREAM",
         "RESUME STREAM",
-        "REPLAY STREAM",
+        "REPLAY QUARANTINE",
         "CREATE OR REPLACE STREAM",
     }
     sections = {name for heading in headings(REFERENCE / "statements.md") for name in heading.split(", ")}

@@ -44,16 +44,16 @@ def test_rows_in_quarantine_are_listed(guarded: headrace.Connection) -> None:
 
 
 def test_rows_are_processed_again_after_the_stream_was_altered(guarded: headrace.Connection) -> None:
-    assert rows(guarded, "explain replay stream s quarantine")[0] == ("process 1 rows in quarantine of stream d.s again",)
+    assert rows(guarded, "explain replay quarantine of stream s")[0] == ("process 1 rows in quarantine of stream d.s again",)
     guarded.execute("alter stream s max_ahead 0s")
-    guarded.execute("replay stream s quarantine")
+    guarded.execute("replay quarantine of stream s")
     guarded.settle()
     assert [total for (total,) in rows(guarded, "select total from sums order by _wstart")] == [1, 2]
     assert rows(guarded, "show quarantine") == []
-    guarded.execute("replay stream s quarantine")
-    guarded.execute("replay stream if exists missing quarantine")
+    guarded.execute("replay quarantine of stream s")
+    guarded.execute("replay quarantine of stream if exists missing")
     with pytest.raises(headrace.Error, match="missing"):
-        guarded.execute("replay stream missing quarantine")
+        guarded.execute("replay quarantine of stream missing")
 
 
 def test_rows_are_dropped_from_quarantine(guarded: headrace.Connection) -> None:
@@ -100,7 +100,7 @@ def test_rows_of_a_virtual_table_are_set_aside_and_replayed(guarded: headrace.Co
     held = "select row_time from information_schema.ins_stream_quarantine where stream_name = 'w'"
     assert len(rows(guarded, held)) == 1
     guarded.execute("alter stream w max_ahead 0s")
-    guarded.execute("replay stream w quarantine")
+    guarded.execute("replay quarantine of stream w")
     guarded.settle()
     assert rows(guarded, "select a, b from both order by _wstart") == [(1, 5), (3, 7)]
     assert rows(guarded, held) == []

@@ -72,7 +72,7 @@ STATEMENTS = {
     "drop stream s": "drop stream d.s, describe stream d.s",
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
-    "replay stream s quarantine": "operate stream d.s",
+    "replay quarantine of stream s": "operate stream d.s",
 }
 SPLIT = "org.apache.iotdb.library.string.UDTFRegexSplit"
 TREE_STATEMENTS = {

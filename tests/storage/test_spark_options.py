@@ -121,17 +121,37 @@ def test_texts_reveal_no_variables(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_a_session_has_the_options(tmp_path: Path) -> None:
+def test_a_session_has_the_options_and_shows_neither_secrets_nor_remarks(tmp_path: Path) -> None:
     program = (
+        "import psutil\n"
         "from headrace.settings import current\n"
         "from headrace.storage.spark.session import start_session\n"
-        "conf = start_session(current()).sparkContext.getConf()\n"
-        "print('found', conf.get('spark.ui.showConsoleProgress'), conf.get('spark.example'))\n"
+        "spark = start_session(current())\n"
+        "conf = spark.sparkContext.getConf()\n"
+        "names = ('spark.ui.showConsoleProgress', 'spark.example', 'spark.authenticate.secret')\n"
+        "print('found', *(conf.get(name) for name in names))\n"
+        "spark.range(100).selectExpr('kll_sketch_agg_bigint(id)').collect()\n"
+        "print(*(process.cmdline() for process in psutil.Process().children(recursive=True)))\n"
     )
     environment = os.environ | {
         "HEADRACE_HOME": str(tmp_path),
         "HEADRACE_SPARK_MASTER": "local[1]",
         "HEADRACE_SPARK_OPTIONS": "spark.example='a b'",
+        "HEADRACE_SPARK_SECRET": "pa55",
     }
-    shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout
-    assert "found false a b" in shown
+    shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    found, processes = shown.stdout.splitlines()[-2:]
+    assert found == "found false a b pa55"
+    assert "java" in processes
+    assert "pa55" not in processes
+    assert shown.stderr == ""
+
+
+def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
+    program = (
+        "from headrace.settings import current\nfrom headrace.storage.spark.session import start_session\nstart_session(current())"
+    )
+    options = {"HEADRACE_HOME": str(tmp_path), "HEADRACE_DRIVER_JAVA_OPTIONS": "-javaagent:missing.jar"}
+    shown = subprocess.run([sys.executable, "-c", program], env=os.environ | options, capture_output=True, text=True, check=False)
+    assert "missing.jar" in shown.stderr
+    assert "Spark did not start" in shown.stderr

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -157,6 +158,21 @@ def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
     wait_until(paused.done, "the pollers to pause the stream", bound_s=60)
     assert is_blocked(sender)
     assert pollers.streams == set()
+
+
+def test_neither_logs_nor_events_have_the_token_of_an_address(
+    offline_env: StreamEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = offline_env.create(f"{COUNTS} notify ('ws://h/pa55?token=pa55') on ('window_open')")
+    settings = offline_env.context.settings.model_copy(update={"notify_hosts": ""})
+    pollers = offline_env.pollers = SourcePollers(replace(offline_env.context, settings=settings))
+    pollers.reconcile(offline_env.catalog.jobs.all())
+    wait_until(lambda: pollers.poll(0) is False, "the stream to have a state")
+    sink_of(pollers)._append((MANY[0].payload,), Position(1, offline_env.record(plan).offsets or {}))
+    wait_until(lambda: "retrying delivery" in caplog.text, "the delivery to fail")
+    events = offline_env.catalog.events
+    wait_until(lambda: "HEADRACE_NOTIFY_HOSTS" in str(events.all("job", plan.id)), "the failure to be recorded")
+    assert "pa55" not in caplog.text + str(events.all("job", plan.id))
 
 
 def sink_of(pollers: SourcePollers) -> NotifyingSink:

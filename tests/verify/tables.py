@@ -16,8 +16,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.sql import parse
 from headrace.storage.sandbox import open_database
 from headrace.storage.types import rows_schema, tags_schema
-from headrace.verify import Lookup, StoredTable
-from headrace.verify.result import recompute
+from headrace.verify import Lookup, StoredTable, recompute
 
 SECOND: Final = 1_000
 

@@ -10,8 +10,7 @@ import pytest
 
 from headrace.errors import DataError
 from headrace.verify import MaintainedTable, VerificationResult, verify
-from headrace.verify.aggregates import ComparisonMode
-from headrace.verify.compare import Allowance, Mismatch, first_difference, values_equal
+from headrace.verify.compare import Allowance, ComparisonMode, Mismatch, first_difference, values_equal
 from tests.verify.tables import parse_query, small_table
 
 EXACT, AS_TEXT, IN_RANGE = ComparisonMode.EXACT, ComparisonMode.AS_TEXT, ComparisonMode.IN_RANGE

@@ -15,10 +15,10 @@ import headrace
 from headrace.errors import DataError, NotSupportedError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
-from headrace.queries.scope import tree_scope
 from headrace.service.tree_verification import tree_source, verify_tree_range
 from headrace.sql import parse, parse_script
-from headrace.verify.trees import TreeSource, recompute_tree, verify_tree, within
+from headrace.trees.scope import tree_scope
+from headrace.verify.iotdb import TreeSource, recompute_tree, verify_tree, within
 from tests.conformance.results import TOLERANCE, comparable, results_match
 
 CONFORMANCE = Path(__file__).parent.parent / "conformance"
@@ -67,7 +67,7 @@ def test_recorded_answers_are_recomputed(connection: headrace.Connection) -> Non
     for case in ANSWERED:
         query = tree_query(case["query"])
         try:
-            answer = recompute_tree(query, source_of(connection, query))
+            answer, rows = recompute_tree(query, source_of(connection, query))
         except NotSupportedError:
             continue
         if answer is None:
@@ -76,7 +76,7 @@ def test_recorded_answers_are_recomputed(connection: headrace.Connection) -> Non
         recomputed += 1
         positions = [case["columns"].index(name) for name in answer.names] if set(answer.names) == set(case["columns"]) else []
         expected = listed(query, [[comparable(row[position]) for position in positions] for row in case["rows"]])
-        actual = listed(query, [[comparable(value) for value in row] for row in answer.rows])
+        actual = listed(query, [[comparable(value) for value in row] for row in rows])
         if not positions or not results_match(actual, expected, case.get("tolerance", TOLERANCE)):
             wrong.append(f"{case['query']}\n{answer.names}\ngot      {actual}\nexpected {case['columns']} {expected}")
     assert not wrong, "\n\n".join(wrong)
@@ -99,9 +99,7 @@ def counts(high: int = 7201, names: tuple[str, ...] = ("Time", "n", "high")) -> 
 def test_a_result_that_differs_is_found_with_the_rows_behind_it(connection: headrace.Connection) -> None:
     query = tree_query(COUNTS)
     source = source_of(connection, query)
-    answer = recompute_tree(query, source)
-    assert answer is not None
-    high = answer.rows[2][2]
+    high = recompute_tree(query, source)[1][2][2]
     assert verify_tree(query, lambda: counts(high), source).equal
     verification = verify_tree(query, lambda: counts(high + 1), source)
     assert verification.difference is not None
@@ -114,9 +112,7 @@ def test_a_result_that_differs_is_found_with_the_rows_behind_it(connection: head
 def test_columns_are_paired_by_name(connection: headrace.Connection) -> None:
     query = tree_query(COUNTS)
     source = source_of(connection, query)
-    answer = recompute_tree(query, source)
-    assert answer is not None
-    table = counts(answer.rows[2][2])
+    table = counts(recompute_tree(query, source)[1][2][2])
     assert verify_tree(query, lambda: table.select(["high", "Time", "n"]), source).equal
     with pytest.raises(DataError, match=r"lacks the columns \['high'\]"):
         verify_tree(query, lambda: counts(names=("Time", "n", "low")), source)
@@ -127,13 +123,12 @@ def test_a_query_is_verified_within_a_range(connection: headrace.Connection) -> 
     written = "select count(s1) as n, max_value(s2) as high into root.out.d(n, high) from root.plant.d1 group by(20s)"
     query, state = tree_query(written), connection.session.state
     ranged = tree_query(COUNTS)
-    expected = recompute_tree(ranged, source_of(connection, ranged))
-    assert expected is not None
+    _, expected = recompute_tree(ranged, source_of(connection, ranged))
     verification = verify_tree_range(
         query,
         1_700_000_000_000,
         1_700_000_060_000,
-        lambda: counts(expected.rows[2][2]),
+        lambda: counts(expected[2][2]),
         tree_scope(query, state.context),
         state.context,
     )
@@ -142,9 +137,7 @@ def test_a_query_is_verified_within_a_range(connection: headrace.Connection) -> 
 
 def test_a_query_without_windows_counts_the_rows_of_the_range(connection: headrace.Connection) -> None:
     query = within(tree_query("select s1 from root.plant.d1 where s1 > 0"), 1_700_000_016_757, 1_700_000_020_457)
-    answer = recompute_tree(query, source_of(connection, query))
-    assert answer is not None
-    assert answer.rows == [(1_700_000_016_757, 2), (1_700_000_018_957, 5)]
+    assert recompute_tree(query, source_of(connection, query))[1] == [(1_700_000_016_757, 2), (1_700_000_018_957, 5)]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 import headrace
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
-from headrace.queries.scope import tree_scope
 from headrace.service.tree_verification import tree_source
 from headrace.sql import parse
-from headrace.verify.trees import verify_tree
+from headrace.trees.scope import tree_scope
+from headrace.verify.iotdb import verify_tree
 from tests.conformance.results import comparable
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

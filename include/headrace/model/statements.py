@@ -394,7 +394,7 @@ class ResetStream:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStream:
-    """`REPLAY STREAM name QUARANTINE`: process the rows that the stream has set aside again."""
+    """`REPLAY QUARANTINE OF STREAM name`: process the rows that the stream has set aside again."""
 
     name: Name
     if_exists: bool = False

@@ -7,11 +7,11 @@ that a measurement may have different types on different devices; the column's c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.model.paths import join_path, split_path
-from headrace.model.tables import Column, Table, TableKind
+from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import TIMESTAMP, DataType
 
 TREE_TABLE: Final = "devices"
@@ -78,6 +78,28 @@ class NewSeries:
     encoding: str = ""
     compression: str = ""
     labels: SeriesLabels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSeries:
+    """Series of a device that are to exist; `aligned` is what the device is to be if it is new."""
+
+    database: Database
+    path: str
+    series: tuple[NewSeries, ...]
+    aligned: bool = False
+
+    def missing(self, present: Device | None) -> list[NewSeries]:
+        """Return the series that a device lacks, under their names and as aliases; all of them if it does not exist."""
+        if present is None:
+            return list(self.series)
+        names = {name for one in present.series for name in (one.measurement, present.labels_of(one.measurement).alias)}
+        return [new for new in self.series if new.measurement not in names]
+
+    def joined(self, other: DeviceSeries) -> DeviceSeries:
+        """Return the series of both, which are of one device."""
+        series = {new.measurement: new for new in (*other.series, *self.series)}
+        return replace(self, series=tuple(series.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
 from headrace.model.tree_status import TreeStatus
 from headrace.queries.instants import constant_ticks
-from headrace.queries.into import check_type, find_devices
-from headrace.queries.scope import expressions, tree_scope
+from headrace.queries.into import check_types
 from headrace.sql import parse
+from headrace.trees.devices import find_devices
+from headrace.trees.scope import expressions, tree_scope
 
 DIALECT: Final = "iotdb"
 TIME: Final = ColumnRef("time")
@@ -187,9 +188,7 @@ def bind_body(query: TreeQuery, start: int, end: int, context: Context, timezone
     if plan is None:
         return BoundBody(None, ())
     targets = into_targets(body, plan)
-    devices = find_devices({target.device for target in targets}, context)
-    for target in targets:
-        check_type(target, devices.get(target.device))
+    check_types(targets, find_devices({target.device for target in targets}, context))
     return BoundBody(plan, targets)
 
 

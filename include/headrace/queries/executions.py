@@ -23,8 +23,9 @@ from headrace.model.progress import Progress, no_progress
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.trees import TREE_TABLE
 from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
-from headrace.queries.into import IntoPoints, compute_into, write_points
+from headrace.queries.into import IntoPoints, compute_into
 from headrace.streams.failures import to_error
+from headrace.trees.points import write_points
 
 logger = logging.getLogger(__name__)
 
@@ -176,9 +177,8 @@ def run_all(context: Context, work: Sequence[Work], claims: Mapping[int, Sequenc
             waiting.append(Run(number, tuple(own), compute(context, work[number][0], *own)))
         except Exception as error:
             failed[number] = fail_all(context, own, error)
-        if sum(run.points.driver_rows for run in waiting) > context.settings.driver_rows or any(
-            run.points.frames for run in waiting
-        ):
+        driver_rows = sum(run.points.driver_rows for run in waiting)
+        if driver_rows > context.settings.driver_rows or any(run.points.is_wide for run in waiting):
             failed |= write_runs(context, waiting)
             waiting = []
     return failed | write_runs(context, waiting)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,46 +20,56 @@ from headrace.compute.iotdb.types import type_error
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows
 from headrace.context import Context
-from headrace.model.paths import join_path, split_path
-from headrace.model.tables import Database
 from headrace.model.tree_types import WIDER_KINDS, type_name
-from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, NewSeries
+from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries
 from headrace.queries import into_frames
 from headrace.queries.evaluation import evaluate_bounded, stored_result
-from headrace.queries.into_layout import DEVICE, Layout, device_column, find_moves, has_time, value_column
-from headrace.queries.scope import series_patterns
-from headrace.queries.trees import DeviceSeries, database_of, make_all_series, make_tree
+from headrace.queries.into_layout import Layout, device_column, find_moves, has_time, value_column
 from headrace.storage.delta.points import Instants, ReplacedPoints
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.trees.databases import databases_of, new_database
+from headrace.trees.devices import find_devices
+from headrace.trees.points import DEVICE, StoredPoints, write_points
+from headrace.trees.scope import series_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MICROSECONDS_PER_MS: Final = 1_000
 Selected = npt.NDArray[np.bool_]
+Move = Callable[[Mapping[str, Device]], Mapping[str, "Sequence[pa.Table] | DataFrame"]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IntoPoints:
-    """What a query writes. Close it, as it may occupy disks.
+    """What a query writes; see `Points`. Close it, as it may occupy disks.
 
     Attributes:
         counts: The number of values of each target.
         has_rows: Whether the query returned a row.
-        rows: Rows as stored, by database.
-        frames: The same if they are too many for the driver.
-        replaced: Points that give way to them, by database.
-        resources: What `frames` need.
+        driver_rows: The number of rows in the driver's memory.
+        is_alone: Whether they cannot be written together with those of other queries.
+        series: What they are of.
+        convert: Returns them as stored, for the devices of the series.
+        resources: What they need until they are written.
+        parts: Points as stored, by database, once they have been converted.
     """
 
     counts: tuple[int, ...] = ()
     has_rows: bool = False
-    rows: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
-    frames: Mapping[str, DataFrame] = field(default_factory=dict)
-    replaced: Mapping[str, ReplacedPoints] = field(default_factory=dict)
+    driver_rows: int = 0
+    is_alone: bool = False
+    series: Sequence[DeviceSeries] = ()
+    convert: Callable[[Mapping[str, Device]], Mapping[str, StoredPoints]] = lambda _: {}
     resources: ExitStack = field(default_factory=ExitStack)
+    parts: Mapping[str, StoredPoints] = field(default_factory=dict)
+
+    def stored(self, devices: Mapping[str, Device]) -> Mapping[str, StoredPoints]:
+        """See `Points`."""
+        self.parts = self.convert(devices)
+        return self.parts
 
     @property
     def values(self) -> int:
@@ -66,14 +77,9 @@ class IntoPoints:
         return sum(self.counts)
 
     @property
-    def is_alone(self) -> bool:
-        """Whether they cannot be written together with those of other queries."""
-        return bool(self.replaced or self.frames)
-
-    @property
-    def driver_rows(self) -> int:
-        """The number of rows in the driver's memory."""
-        return sum(table.num_rows for tables in self.rows.values() for table in tables)
+    def is_wide(self) -> bool:
+        """Whether they stay on Spark's executors."""
+        return self.has_rows and not self.driver_rows
 
     def close(self) -> None:
         """Free what the points occupy."""
@@ -82,15 +88,22 @@ class IntoPoints:
     def values_by_range(self, starts: Sequence[int]) -> list[int]:
         """Return the number of values within each of adjoining ranges, which begin at these instants in milliseconds."""
         counts = np.zeros(len(starts), np.int64)
-        for table in (table for tables in self.rows.values() for table in tables):
-            times = table[TIME_COLUMN].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_MS
-            ranges = np.searchsorted(starts, times, side="right") - 1
-            for name in table.column_names[2:]:
-                counts += np.bincount(ranges[pc.is_valid(table[name]).to_numpy()], minlength=len(starts))
-        for frame in self.frames.values():
-            for number, count in into_frames.count_by_range(frame, starts).items():
-                counts[number] += count
+        for rows in (part.rows for part in self.parts.values()):
+            if isinstance(rows, Sequence):
+                for table in rows:
+                    counts += count_by_range(table, starts)
+            elif not callable(rows):
+                for number, count in into_frames.count_by_range(rows, starts).items():
+                    counts[number] += count
         return [int(count) for count in counts]
+
+
+def count_by_range(table: pa.Table, starts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the number of values of stored rows within each of adjoining ranges."""
+    times = table[TIME_COLUMN].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_MS
+    ranges = np.searchsorted(starts, times, side="right") - 1
+    valid = [ranges[pc.is_valid(table[name]).to_numpy()] for name in table.column_names[2:]]
+    return np.bincount(np.concatenate(valid), minlength=len(starts))
 
 
 def write_into(context: Context, plan: TreePlan, targets: Sequence[IntoColumn]) -> IntoPoints:
@@ -115,7 +128,7 @@ def write_into(context: Context, plan: TreePlan, targets: Sequence[IntoColumn]) 
 def compute_into(
     context: Context, plan: TreePlan, targets: Sequence[IntoColumn], replaced: tuple[int, int] | None = None
 ) -> IntoPoints:
-    """Run a query and return what it writes; series that are missing are created.
+    """Run a query and return what it writes.
 
     Args:
         context: The environment.
@@ -124,35 +137,38 @@ def compute_into(
         replaced: The range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
             written again. None if it has written nothing there.
     """
-    devices = find_devices({target.device for target in targets}, context)
-    for target in targets:
-        check_type(target, devices.get(target.device))
+    present = find_devices({target.device for target in targets}, context)
+    check_types(targets, present)
     # Without ALIGN BY DEVICE, each row of the result becomes one of each target device.
     copies = 1 if plan.devices else len({target.device for target in targets})
     table = evaluate_bounded(plan.plan, context, context.settings.driver_rows // copies)
-    if table is None:
-        return compute_frames(context, plan, targets, devices, replaced)
-    counts = count_values(plan, targets, table)
-    devices |= make_targets(with_rows(targets, counts), context)
-    ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
-    return IntoPoints(written(counts), table.num_rows > 0, rows_by_database(plan, targets, table, devices), replaced=ranges)
-
-
-def compute_frames(
-    context: Context,
-    plan: TreePlan,
-    targets: Sequence[IntoColumn],
-    devices: dict[str, Device],
-    replaced: tuple[int, int] | None,
-) -> IntoPoints:
-    """Do what `compute_into` does with a result that stays on Spark's executors."""
     with ExitStack() as resources:
-        frame = resources.enter_context(stored_result(plan.plan, context))
-        counts, rows = into_frames.count_values(plan, targets, frame)
-        devices |= make_targets(with_rows(targets, counts), context)
-        ranges = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
-        frames = into_frames.frames_by_database(plan, targets, frame, devices)
-        return IntoPoints(written(counts), rows > 0, frames=frames, replaced=ranges, resources=resources.pop_all())
+        if table is not None:
+            counts, rows = count_values(plan, targets, table), int(table.num_rows)
+            move: Move = partial(rows_by_database, plan, targets, table)
+        else:
+            frame = resources.enter_context(stored_result(plan.plan, context))
+            counts, rows = into_frames.count_values(plan, targets, frame)
+            move = partial(into_frames.frames_by_database, plan, targets, frame)
+        return IntoPoints(
+            counts=tuple(count or 0 for count in counts),
+            has_rows=rows > 0,
+            driver_rows=0 if table is None else rows * copies,
+            is_alone=table is None or replaced is not None,
+            series=target_series(with_rows(targets, counts), context),
+            convert=lambda resolved: stored_points(plan, targets, {**present, **resolved}, move, replaced),
+            resources=resources.pop_all(),
+        )
+
+
+def stored_points(
+    plan: TreePlan, targets: Sequence[IntoColumn], devices: Mapping[str, Device], move: Move, replaced: tuple[int, int] | None
+) -> dict[str, StoredPoints]:
+    """Return what a query writes as stored, by database; `move` makes its rows those of target devices."""
+    check_types(targets, devices)
+    moved = move(devices)
+    gone = {} if replaced is None else replaced_points(plan, targets, devices, replaced)
+    return {name: StoredPoints(moved.get(name, ()), gone.get(name)) for name in {**moved, **gone}}
 
 
 def with_rows(targets: Sequence[IntoColumn], counts: Sequence[int | None]) -> list[IntoColumn]:
@@ -160,59 +176,17 @@ def with_rows(targets: Sequence[IntoColumn], counts: Sequence[int | None]) -> li
     return [target for target, count in zip(targets, counts, strict=True) if count is not None]
 
 
-def written(counts: Sequence[int | None]) -> tuple[int, ...]:
-    """Return how many values each target gets."""
-    return tuple(count or 0 for count in counts)
-
-
-def write_points(context: Context, points: Sequence[IntoPoints], check: Callable[[], None] = lambda: None) -> None:
-    """Write the points of queries, in one commit for each database; of points at the same instant the last are kept.
-
-    Args:
-        context: The environment.
-        points: What each query writes. One with `is_alone` must be the only one.
-        check: Called before each commit. What it raises prevents the commit.
-    """
-    names = dict.fromkeys(name for own in points for name in (*own.rows, *own.frames, *own.replaced))
-    for name in names:
-        replaced = next((own.replaced[name] for own in points if name in own.replaced), None)
-        frame = next((own.frames[name] for own in points if name in own.frames), None)
-        rows = [row for own in points for row in own.rows.get(name, ())]
-        write_database(context, name, rows if frame is None else frame, replaced, check)
-
-
-def write_database(
-    context: Context, name: str, rows: Sequence[pa.Table] | DataFrame, replaced: ReplacedPoints | None, check: Callable[[], None]
-) -> None:
-    """Write the rows of one database."""
-    table, database = context.catalog.tables.get(name, TREE_TABLE), context.catalog.databases.get(name)
-    max_rows = context.settings.driver_rows
-    if isinstance(rows, Sequence):
-        nothing = context.tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
-        combined = pa.concat_tables([nothing, *rows], promote_options="default")
-        context.tables.writer.write_points(table, database, combined, replaced, max_rows=max_rows, check=check)
-    else:
-        context.tables.point_frames.write(table, database, rows, replaced, max_rows=max_rows, check=check)
-
-
-def find_devices(paths: set[str], context: Context) -> dict[str, Device]:
-    """Return those of the paths that are devices."""
-    by_database: dict[str, list[str]] = defaultdict(list)
-    for path in paths:
-        if (name := database_of(path, context)) is not None:
-            by_database[name].append(path)
-    return {path: device for name, own in by_database.items() for path, device in context.catalog.trees.find(name, own).items()}
-
-
-def check_type(target: IntoColumn, device: Device | None) -> None:
-    """Refuse a target that exists with a type that the column's values cannot have."""
-    series = device.find(target.measurement) if device is not None else None
-    if series is not None and series.type.kind not in (target.type.kind, *WIDER_KINDS.get(target.type.kind, ())):
-        raise type_error(
-            f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
-            f"source column ({target.source}[{type_name(target.type)}]).",
-            hint="write to a series of the column's type, or cast the column",
-        )
+def check_types(targets: Sequence[IntoColumn], devices: Mapping[str, Device]) -> None:
+    """Refuse targets that exist with a type that the column's values cannot have."""
+    for target in targets:
+        device = devices.get(target.device)
+        series = device.find(target.measurement) if device is not None else None
+        if series is not None and series.type.kind not in (target.type.kind, *WIDER_KINDS.get(target.type.kind, ())):
+            raise type_error(
+                f"The data type of target path ({target.path}[{type_name(series.type)}]) is not compatible with the data type of "
+                f"source column ({target.source}[{type_name(target.type)}]).",
+                hint="write to a series of the column's type, or cast the column",
+            )
 
 
 def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table) -> tuple[int | None, ...]:
@@ -232,32 +206,22 @@ def count_values(plan: TreePlan, targets: Sequence[IntoColumn], table: pa.Table)
     )
 
 
-def make_targets(targets: Sequence[IntoColumn], context: Context) -> dict[str, Device]:
-    """Return the devices of targets, with all their series; what is missing is created."""
-    by_database: dict[str, dict[str, list[IntoColumn]]] = defaultdict(lambda: defaultdict(list))
+def target_series(targets: Sequence[IntoColumn], context: Context) -> list[DeviceSeries]:
+    """Return the series of targets by device. Where no database exists, the one that INSERT would create is theirs."""
+    by_device: dict[str, list[IntoColumn]] = defaultdict(list)
     for target in targets:
-        name = database_of(target.device, context) or join_path(split_path(target.device)[:2])
-        by_database[name][target.device].append(target)
-    made: dict[str, Device] = {}
-    for name, devices in by_database.items():
-        made |= make_devices(name, devices, context)
-    return made
-
-
-def make_devices(name: str, targets: Mapping[str, Sequence[IntoColumn]], context: Context) -> dict[str, Device]:
-    """Return devices of one database, with all series of their targets; what is missing is created."""
-    present = context.catalog.trees.find(name, list(targets))
-    missing = [
-        DeviceSeries(path, tuple(NewSeries(target.measurement, target.type) for target in own), own[0].aligned)
-        for path, own in targets.items()
-        if path not in present or any(present[path].find(target.measurement) is None for target in own)
+        by_device[target.device].append(target)
+    names, catalog = databases_of(by_device, context), context.catalog
+    databases = {name: catalog.databases.get(name) for name in set(names.values())}
+    return [
+        DeviceSeries(
+            databases[names[path]] if path in names else new_database(path, context),
+            path,
+            tuple(NewSeries(target.measurement, target.type) for target in own),
+            own[0].aligned,
+        )
+        for path, own in by_device.items()
     ]
-    if not missing:
-        return present
-    if database_of(name, context) is None:
-        make_tree(context, Database(name, timezone=context.settings.timezone), if_not_exists=True)
-    make_all_series(context, context.catalog.databases.get(name), missing, if_not_exists=True)
-    return context.catalog.trees.find(name, list(targets))
 
 
 def rows_by_database(

@@ -13,10 +13,11 @@ from headrace.compute.iotdb.into import IntoColumn
 from headrace.compute.iotdb.select import TreePlan
 from headrace.model.time import Precision
 from headrace.model.trees import TIME_COLUMN, Device, Timeseries
-from headrace.queries.into_layout import DEVICE, Layout, device_column, find_moves, has_time, value_column
+from headrace.queries.into_layout import Layout, device_column, find_moves, has_time, value_column
 from headrace.storage.delta.spark_writes import quote_identifier
 from headrace.storage.spark.functions import F
 from headrace.storage.types import arrow_type
+from headrace.trees.points import DEVICE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

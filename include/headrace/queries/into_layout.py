@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from headrace.compute.iotdb.into import IntoColumn
 from headrace.compute.iotdb.select import TIME_HEADER, TreePlan
 from headrace.model.trees import Device, Timeseries
 
-DEVICE: Final = "device"
 Layout = tuple[tuple[int, Timeseries], ...]
 """Columns of the result, and the series of a device that they are written to."""
 Moves = Mapping[tuple[str, Layout], Mapping[str | None, str]]

@@ -14,13 +14,14 @@ from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, Timeseries
 from headrace.model.types import DataType
 from headrace.queries.continuous_query import bind_body, recorded_query
-from headrace.queries.into import find_devices, replaced_times
+from headrace.queries.into import replaced_times
 from headrace.queries.into_layout import has_time
-from headrace.queries.scope import tree_scope
 from headrace.runtime.context import Context
 from headrace.service.topics.verifications import VerifyContinuousQuery
 from headrace.service.tree_verification import verify_tree_range
 from headrace.storage.types import arrow_type
+from headrace.trees.devices import find_devices
+from headrace.trees.scope import tree_scope
 from headrace.verify import VerificationResult
 
 

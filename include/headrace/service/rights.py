@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headrace.errors import ProgrammingError
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
+from headrace.model.trees import DeviceSeries
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -104,7 +105,7 @@ class PermissionDeniedError(ProgrammingError):
 
 
 class Authorizer(Protocol):
-    """Decides what users may do. Called once per list of stages, before the first is applied."""
+    """Decides what users may do. Called once per list of stages, before the first is applied, and before points are written."""
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return if the user has all of the rights.
@@ -120,3 +121,10 @@ class AllowAll:
 
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return without any check."""
+
+
+def authorize_points(authorizer: Authorizer, user: str, series: Sequence[DeviceSeries]) -> None:
+    """Ask for the right to write to the databases of series; see `Context.authorize_points`."""
+    names = dict.fromkeys(one.database.name for one in series)
+    if names:
+        authorizer.authorize(user, [Right(Action.WRITE, database_securable(name)) for name in names])

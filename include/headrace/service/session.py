@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from headrace.model.progress import no_progress
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, required_rights
+from headrace.service.rights import AllowAll, Authorizer, authorize_points, required_rights
 from headrace.service.state import SessionState
 from headrace.sql import parse
 
@@ -51,8 +53,9 @@ class Session:
             reads_files: Whether statements may name files of this machine, which must not be so if they come from another one.
             queries: Registers and limits the session's queries.
         """
-        self.state = SessionState(context, dialect, database, user or context.settings.login, reads_files, queries)
-        self._authorizer = authorizer or AllowAll()
+        user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
+        context = replace(context, authorize_points=partial(authorize_points, self._authorizer, user))
+        self.state = SessionState(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
 
     @property

@@ -21,7 +21,7 @@ from headrace.service.topics.verifications import VerifyTree
 from headrace.service.verification import repeat_if_disturbed
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult
-from headrace.verify.trees import TreeRows, TreeSource, verify_tree, within
+from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope

@@ -32,7 +32,7 @@ from headrace.streams.definition.define import StreamPlan, find_relation, plan_r
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
-from headrace.verify.virtual import virtual_rows
+from headrace.verify.tdengine.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""

@@ -3,7 +3,7 @@
 Shares nothing with how Headrace computes: imports neither `headrace.compute` nor anything above it.
 """
 
-from headrace.verify.frames import Lookup, StoredTable
-from headrace.verify.result import Difference, MaintainedTable, Sample, VerificationResult, recompute, verify
+from headrace.verify.result import Difference, Sample, VerificationResult
+from headrace.verify.tdengine import Lookup, MaintainedTable, StoredTable, recompute, verify
 
 __all__ = ["Difference", "Lookup", "MaintainedTable", "Sample", "StoredTable", "VerificationResult", "recompute", "verify"]

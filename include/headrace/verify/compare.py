@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any, Final
-
-from headrace.verify.aggregates import ComparisonMode
 
 RELATIVE_TOLERANCE: Final = 1e-9
 ABSOLUTE_TOLERANCE: Final = 1e-12
@@ -23,13 +22,21 @@ MAX_COMPARISONS: Final = 2_000
 ResultRow = tuple[Any, ...]
 
 
+class ComparisonMode(StrEnum):
+    """How a column is compared: exactly (floats to rounding), as text that contains numbers, or as lying in `[low, high]`."""
+
+    EXACT = "exact"
+    AS_TEXT = "written"
+    IN_RANGE = "within"
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """The first difference between two results.
 
     Attributes:
         expected: The expected row; None if an actual row has no counterpart.
-        found: The actual row; None if the expected row is missing.
+        actual: The actual row; None if the expected row is missing.
         position: The position of `expected` among the expected rows.
         columns: The positions of the columns that differ.
     """
@@ -66,65 +73,62 @@ def first_difference(
     exact = [
         position
         for position, comparison in enumerate(comparisons)
-        if comparison is ComparisonMode.EXACT and is_exact(expected, actual, position)
+        if comparison is ComparisonMode.EXACT and _is_exact(expected, actual, position)
     ]
     rows_by_key: dict[ResultRow, list[ResultRow]] = defaultdict(list)
     for row in actual:
-        rows_by_key[key_of(row, exact)].append(row)
+        rows_by_key[_key_of(row, exact)].append(row)
     positions_by_key: dict[ResultRow, list[int]] = defaultdict(list)
     for position, row in enumerate(expected):
-        positions_by_key[key_of(row, exact)].append(position)
+        positions_by_key[_key_of(row, exact)].append(position)
     all_missing = sorted(
         position
         for key, positions in positions_by_key.items()
         # Of equal rows, those that may be missing are paired last.
-        for position in take_unmatched(sorted(positions, key=allowance.missing), expected, rows_by_key.get(key, []), comparisons)
+        for position in _take_unmatched(sorted(positions, key=allowance.missing), expected, rows_by_key.get(key, []), comparisons)
     )
     all_extra = [row for rows in rows_by_key.values() for row in rows]
     missing = [position for position in all_missing if not allowance.missing(position)]
     extra = [row for row in all_extra if not allowance.extra(row)]
     if missing or extra:
-        return describe_mismatch(missing or all_missing, expected, extra or all_extra, comparisons)
-    return None if all_missing or all_extra else first_misordered(expected, actual, comparisons, ordered)
+        return _describe_mismatch(missing or all_missing, expected, extra or all_extra, comparisons)
+    return None if all_missing or all_extra else _first_misordered(expected, actual, comparisons, ordered)
 
 
-def is_exact(expected: Sequence[ResultRow], actual: Sequence[ResultRow], position: int) -> bool:
-    """Return True if neither side has fractional numbers in a column."""
-    return not any(isinstance(row[position], float) or is_fraction(row[position]) for rows in (expected, actual) for row in rows)
+def _is_exact(expected: Sequence[ResultRow], actual: Sequence[ResultRow], position: int) -> bool:
+    return not any(isinstance(row[position], float) or _is_fraction(row[position]) for rows in (expected, actual) for row in rows)
 
 
-def is_fraction(value: Any) -> bool:
-    """Return True for a decimal that is not a whole number."""
+def _is_fraction(value: Any) -> bool:
     return isinstance(value, Decimal) and value != value.to_integral_value()
 
 
-def key_of(row: ResultRow, exact: Sequence[int]) -> ResultRow:
+def _key_of(row: ResultRow, exact: Sequence[int]) -> ResultRow:
     """Return a row's values in the columns that are compared exactly. Booleans are marked, since True equals 1."""
     return tuple((type(row[position]) is bool, row[position]) for position in exact)
 
 
-def take_unmatched(
+def _take_unmatched(
     positions: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> list[int]:
     """Return the positions of the expected rows of one key without a partner; remove the partners of others from `rows`."""
     if len(positions) == len(rows):
-        left = sorted(positions, key=lambda position: sort_key(expected[position]))
-        right = sorted(rows, key=sort_key)
-        if all(rows_equal(expected[position], row, comparisons) for position, row in zip(left, right, strict=True)):
+        left = sorted(positions, key=lambda position: _sort_key(expected[position]))
+        right = sorted(rows, key=_sort_key)
+        if all(_rows_equal(expected[position], row, comparisons) for position, row in zip(left, right, strict=True)):
             rows.clear()
             return []
-    return match_pairwise(positions, expected, rows, comparisons)
+    return _match_pairwise(positions, expected, rows, comparisons)
 
 
-def match_pairwise(
+def _match_pairwise(
     positions: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> list[int]:
-    """Do the same by comparing each expected row with each remaining one."""
     missing = []
     for tries, position in enumerate(positions):
         partner = None
         if tries < MAX_COMPARISONS:
-            partner = next((index for index, row in enumerate(rows) if rows_equal(expected[position], row, comparisons)), None)
+            partner = next((index for index, row in enumerate(rows) if _rows_equal(expected[position], row, comparisons)), None)
         if partner is None:
             missing.append(position)
         else:
@@ -132,21 +136,18 @@ def match_pairwise(
     return missing
 
 
-def sort_key(row: ResultRow) -> tuple[tuple[int, Any], ...]:
-    """Return a key that sorts rows with values of any types."""
+def _sort_key(row: ResultRow) -> tuple[tuple[int, Any], ...]:
     return tuple(
         (0, 0) if value is None else (1, float(value)) if isinstance(value, int | float | Decimal) else (2, str(value))
         for value in row
     )
 
 
-def rows_equal(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> bool:
-    """Return True if two rows are equal in every column."""
-    return not differing_columns(expected, actual, comparisons)
+def _rows_equal(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> bool:
+    return not _differing_columns(expected, actual, comparisons)
 
 
-def differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> tuple[int, ...]:
-    """Return the positions of the columns in which two rows differ."""
+def _differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> tuple[int, ...]:
     triples = zip(expected, actual, comparisons, strict=True)
     return tuple(
         position for position, (left, right, comparison) in enumerate(triples) if not values_equal(left, right, comparison)
@@ -156,11 +157,11 @@ def differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Seque
 def values_equal(expected: Any, actual: Any, comparison: ComparisonMode) -> bool:
     """Return True if two values are equal by the column's way of comparing."""
     if comparison is ComparisonMode.IN_RANGE and isinstance(expected, list | tuple):
-        return is_within(actual, expected)
+        return _is_within(actual, expected)
     if expected is None or actual is None:
         return expected is actual
     if comparison is ComparisonMode.AS_TEXT:
-        return texts_equal(str(expected), str(actual))
+        return _texts_equal(str(expected), str(actual))
     if isinstance(expected, bool) or isinstance(actual, bool):
         return expected is actual
     if isinstance(expected, int | float | Decimal) and isinstance(actual, int | float | Decimal):
@@ -178,8 +179,7 @@ def numbers_equal(expected: float | Decimal, actual: float | Decimal) -> bool:
     return math.isclose(left, right, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
 
 
-def is_within(actual: Any, limits: Sequence[Any]) -> bool:
-    """Return True if an estimate lies within its limits."""
+def _is_within(actual: Any, limits: Sequence[Any]) -> bool:
     low, high = limits
     if actual is None or low is None or high is None:
         return actual is None and low is None
@@ -187,7 +187,7 @@ def is_within(actual: Any, limits: Sequence[Any]) -> bool:
     return float(low) - tolerance <= float(actual) <= float(high) + tolerance
 
 
-def texts_equal(expected: str, actual: str) -> bool:
+def _texts_equal(expected: str, actual: str) -> bool:
     """Return True if texts differ at most in the last digits of the numbers in them."""
     if NUMBER_PATTERN.sub("#", expected) != NUMBER_PATTERN.sub("#", actual):
         return False
@@ -198,7 +198,7 @@ def texts_equal(expected: str, actual: str) -> bool:
     )
 
 
-def describe_mismatch(
+def _describe_mismatch(
     missing: Sequence[int], expected: Sequence[ResultRow], extra: Sequence[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> Mismatch:
     """Pair the first missing row with the extra row that is most similar."""
@@ -207,11 +207,11 @@ def describe_mismatch(
     row = expected[missing[0]]
     if not extra:
         return Mismatch(row, None, missing[0])
-    partner = min(extra, key=lambda other: len(differing_columns(row, other, comparisons)))
-    return Mismatch(row, partner, missing[0], differing_columns(row, partner, comparisons))
+    partner = min(extra, key=lambda other: len(_differing_columns(row, other, comparisons)))
+    return Mismatch(row, partner, missing[0], _differing_columns(row, partner, comparisons))
 
 
-def first_misordered(
+def _first_misordered(
     expected: Sequence[ResultRow], actual: Sequence[ResultRow], comparisons: Sequence[ComparisonMode], ordered: Sequence[int]
 ) -> Mismatch | None:
     """Return the first row that is not where ORDER BY puts it."""

@@ -3,25 +3,81 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import duckdb
 import pyarrow as pa
 
 from headrace.errors import DataError
-from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
-from headrace.model.types import TIMESTAMP
+from headrace.model.types import TIMESTAMP, DataType
 from headrace.storage.sandbox import open_database
-from headrace.verify.compare import STRICT, Allowance, Mismatch, ResultRow, first_difference
-from headrace.verify.fill import UNTIL
-from headrace.verify.frames import Lookup
-from headrace.verify.query import QueryResult, Recomputation
+from headrace.verify.compare import STRICT, Allowance, ComparisonMode, Mismatch, ResultRow, first_difference
+from headrace.verify.steps import Steps
 from headrace.verify.values import unsupported
 
+if TYPE_CHECKING:
+    import duckdb
+
 MAX_SAMPLE_ROWS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result: its name in the relation, its own name, its type, and how it is compared."""
+
+    column: str
+    name: str
+    type: DataType | None
+    comparison: ComparisonMode = ComparisonMode.EXACT
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The rows behind the rows of a result.
+
+    Attributes:
+        relation: The rows.
+        columns: What to show of them, as (name, column, type).
+        tests: The conditions that a row `m` belongs to the row of the result in the relation `{row}`.
+    """
+
+    relation: str
+    columns: tuple[tuple[str, str, DataType | None], ...]
+    tests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A recomputed result: a relation with the columns of `outputs`, in the order of `_n`.
+
+    Attributes:
+        precision: The unit of its ticks.
+        timezone: The time zone of its wall clock.
+        ordered: Positions of the columns whose order is defined.
+        members: The rows behind it, if they are known.
+        windows: True if each row is a window's.
+    """
+
+    relation: str
+    outputs: tuple[Output, ...]
+    precision: Precision
+    timezone: str
+    ordered: tuple[int, ...] = ()
+    members: Members | None = None
+    windows: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(output.name for output in self.outputs)
+
+    @property
+    def instants(self) -> tuple[int, ...]:
+        """The positions of the columns that hold instants."""
+        return tuple(position for position, output in enumerate(self.outputs) if output.type == TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +102,7 @@ class Difference:
     Attributes:
         names: Names of the result's columns.
         expected: The recomputed row; None if the actual row has no counterpart.
-        found: The actual row; None if the expected one is missing.
+        actual: The actual row; None if the expected one is missing.
         columns: Names of the columns that differ.
         source: Source rows that the expected row was computed from, at most `MAX_SAMPLE_ROWS`.
         total: How many such rows there are.
@@ -88,36 +144,44 @@ class VerificationResult:
         return self.difference is None
 
 
-@dataclass(frozen=True, slots=True)
-class MaintainedTable:
-    """How a stream's target may differ from its query.
+Recompute = Callable[[Steps], Answer | None]
+"""Computes a query in steps; None if its paths match no series."""
+AllowanceOf = Callable[[Steps, Answer, Sequence[ResultRow]], Allowance]
+"""Returns the tolerated differences from an answer with these rows."""
 
-    Windows whose last instant is before `watermark` (None: all) must be in it; others may be, also with earlier values. `partial`
-    means that the stream has not seen all rows, so that windows it never touched may be missing.
+
+def answer_rows(connection: duckdb.DuckDBPyConnection, recompute: Recompute) -> tuple[Answer | None, list[ResultRow]]:
+    """Return the relations of a recomputed query, and its rows in order, instants as ticks.
+
+    Raises:
+        NotSupportedError: The query uses something that verify does not support.
     """
+    import duckdb
 
-    watermark: int | None = None
-    partial: bool = False
+    try:
+        answer = recompute(Steps(connection))
+        if answer is None:
+            return None, []
+        columns = ", ".join(output.column for output in answer.outputs)
+        return answer, connection.execute(f"SELECT {columns} FROM {answer.relation} ORDER BY _n").fetchall()
+    except duckdb.Error as error:
+        raise unsupported(f"this query in DuckDB: {str(error).splitlines()[0]}") from error
 
 
-def verify(
-    query: Query | Union,
+def verify_answer(
+    recompute: Recompute,
     result: Callable[[], pa.Table],
-    lookup: Lookup,
-    timezone: str = "UTC",
     *,
-    maintained: MaintainedTable | None = None,
+    by_name: bool = False,
+    allowance: AllowanceOf = lambda _steps, _answer, _rows: STRICT,
 ) -> VerificationResult:
-    """Recompute a query over the tables that `lookup` returns, and compare a result with it.
+    """Recompute a query, and compare a result with it.
 
     Args:
-        query: The query.
-        result: Returns the result, with the columns of the select list; instants are timestamps, or ticks in a nanosecond database.
-            Called once the query has proved to be supported.
-        lookup: Returns a table by its name in the query.
-        timezone: The time zone of a query without FROM.
-        maintained: Set if the result is a stream's target. The first column of its query is the window's start or the row's
-            timestamp.
+        recompute: Computes the query.
+        result: Returns the result; instants are timestamps, or ticks in a nanosecond database. Called if the query is supported.
+        by_name: Pair columns by name, not by position.
+        allowance: Returns how the result may differ.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
@@ -125,55 +189,37 @@ def verify(
     """
     with open_database() as connection:
         started = time.perf_counter()
-        answer, expected = recompute(connection, query, lookup, timezone, stream=maintained is not None)
+        answer, expected = answer_rows(connection, recompute)
         seconds = time.perf_counter() - started
-        table = result()
+        if answer is None:
+            raise unsupported("a query whose paths match no series")
+        table = _in_order(result(), answer.names) if by_name else result()
         if len(answer.outputs) != table.num_columns:
             raise DataError(f"the query has {len(answer.outputs)} columns, the result {table.num_columns}")
-        actual = to_rows(table, answer.precision)
+        actual = list(zip(*(_to_values(column, answer.precision) for column in table.columns), strict=True))
         comparisons = [output.comparison for output in answer.outputs]
-        allowance = STRICT if maintained is None else stream_allowance(connection, answer, maintained)
-        mismatch = first_difference(expected, actual, comparisons, answer.sorted, allowance)
-        difference = None if mismatch is None else explain_mismatch(connection, answer, mismatch)
-        windows = isinstance(query, Query) and query.window is not None
-        return VerificationResult(len(actual), seconds, answer.precision, windows, difference)
+        allowed = allowance(Steps(connection), answer, expected)
+        mismatch = first_difference(expected, actual, comparisons, answer.ordered, allowed)
+        difference = None if mismatch is None else _explain(connection, answer, mismatch)
+        return VerificationResult(len(actual), seconds, answer.precision, answer.windows, difference)
 
 
-def recompute(
-    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
-) -> tuple[QueryResult, list[ResultRow]]:
-    """Recompute a query.
-
-    Returns:
-        Its relations, and its rows in order, instants as ticks.
-    """
-    try:
-        answer = Recomputation(connection, lookup, timezone, stream).answer(query)
-        columns = ", ".join(output.column for output in answer.outputs)
-        return answer, connection.execute(f"SELECT {columns} FROM {answer.relation} ORDER BY _n").fetchall()
-    except duckdb.Error as error:
-        raise unsupported(f"this query in DuckDB: {str(error).splitlines()[0]}") from error
-
-
-def stream_allowance(connection: duckdb.DuckDBPyConnection, answer: QueryResult, maintained: MaintainedTable) -> Allowance:
-    """Return what a stream's target may lack, or have in addition, among the windows that are still open."""
-    columns = table_columns(connection, answer.relation)
-    if maintained.watermark is None or "_we" not in columns:
-        return Allowance(missing=lambda _: maintained.partial)
-    end = UNTIL if UNTIL in columns else "_we"
-    rows = connection.execute(f"SELECT _ws, {end} >= {maintained.watermark} FROM {answer.relation} ORDER BY _n").fetchall()
-    starts = {start for start, is_open in rows if is_open}
-    return Allowance(lambda position: maintained.partial or rows[position][1], lambda row: row[0] in starts)
+def _in_order(table: pa.Table, expected: Sequence[str]) -> pa.Table:
+    """Return a table with its columns in the order of the expected names, of which several may be equal."""
+    if Counter(table.column_names) != Counter(expected):
+        lacking, extra = Counter(expected) - Counter(table.column_names), Counter(table.column_names) - Counter(expected)
+        raise DataError(
+            f"the result lacks the columns {sorted(lacking)}" if lacking else f"the result has the columns {sorted(extra)} as well",
+            hint="the expected columns are " + ", ".join(expected),
+        )
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position, name in enumerate(table.column_names):
+        positions[name].append(position)
+    chosen = [positions[name].pop(0) for name in expected]
+    return pa.table([table.column(position) for position in chosen], [f"c{number}" for number in range(len(chosen))])
 
 
-def to_rows(result: pa.Table, precision: Precision) -> list[ResultRow]:
-    """Convert a result to rows of Python values, instants as ticks."""
-    columns = [to_values(column, precision) for column in result.columns]
-    return list(zip(*columns, strict=True))
-
-
-def to_values(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
-    """Convert a column to Python values, instants as ticks."""
+def _to_values(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
         return [None if value is None else value * 1000 // precision.nanoseconds for value in micros]
@@ -183,50 +229,24 @@ def to_values(column: pa.ChunkedArray, precision: Precision) -> list[Any]:
     return values
 
 
-def explain_mismatch(connection: duckdb.DuckDBPyConnection, answer: QueryResult, mismatch: Mismatch) -> Difference:
-    """Add the source rows to a difference."""
-    names = tuple(output.name for output in answer.outputs)
-    sample, total = sample_source_rows(connection, answer, mismatch.position)
-    return Difference(
-        names,
-        mismatch.expected,
-        mismatch.actual,
-        tuple(names[position] for position in mismatch.columns),
-        sample,
-        total,
-        tuple(position for position, output in enumerate(answer.outputs) if output.type == TIMESTAMP),
-    )
+def _explain(connection: duckdb.DuckDBPyConnection, answer: Answer, mismatch: Mismatch) -> Difference:
+    sample, total = sample_members(connection, answer, mismatch.position)
+    columns = tuple(answer.names[position] for position in mismatch.columns)
+    return Difference(answer.names, mismatch.expected, mismatch.actual, columns, sample, total, answer.instants)
 
 
-def sample_source_rows(connection: duckdb.DuckDBPyConnection, answer: QueryResult, position: int | None) -> tuple[Sample, int]:
-    """Return a sample of the rows behind the window or group at a position of the answer, and their number."""
-    names = tuple(name for name, _, _ in answer.member_columns)
-    instants = tuple(index for index, (_, _, type_) in enumerate(answer.member_columns) if type_ == TIMESTAMP)
+def sample_members(connection: duckdb.DuckDBPyConnection, answer: Answer, position: int | None) -> tuple[Sample, int]:
+    """Return some of the rows behind the row of an answer at a position, and their number."""
+    columns = () if answer.members is None else answer.members.columns
+    names = tuple(name for name, _, _ in columns)
     if answer.members is None or position is None:
         return Sample(names, ()), 0
-    condition = members_condition(connection, answer, position)
-    columns = ", ".join(column for _, column, _ in answer.member_columns)
-    order = f" ORDER BY {answer.member_columns[instants[0]][1]}" if instants else ""
-    rows = connection.execute(
-        f"SELECT {columns} FROM {answer.members} m WHERE {condition}{order} LIMIT {MAX_SAMPLE_ROWS}"
-    ).fetchall()
-    total = connection.execute(f"SELECT count(*) FROM {answer.members} m WHERE {condition}").fetchone()
+    row = f"(SELECT * FROM {answer.relation} ORDER BY _n LIMIT 1 OFFSET {position})"
+    where = " AND ".join(test.format(row=row) for test in answer.members.tests) or "true"
+    chosen = f"FROM {answer.members.relation} m WHERE {where}"
+    instants = tuple(index for index, (_, _, type_) in enumerate(columns) if type_ == TIMESTAMP)
+    order = f" ORDER BY {columns[instants[0]][1]}" if instants else ""
+    shown = ", ".join(column for _, column, _ in columns)
+    rows = connection.execute(f"SELECT {shown} {chosen}{order} LIMIT {MAX_SAMPLE_ROWS}").fetchall()
+    total = connection.execute(f"SELECT count(*) {chosen}").fetchone()
     return Sample(names, tuple(rows), instants), total[0] if total else 0
-
-
-def members_condition(connection: duckdb.DuckDBPyConnection, answer: QueryResult, position: int) -> str:
-    """Return the condition that selects the rows behind the answer's window at a position."""
-    columns = table_columns(connection, answer.relation)
-    window = f"(SELECT * FROM {answer.relation} ORDER BY _n LIMIT 1 OFFSET {position})"
-    if any(column not in columns for column in answer.member_keys):
-        return "false"
-    keys = [column for column in answer.member_keys if column != "_ws"]
-    tests = [f"m.{column} IS NOT DISTINCT FROM (SELECT {column} FROM {window})" for column in keys]
-    if "_ws" in answer.member_keys:
-        tests += [f"m._ws >= (SELECT _ws FROM {window})", f"m._we <= (SELECT _we FROM {window})"]
-    return " AND ".join(tests) or "true"
-
-
-def table_columns(connection: duckdb.DuckDBPyConnection, relation: str) -> Sequence[str]:
-    """Return the names of a relation's columns."""
-    return [row[0] for row in connection.execute(f"SELECT column_name FROM (DESCRIBE {relation})").fetchall()]

@@ -1,4 +1,4 @@
-"""REPLAY STREAM and DROP QUARANTINE."""
+"""REPLAY and DROP QUARANTINE."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RequestQuarantine(JobStage):
 
 
 def plan_replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
-    """Plan REPLAY STREAM: have the rows in quarantine processed again."""
+    """Plan REPLAY QUARANTINE: have the rows in quarantine processed again."""
     return request_quarantine(statement, QuarantineRequest.REPLAY, session)
 
 

@@ -155,7 +155,7 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
         raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
     from headrace.compute.iotdb.binding import bind_tree
     from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     scope, tags = tree_scope(query, session.context), grouped_tags(query)
     bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)

@@ -136,8 +136,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return self._parse_pause_stream()
 
     def _parse_replay(self) -> Statement:
-        self._expect("STREAM")
-        return self._parse_replay_stream()
+        self._expect("QUARANTINE")
+        return self._parse_replay_quarantine()
 
     def _parse_reset(self) -> Statement:
         self._expect("STREAM")

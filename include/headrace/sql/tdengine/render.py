@@ -380,7 +380,7 @@ def _(statement: model.AlterStream) -> str:
 
 @statement_sql.register
 def _(statement: model.ReplayStream) -> str:
-    return _join_words("REPLAY STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name), "QUARANTINE")
+    return _join_words("REPLAY QUARANTINE OF STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register

@@ -185,12 +185,11 @@ class TDengineStreams(TDengineNotifications):
         if_exists = self._parse_exists()
         return ResetStream(self._parse_name("a stream"), if_exists)
 
-    def _parse_replay_stream(self) -> ReplayStream:
-        """Parse `[IF EXISTS] name QUARANTINE`."""
+    def _parse_replay_quarantine(self) -> ReplayStream:
+        """Parse `OF STREAM [IF EXISTS] name`."""
+        self._expect("OF", "STREAM")
         if_exists = self._parse_exists()
-        name = self._parse_name("a stream")
-        self._expect("QUARANTINE")
-        return ReplayStream(name, if_exists)
+        return ReplayStream(self._parse_name("a stream"), if_exists)
 
     def _parse_drop_quarantine(self) -> DropQuarantine:
         """Parse `OF STREAM [IF EXISTS] name`."""

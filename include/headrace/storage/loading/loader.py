@@ -46,6 +46,7 @@ MAX_ROWS_MERGED_IN_DRIVER: Final = 20_000_000
 
 Progress = Callable[[int, int], None]
 Announce = Callable[[pa.Table], None]
+Through = Callable[[Callable[[], WriteMetrics]], WriteMetrics]
 Spark = Callable[[], "SparkSession"]
 
 
@@ -135,10 +136,22 @@ class Loader:
             return self._commit_staged(files, columns, sweep)
 
     def load_splits(
-        self, work: list[FileSplit], target: SplitTarget, progress: Progress | None, announce: Announce | None
+        self,
+        work: list[FileSplit],
+        target: SplitTarget,
+        progress: Progress | None,
+        announce: Announce | None = None,
+        through: Through = lambda commit: commit(),
     ) -> LoadMetrics:
-        """Read, validate, announce and commit splits."""
-        return self._commit(self._convert(work, target), total_bytes(work), progress, announce)
+        """Read, validate, announce and commit splits; `through` is called with what commits them."""
+        with staging.StagedFileCleanup(self._uri) as sweep:
+            converted = self._collect(self._convert(work, target), sweep, progress)
+            refuse_invalid(converted)
+            if announce is not None and converted:
+                named = pa.concat_tables([split.subtables for split in converted], promote_options="default")
+                announce(keep_last_per_key(named, [self._table.series_key]))
+            written = through(lambda: self._commit(converted, sweep))
+        return LoadMetrics(written.version, written.inserted, written.updated, total_bytes(work))
 
     def _convert(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         return (
@@ -162,24 +175,12 @@ class Loader:
     def _convert_on_spark(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         return spark_writes.stage_splits(self._spark(), work, target, self._uri)
 
-    def _commit(
-        self, splits: Iterator[ConvertedSplit | StagedSplit], size: int, progress: Progress | None, announce: Announce | None
-    ) -> LoadMetrics:
-        with staging.StagedFileCleanup(self._uri) as sweep:
-            converted = self._collect(splits, sweep, progress)
-            refuse_invalid(converted)
-            if announce is not None and converted:
-                named = pa.concat_tables([split.subtables for split in converted], promote_options="default")
-                announce(keep_last_per_key(named, [self._table.series_key]))
-            present_columns = _present_columns(converted)
-            in_memory = [split.rows for split in converted if isinstance(split, ConvertedSplit)]
-            if in_memory:
-                written = self._writer.write(
-                    self._table, self._database, pa.concat_tables(in_memory), update_columns=present_columns
-                )
-            else:
-                written = self._commit_staged(_staged_files(converted), present_columns, sweep)
-        return LoadMetrics(written.version, written.inserted, written.updated, size)
+    def _commit(self, converted: Sequence[ConvertedSplit | StagedSplit], sweep: staging.StagedFileCleanup) -> WriteMetrics:
+        present_columns = _present_columns(converted)
+        in_memory = [split.rows for split in converted if isinstance(split, ConvertedSplit)]
+        if in_memory:
+            return self._writer.write(self._table, self._database, pa.concat_tables(in_memory), update_columns=present_columns)
+        return self._commit_staged(_staged_files(converted), present_columns, sweep)
 
     def _collect(
         self, splits: Iterator[ConvertedSplit | StagedSplit], sweep: staging.StagedFileCleanup, progress: Progress | None

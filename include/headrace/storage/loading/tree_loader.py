@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.errors import TransientError
 from headrace.model.tables import Database, Table
 from headrace.storage.delta import spark_writes
+from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import Handles, translate_errors
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.loader import (
@@ -44,8 +45,8 @@ class SeriesStore(Protocol):
     def plan(self, series: pa.Table) -> SeriesColumns:
         """Return the columns that series have or would get."""
 
-    def create(self, series: pa.Table) -> SeriesColumns:
-        """Create those that are missing, and return the columns that series have."""
+    def write(self, series: pa.Table, planned: SeriesColumns, commit: Callable[[], WriteMetrics]) -> WriteMetrics:
+        """Create those that are missing and commit the values; raise `ColumnsChangedError` if they need other columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class TreeLoader:
 
         Args:
             paths: The files; their names decide on the format.
-            store: Finds the columns of series, and creates those that are missing once all values are validated.
+            store: Finds the columns of series, and writes the values once all are validated.
             progress: Called with the rows and bytes read so far.
             options: The format, the device of all rows, and what `now` means.
 
@@ -131,13 +132,10 @@ class TreeLoader:
     ) -> LoadMetrics:
         """Convert and commit the values for the columns that series will have."""
         planned = store.plan(series)
-
-        def create(_: pa.Table) -> None:
-            if not same_columns(planned, store.create(series)):
-                raise ColumnsChangedError
-
         loader = Loader(self.handles, self.writer, self.small_write_rows, self.spark, planned.table, self.database)
-        return loader.load_splits(work, TreeTarget(files, planned), progress, create)
+        return loader.load_splits(
+            work, TreeTarget(files, planned), progress, through=lambda commit: store.write(series, planned, commit)
+        )
 
 
 def shifted(progress: Progress | None, before: int) -> Progress | None:
@@ -150,13 +148,3 @@ def check_headers(work: Sequence[FileSplit], files: TreeFiles) -> None:
     headers = {file_split.path: file_split for file_split in work if file_split.names}
     for file_split in headers.values():
         read_header(file_split.names, file_split.name, files.database.name, files.device)
-
-
-def same_columns(planned: SeriesColumns, created: SeriesColumns) -> bool:
-    """Return whether series have the columns that were planned."""
-    return column_names(planned) == column_names(created)
-
-
-def column_names(columns: SeriesColumns) -> list[str]:
-    """Return the name of the column of each series."""
-    return [columns.table.columns[position].name for position in columns.series["column"].to_pylist()]

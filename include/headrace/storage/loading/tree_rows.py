@@ -49,6 +49,11 @@ class SeriesColumns:
     table: Table
     series: pa.Table
 
+    def names(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield device and measurement of each series with the name of its column."""
+        devices, measurements, positions = (self.series[name].to_pylist() for name in self.series.column_names)
+        return zip(zip(devices, measurements, strict=True), (self.table.columns[at].name for at in positions), strict=True)
+
     @cached_property
     def _by_measurement(self) -> dict[str, tuple[pa.Array, pa.Array]]:
         ordered = self.series.sort_by("measurement").combine_chunks()

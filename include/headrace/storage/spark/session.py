@@ -13,6 +13,7 @@ from headrace.errors import OperationalError
 from headrace.model.spark_options import MEANING, Role, parse_spark_options
 from headrace.settings import Settings
 from headrace.storage.object_store import ObjectStore
+from headrace.storage.spark.gateway import launch_jvm
 from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
 from headrace.storage.spark.java import check_java
 
@@ -152,15 +153,16 @@ def start_session(
         OperationalError: Spark did not start.
     """
     check_java()
-    conf = session_conf(settings) | launch_conf(settings, role, archive)
+    at_launch = launch_conf(settings, role, archive)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_HOME"] = str(spark_home())
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(application).master(settings.spark_master)
-    for name, value in conf.items():
+    for name, value in (session_conf(settings) | at_launch).items():
         builder = builder.config(name, value)
     try:
+        launch_jvm(at_launch | {"spark.master": settings.spark_master})
         session = builder.getOrCreate()
     except Exception as error:
         raise OperationalError(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.context import Context
-from headrace.model.notifications import Notification, masked
+from headrace.model.notifications import Notification
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
@@ -100,7 +100,7 @@ class NotifyingSink:
         return has_messages
 
     def _report(self, error: str) -> None:
-        self._context.catalog.events.record("job", self._plan.id, FAILED_EVENT, masked(f"retrying a notification: {error}"))
+        self._context.catalog.events.record("job", self._plan.id, FAILED_EVENT, f"retrying a notification: {error}")
 
 
 def sink_of(context: Context, plan: StreamPlan) -> Sink:

@@ -12,6 +12,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, failpoint
+from headrace.model.notifications import masked
 from headrace.model.positions import Position, SourceId
 from headrace.storage import Commit
 from headrace.storage.delta.outbox import Message, MessageFile, Outbox
@@ -176,7 +177,7 @@ class Deliverer:
                 raise
             except Exception as error:  # no error of a receiver may end delivery
                 self._failures += 1
-                self.error = f"{type(error).__name__}: {error}"
+                self.error = masked(f"{type(error).__name__}: {error}")
                 logger.warning("retrying delivery for %s: %s", self._outbox.job_id, self.error)
                 self._report_first()
                 self._stopping.wait(min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16)))

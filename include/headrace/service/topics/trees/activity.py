@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headrace.model.expressions import Expression
 from headrace.model.trees import Device, Timeseries
-from headrace.queries.scope import scope_of
 from headrace.runtime.context import Context
+from headrace.trees.scope import scope_of
 
 SeriesPair = tuple[Device, Timeseries]
 SeriesKey = tuple[str, str]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
-from headrace.queries.devices import may_lie_in, refuse_tables
-from headrace.queries.trees import database_of, make_tree
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, database_securable
 from headrace.service.stage import DONE, DatabaseStage, Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.databases import RemoveDatabase
-
-DEFAULT_LEVEL: Final = 2
-"""Nodes of a database that is created for a device: `root` and one more."""
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
+from headrace.trees.devices import may_lie_in, refuse_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningCo
                 hint=f"databases cannot be nested: {other} exists",
                 span=statement.path.span,
             ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [MakeTree(new_database(name, session), statement.ttl_ms)]
+    return [MakeTree(new_database(name, session.context), statement.ttl_ms)]
 
 
 def illegal_path(path: PathPattern, hint: str) -> Error:
@@ -93,10 +89,6 @@ def missing_path(path: PathPattern, hint: str) -> Error:
 def is_below(path: str, ancestor: str) -> bool:
     """Return whether a path lies below another one."""
     return path.startswith(ancestor + ".")
-
-
-def new_database(name: str, session: PlanningContext) -> Database:
-    return Database(name, timezone=session.context.settings.timezone)
 
 
 def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningContext) -> list[Stage]:
@@ -123,7 +115,7 @@ def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tupl
     if name is not None:
         return session.context.catalog.databases.get(name), []
     refuse_tables([device], session.context)
-    database = new_database(join_path(device.nodes[:DEFAULT_LEVEL]), session)
+    database = new_database(join_path(device.nodes), session.context)
     return database, [MakeTree(database, if_not_exists=True)]
 
 

@@ -10,13 +10,13 @@ from headrace.model.paths import ROOT, join_path, parse_path
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
-from headrace.queries.trees import database_of
 from headrace.service.names import parse_name
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, database_securable
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.trees.databases import DEFAULT_LEVEL, MakeTree, new_database
+from headrace.service.topics.trees.databases import MakeTree
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,17 @@ class LoadTree(Stage):
         return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
 
     def apply(self, session: SessionState) -> Result:
-        from headrace.service.tree_loading import load_tree
+        from headrace.storage.loading.tree_loader import TreeLoadOptions
+        from headrace.trees.loading import load_tree
 
-        return Result(affected=load_tree(self, session.context))
+        context = session.context
+        options = TreeLoadOptions(format=self.format, device=self.device, now=context.clock.now())
+
+        def progress(_: int, read: int) -> None:
+            self.progress(read, self.bytes)
+
+        rows = load_tree(context, self.database, self.files, options, aligned=self.aligned, progress=progress)
+        return Result(affected=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ def find_tree_target(session: PlanningContext, into: str, device: str | None) ->
     if name is None:
         if len(parse_path(path) or ()) != DEFAULT_LEVEL:
             raise NotFoundError(f"database {path} does not exist", hint=f"with the iotdb dialect, run CREATE DATABASE {path}")
-        database = new_database(path, session)
+        database = new_database(path, session.context)
         return TreeTarget(database, (MakeTree(database, if_not_exists=True),), in_database(row_device, path))
     if path != name:
         if row_device not in (None, path):

@@ -18,46 +18,70 @@ from headrace.model.tables import Database
 from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, Device, DeviceTemplate, NewSeries, TemplateSeries
+from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTemplate, NewSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
-from headrace.queries.values import clear_series, write_series
 from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import DatabaseStage, Stage
+from headrace.service.rights import CATALOG, Action, Right, database_securable
+from headrace.service.stage import DONE, DatabaseStage, Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
-from headrace.service.topics.trees.series import MakeSeries, matched_series
-from headrace.service.topics.trees.templates import ActivateDevice, ExtendTemplate
+from headrace.service.topics.trees.series import describe_types, matched_series
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS
+from headrace.trees.columns import clear_series
+from headrace.trees.points import DeviceRows, write_points
 
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSeries(DatabaseStage):
-    """Write values in one commit, after the stages before it have created the series.
+class WriteSeries(Stage):
+    """Write rows of one device in one commit, after creating the series that are missing.
 
     Attributes:
-        rows: For each device `time` as stored and a column for each measurement, in the type of its series.
+        device: Its measurements that the rows have values of.
+        rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
+        missing: The series that do not exist.
+        template: The device template that the device and missing series are created from, if there is one.
+        is_new: Whether the device is created from the template.
     """
 
-    action = Action.WRITE
-    rows: tuple[tuple[str, pa.Table], ...]
+    device: DeviceSeries
+    rows: pa.Table
+    missing: tuple[NewSeries, ...] = ()
+    template: str | None = None
+    is_new: bool = False
+
+    @property
+    def required(self) -> tuple[Right, ...]:
+        database = database_securable(self.device.database.name)
+        extends = (Right(Action.ALTER, CATALOG if self.template else database),) if self.missing else ()
+        activates = (Right(Action.ALTER, database),) if self.is_new else ()
+        writes = (Right(Action.WRITE, database),) if self.rows.num_rows else ()
+        return (*extends, *activates, *writes)
 
     def describe(self) -> list[str]:
-        return [
-            f"write {rows.num_rows} rows of {device} ({', '.join(rows.column_names[1:])}) in one commit of {self.database.name}"
-            for device, rows in self.rows
-        ]
+        device, rows, missing = self.device, self.rows, describe_types(self.missing)
+        lines = []
+        if self.missing and self.template:
+            lines.append(f"extend device template {self.template} and its devices: {missing}")
+        elif self.missing:
+            lines.append(f"create {'aligned ' if device.aligned else ''}series of {device.path}: {missing}, if missing")
+        if self.is_new:
+            lines.append(f"activate device template {self.template} on {device.path}")
+        if rows.num_rows:
+            names = ", ".join(rows.column_names[1:])
+            lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {device.database.name}")
+        return lines
 
     def apply(self, session: SessionState) -> Result:
-        return Result(affected=write_series(session.context, self.database, self.rows))
+        write_points(session.context, [DeviceRows(self.device, self.rows)])
+        return Result(affected=self.rows.num_rows) if self.rows.num_rows else DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +117,16 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
     rows = rows_table(statement, database, times, types)
     if present is not None and template is None:
         check_existing_aligned(present, statement)
-    if template is not None:
-        makers += stages_of_template(template, database, path, missing, present)
-    elif missing:
+    if template is None and missing:
         names = [new.measurement for new in missing]
         check_nodes(database.name, path, names, session, statement.span, TreeStatus.METADATA_ERROR)
         check_aligned(present, statement.aligned, statement.span, TreeStatus.METADATA_ERROR)
-        makers.append(MakeSeries(database, path, missing, statement.aligned, if_not_exists=True))
-    return [*makers, WriteSeries(database, ((path, rows),))] if rows.num_rows else makers
+    is_new = template is not None and present is None
+    if not rows.num_rows and not is_new:
+        return makers
+    own = tuple(NewSeries(name, type_) for name, type_ in zip(statement.measurements, types, strict=True) if type_ is not None)
+    device = DeviceSeries(database, path, own, statement.aligned)
+    return [*makers, WriteSeries(device, rows, missing, None if template is None else template.name, is_new)]
 
 
 def check_names(statement: TreeInsert) -> None:
@@ -111,19 +137,6 @@ def check_names(statement: TreeInsert) -> None:
         raise ProgrammingError(
             f"Insertion contains duplicated measurement: {duplicate}", hint="name it once", span=statement.span
         ).with_status(SEMANTIC_ERROR)
-
-
-def stages_of_template(
-    template: DeviceTemplate, database: Database, path: str, missing: Sequence[NewSeries], present: Device | None
-) -> list[Stage]:
-    """Return the stages that extend a template by missing series, and create a device from it unless it is present."""
-    stages: list[Stage] = []
-    if missing:
-        series = tuple(TemplateSeries(new.measurement, new.type) for new in missing)
-        stages.append(ExtendTemplate(template.name, series, if_not_exists=True))
-    if present is None:
-        stages.append(ActivateDevice(database, path, template.name))
-    return stages
 
 
 def types_of(

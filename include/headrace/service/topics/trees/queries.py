@@ -138,14 +138,14 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
 def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
     """Bind a query; None if its paths match no series."""
     from headrace.compute.iotdb.binding import bind_tree
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     return bind_tree(query, tree_scope(query, session.context))
 
 
 def plan_last(query: TreeQuery, session: PlanningContext) -> Stage:
     from headrace.compute.iotdb.last import bind_last
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = bind_last(query, tree_scope(query, session.context))
     if bound is None:
@@ -161,7 +161,7 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
 
 def plan_by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
     from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.queries.scope import tree_scope
+    from headrace.trees.scope import tree_scope
 
     bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
     return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)

@@ -12,34 +12,31 @@ from headrace.model.paths import PathPattern, join_path
 from headrace.model.tree_statements import AlterTimeseries, CreateTimeseries, DropTimeseries, TimeseriesChange, TimeseriesSpec
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
-from headrace.model.trees import Device, NewSeries, SeriesLabels, TemplateSeries, Timeseries
-from headrace.queries.devices import refuse_tables, tree_devices
-from headrace.queries.trees import DeviceSeries, change_device, make_all_series, remove_series
+from headrace.model.trees import Device, DeviceSeries, NewSeries, SeriesLabels, TemplateSeries, Timeseries
 from headrace.service.results import Result
 from headrace.service.rights import Action
 from headrace.service.stage import DONE, DatabaseStage, Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_series
 from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
+from headrace.trees.devices import refuse_tables, tree_devices
+from headrace.trees.series import change_device, create_series, remove_series
 
 
 @dataclass(frozen=True, slots=True)
 class MakeSeries(DatabaseStage):
-    """Create series of a device, and the device if it is missing. With `if_not_exists` series that exist are left alone."""
+    """Create series of a device, and the device if it is missing."""
 
     action = Action.ALTER
     device: str
     series: tuple[NewSeries, ...]
     aligned: bool = False
-    if_not_exists: bool = False
 
     def describe(self) -> list[str]:
-        existing = ", if missing" if self.if_not_exists else ""
-        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}{existing}"]
+        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}"]
 
     def apply(self, session: SessionState) -> Result:
-        wanted = DeviceSeries(self.device, self.series, self.aligned)
-        make_all_series(session.context, self.database, [wanted], if_not_exists=self.if_not_exists)
+        create_series(session.context, self.database, [DeviceSeries(self.database, self.device, self.series, self.aligned)])
         return DONE
 
 

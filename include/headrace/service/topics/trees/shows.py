@@ -17,8 +17,6 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
 from headrace.model.types import TypeKind
-from headrace.queries.devices import devices_of, named_tables, table_devices, table_path
-from headrace.queries.scope import ttl_by_device
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import CATALOG, Action, Right
@@ -27,6 +25,8 @@ from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
+from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
+from headrace.trees.scope import ttl_by_device
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 DEFAULT_ENCODINGS: Final = {

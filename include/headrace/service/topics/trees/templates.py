@@ -21,21 +21,21 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
-from headrace.queries.devices import may_lie_in, refuse_tables, tree_devices
-from headrace.queries.templates import (
-    activate_device,
+from headrace.service.results import Result
+from headrace.service.rights import CATALOG, Action, Right
+from headrace.service.stage import DONE, DatabaseStage, Stage
+from headrace.service.state import PlanningContext, SessionState
+from headrace.service.topics.trees.series import check_encoding, describe_types
+from headrace.trees.databases import database_of
+from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
+from headrace.trees.templates import (
+    activate_devices,
     assign_template,
     deactivate_devices,
     devices_below,
     extend_template,
     refuse_series_below,
 )
-from headrace.queries.trees import database_of
-from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.trees.series import check_encoding, describe_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,17 @@ class RemoveTemplate(Stage):
 
 @dataclass(frozen=True, slots=True)
 class ExtendTemplate(Stage):
-    """Add measurements to a device template and to its devices. With `if_not_exists` measurements that it has are left alone."""
+    """Add measurements to a device template and to its devices."""
 
     required = (Right(Action.ALTER, CATALOG),)
     name: str
     series: tuple[TemplateSeries, ...]
-    if_not_exists: bool = False
 
     def describe(self) -> list[str]:
         return [f"extend device template {self.name} and its devices: {describe_types(self.series)}"]
 
     def apply(self, session: SessionState) -> Result:
-        extend_template(session.context, self.name, self.series, if_not_exists=self.if_not_exists)
+        extend_template(session.context, self.name, self.series)
         return DONE
 
 
@@ -118,7 +117,7 @@ class ActivateDevice(DatabaseStage):
         return [f"activate device template {self.template} on {self.device}"]
 
     def apply(self, session: SessionState) -> Result:
-        activate_device(session.context, self.database, self.device, self.template)
+        activate_devices(session.context, self.database, [self.device], self.template)
         return DONE
 
 

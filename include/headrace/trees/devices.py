@@ -1,0 +1,194 @@
+"""The devices that paths may name: those of trees, and tables of the other language, which are only read.
+
+A table `meters` of the database `power` is seen as a database `root.power.meters`: each subtable is a device below it, each column
+but the first a series, and each tag a tag of all its series. A plain table is a device itself. Only a path that names the database
+reads its tables: `root.power.**` does, `root.**` does not. A tree with the same name hides the tables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+
+from headrace.context import Context
+from headrace.errors import NotSupportedError
+from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split_path, unquote_node
+from headrace.model.tables import Table, TableKind
+from headrace.model.trees import TREE_TABLE, Device, SeriesLabels, Timeseries
+from headrace.model.types import DataType, TypeKind
+from headrace.trees.databases import databases_of, refuse_table_database, table_database
+
+if TYPE_CHECKING:
+    from headrace.compute.iotdb.scope import DeviceTable
+
+TREE_KINDS: Final = {
+    TypeKind.BOOL: TypeKind.BOOL,
+    TypeKind.TINYINT: TypeKind.INT,
+    TypeKind.SMALLINT: TypeKind.INT,
+    TypeKind.INT: TypeKind.INT,
+    TypeKind.BIGINT: TypeKind.BIGINT,
+    TypeKind.UTINYINT: TypeKind.INT,
+    TypeKind.USMALLINT: TypeKind.INT,
+    TypeKind.UINT: TypeKind.BIGINT,
+    TypeKind.UBIGINT: TypeKind.DOUBLE,
+    TypeKind.FLOAT: TypeKind.FLOAT,
+    TypeKind.DOUBLE: TypeKind.DOUBLE,
+    TypeKind.DECIMAL: TypeKind.DOUBLE,
+    TypeKind.VARCHAR: TypeKind.VARCHAR,
+    TypeKind.NCHAR: TypeKind.NCHAR,
+    TypeKind.VARBINARY: TypeKind.VARBINARY,
+    TypeKind.GEOMETRY: TypeKind.VARCHAR,
+    TypeKind.JSON: TypeKind.VARCHAR,
+    TypeKind.TIMESTAMP: TypeKind.TIMESTAMP,
+    TypeKind.DATE: TypeKind.DATE,
+}
+"""The type that a column of each type has as a series."""
+CASTS: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.DOUBLE: "DOUBLE", TypeKind.VARCHAR: "STRING"}
+DATABASE_NODES: Final = 2
+"""The nodes that name a database of the other language: `root` and its name."""
+DEVICE_LEVEL: Final = 3
+"""The level of subtables: after `root`, the database and the table."""
+
+
+def may_lie_in(pattern: PathPattern, path: str) -> bool:
+    """Return whether paths at or below a path may match a pattern."""
+    return all(mine == theirs for mine, theirs in zip(pattern.literal_prefix, split_path(path), strict=False))
+
+
+def devices_of(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
+    """Return the devices whose path may match one of the patterns or begin one, by database and order of creation."""
+    return [*tree_devices(patterns, context), *table_devices(patterns, context)]
+
+
+def tree_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
+    """Return the devices of trees whose path may match one of the patterns or begin one, by database and order of creation."""
+    trees = context.catalog.trees
+    names = [name for name in trees.databases() if any(may_lie_in(pattern, name) for pattern in patterns)]
+    return [device for name in names for device in trees.matching(name, patterns)]
+
+
+def find_devices(paths: Collection[str], context: Context) -> dict[str, Device]:
+    """Return those of the paths that are devices of trees."""
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for path, name in databases_of(paths, context).items():
+        by_database[name].append(path)
+    return {path: device for name, own in by_database.items() for path, device in context.catalog.trees.find(name, own).items()}
+
+
+def table_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
+    """Return tables of the other language as devices, if their path may match one of the patterns or begin one."""
+    devices: list[Device] = []
+    for table in named_tables(patterns, context):
+        own = [pattern for pattern in patterns if may_lie_in(pattern, table_path(table))]
+        if table.key is None:
+            devices += subtable_devices(table, own, context)
+        else:
+            refuse_composite_key(table, own)
+    return devices
+
+
+def refuse_composite_key(table: Table, patterns: Iterable[PathPattern]) -> None:
+    """Raise `NotSupportedError` if a pattern names a table with a composite key; other patterns leave such tables out."""
+    for pattern in patterns:
+        if len(pattern.literal_prefix) >= DEVICE_LEVEL:
+            raise NotSupportedError(
+                f"{table.database}.{table.name} has a composite key, so it may have several rows of an instant",
+                hint="read it with the tdengine dialect",
+                span=pattern.span,
+            )
+
+
+def named_tables(patterns: Iterable[PathPattern], context: Context) -> Iterator[Table]:
+    """Yield the tables of the other language that patterns may be about, by database and name."""
+    patterns = list(patterns)
+    prefixes = {pattern.literal_prefix[:DATABASE_NODES] for pattern in patterns}
+    names = [name for prefix in sorted(prefixes) if (name := table_database(prefix, context)) is not None]
+    for name in names:
+        for table in sorted(context.catalog.tables.all(name), key=lambda table: table.name):
+            if table.kind is not TableKind.TREE and any(may_lie_in(pattern, table_path(table)) for pattern in patterns):
+                yield table
+
+
+def table_path(table: Table) -> str:
+    """Return the path of a table of the other language."""
+    return join_path((ROOT, quote_node(table.database), quote_node(table.name)))
+
+
+def subtable_devices(table: Table, patterns: Sequence[PathPattern], context: Context) -> list[Device]:
+    """Return the subtables of a table as devices, or the plain table as one."""
+    database, series = table_path(table), series_of(table)
+    if table.kind is TableKind.PLAIN:
+        return [Device(database, database, series, aligned=True)]
+    measurements = [one.measurement for one in series]
+    return [
+        Device(database, join_path((database, quote_node(name))), series, aligned=True, labels=dict.fromkeys(measurements, labels))
+        for name, labels in subtable_labels(table, patterns, context)
+    ]
+
+
+def series_of(table: Table) -> tuple[Timeseries, ...]:
+    """Return the columns of a table, without the first, as series."""
+    return tuple(
+        Timeseries(quote_node(column.name), DataType(TREE_KINDS[column.type.kind]), f"c{number}")
+        for number, column in enumerate(table.columns)
+        if number > 0
+    )
+
+
+def subtable_labels(table: Table, patterns: Sequence[PathPattern], context: Context) -> Iterator[tuple[str, SeriesLabels]]:
+    """Yield the subtables of a table that patterns may be about, with their tags, by name."""
+    rows = context.tables.tags.of_subtables(table)
+    prefixes = [pattern.literal_prefix for pattern in patterns]
+    if all(len(prefix) > DEVICE_LEVEL for prefix in prefixes):
+        wanted = [unquote_node(prefix[DEVICE_LEVEL]) for prefix in prefixes]
+        rows = rows.filter(pc.field(table.series_key).isin(wanted))
+    for row in sorted(rows.to_pylist(), key=lambda row: str(row[table.series_key])):
+        tags = {tag.name: tag_text(row[tag.name]) for tag in table.tags if row[tag.name] is not None}
+        yield row[table.series_key], SeriesLabels(tags=tags)
+
+
+def tag_text(value: object) -> str:
+    """Return the value of a tag as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def device_tables(devices: Iterable[Device], context: Context) -> dict[str, DeviceTable]:
+    """Return the table of each database of devices."""
+    from headrace.compute.iotdb.scope import DeviceTable
+
+    catalog = context.catalog
+    paths: dict[str, list[str]] = {}
+    for device in devices:
+        paths.setdefault(device.database, []).append(device.path)
+    trees = set(catalog.trees.databases())
+    return {
+        name: DeviceTable(catalog.databases.get(name), catalog.tables.get(name, TREE_TABLE))
+        if name in trees
+        else table_of(name, own, context)
+        for name, own in paths.items()
+    }
+
+
+def table_of(path: str, devices: Sequence[str], context: Context) -> DeviceTable:
+    """Return a table of the other language with its subtables by the path of their devices."""
+    from headrace.compute.iotdb.scope import DeviceTable, StoredColumn
+
+    database, name = (unquote_node(node) for node in split_path(path)[1:DEVICE_LEVEL])
+    table = context.catalog.tables.get(database, name)
+    subtables = {device: unquote_node(split_path(device)[-1]) for device in devices}
+    columns = {
+        f"c{number}": StoredColumn(column.name, CASTS.get(TREE_KINDS[column.type.kind]))
+        for number, column in enumerate(table.columns)
+    }
+    return DeviceTable(context.catalog.databases.get(database), table, subtables, columns)
+
+
+def refuse_tables(patterns: Iterable[PathPattern], context: Context) -> None:
+    """Raise `NotSupportedError` if a pattern is about tables of the other language."""
+    for pattern in patterns:
+        name = table_database(pattern.literal_prefix, context)
+        if name is not None:
+            refuse_table_database(name, pattern.span)

@@ -1,0 +1,85 @@
+"""What the paths of a query are resolved against: the devices that they may name, and their times to live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from headrace.compute.iotdb.library import with_registered
+from headrace.compute.iotdb.schema import SeriesTree
+from headrace.compute.iotdb.scope import TreeScope
+from headrace.compute.language import language
+from headrace.context import Context
+from headrace.model.expressions import ColumnRef, Expression, walk
+from headrace.model.paths import ROOT, PathPattern, split_path
+from headrace.model.tree_queries import TreeGrouping, TreeQuery
+from headrace.model.trees import Device
+from headrace.trees.devices import device_tables, devices_of
+
+
+def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) -> TreeScope:
+    """Return what the paths of a query are resolved against: the devices that they may name.
+
+    `timezone` is the zone of the session; None for that of the settings.
+    """
+    return scope_of(devices_of(list(named_patterns(query)), context), context, timezone)
+
+
+def scope_of(devices: Sequence[Device], context: Context, timezone: str | None = None) -> TreeScope:
+    """Return the scope of queries that read these devices."""
+    return TreeScope(
+        with_registered(language("iotdb"), context.catalog.functions.all()),
+        SeriesTree(devices),
+        device_tables(devices, context),
+        timezone=timezone or context.settings.timezone,
+        now=context.clock.now(),
+        ttl_ms=ttl_by_device(devices, context.catalog.trees.ttls()),
+    )
+
+
+def ttl_by_device(devices: Iterable[Device], ttls: dict[str, int]) -> dict[str, int]:
+    """Return the time to live of each device: that of the most specific path that matches it."""
+    rules = [(PathPattern(split_path(path)), ttl) for path, ttl in ttls.items()]
+    rules.sort(key=lambda rule: (not rule[0].has_wildcard, len(rule[0].nodes)), reverse=True)
+    chosen = {}
+    for device in devices:
+        ttl = next((ttl for pattern, ttl in rules if covers(pattern, device)), None)
+        if ttl is not None:
+            chosen[device.path] = ttl
+    return chosen
+
+
+def covers(pattern: PathPattern, device: Device) -> bool:
+    """Return whether a path of a time to live is about a device: its own, or a pattern that ends with `**`."""
+    nodes = device.nodes
+    if pattern.nodes[-1] == "**":
+        return pattern.matches(nodes) or PathPattern(pattern.nodes[:-1]).matches(nodes)
+    return pattern.matches(nodes)
+
+
+def named_patterns(query: TreeQuery) -> Iterator[PathPattern]:
+    """Yield the patterns of all series that a query may read, and in ALIGN BY DEVICE of those whose devices it names."""
+    yield from series_patterns(query)
+    if query.by_device:
+        yield from (PathPattern((*prefix.nodes, "*")) for prefix in query.prefixes)
+
+
+def series_patterns(query: TreeQuery) -> Iterator[PathPattern]:
+    """Yield the patterns of all series that the expressions of a query name."""
+    for node in expressions(query):
+        for part in walk(node):
+            if isinstance(part, ColumnRef):
+                nodes = split_path(part.name)
+                yield from (
+                    [PathPattern(nodes)] if nodes[0] == ROOT else (PathPattern(prefix.nodes + nodes) for prefix in query.prefixes)
+                )
+
+
+def expressions(query: TreeQuery) -> Iterator[Expression]:
+    """Yield every expression of a query."""
+    yield from (item.expression for item in query.items)
+    yield from (node for node in (query.where, query.having) if node is not None)
+    yield from (order.key for order in query.order_by)
+    rows = (query.grouping or TreeGrouping()).rows
+    control = getattr(rows, "expression", None)
+    if control is not None:
+        yield control

@@ -1,0 +1,45 @@
+"""Recompute queries over trees of devices, from the definition of each clause in IoTDB's documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.model.tree_queries import TreeQuery
+from headrace.storage.sandbox import open_database
+from headrace.verify.compare import STRICT, Allowance, ResultRow
+from headrace.verify.iotdb.select import DEVICE_NAME, TIME_NAME, answer_tree
+from headrace.verify.iotdb.sources import TreeRows, TreeSource
+from headrace.verify.iotdb.spans import within
+from headrace.verify.result import Answer, VerificationResult, answer_rows, verify_answer
+from headrace.verify.steps import Steps
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TreeRows", "TreeSource", "recompute_tree", "verify_tree", "within"]
+
+
+def recompute_tree(query: TreeQuery, source: TreeSource) -> tuple[Answer | None, list[ResultRow]]:
+    """Recompute a query by `answer_rows`."""
+    with open_database() as connection:
+        return answer_rows(connection, lambda steps: answer_tree(steps, query, source))
+
+
+def verify_tree(
+    query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource, *, written: bool = False
+) -> VerificationResult:
+    """Recompute a query, and compare a result with it by `verify_answer`. Columns are paired by name: their order has no meaning.
+
+    Args:
+        query: The query, without INTO.
+        result: Returns the result.
+        source: The devices and rows that it reads; see `within` to restrict a query to a range of time.
+        written: The result was written to series, in which a row without any value leaves no trace.
+    """
+
+    def allowance(_: Steps, answer: Answer, rows: Sequence[ResultRow]) -> Allowance:
+        values = [position for position, name in enumerate(answer.names) if name not in (TIME_NAME, DEVICE_NAME)]
+        return Allowance(lambda at: all(rows[at][position] is None for position in values)) if written else STRICT
+
+    return verify_answer(lambda steps: answer_tree(steps, query, source), result, by_name=True, allowance=allowance)

@@ -1,0 +1,119 @@
+"""Ranges of time: of a query that is verified within one, and the windows of GROUP BY."""
+
+from __future__ import annotations
+
+import calendar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.errors import LimitError
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, walk
+from headrace.model.instants import EPOCH, find_zone
+from headrace.model.time import Precision
+from headrace.model.tree_queries import CompoundDuration, GroupByTime, TimeRange, TreeQuery
+from headrace.verify.expressions import Compiler, conjuncts
+from headrace.verify.iotdb.operators import ticks_of
+from headrace.verify.values import unsupported
+
+MAX_WINDOWS: Final = 1_000_000
+MAX_TICKS: Final = 2**63 - 1
+YEAR_DAYS: Final = 365
+CALENDAR_UNITS: Final = {"n": 1, "y": 12}
+"""Months of the units whose length depends on the calendar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window: its first and last instant, the time that its row shows, and its end as `__endTime` shows it."""
+
+    first: int
+    last: int
+    time: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """A length of time: calendar months, and ticks after them."""
+
+    months: int = 0
+    ticks: int = 0
+
+
+def within(query: TreeQuery, start: int, end: int) -> TreeQuery:
+    """Return a query restricted to `[start, end)` in ticks: as the range of GROUP BY time, else by a condition on time."""
+    grouping = query.grouping
+    if grouping is not None and grouping.time is not None:
+        if grouping.time.range is not None:
+            raise unsupported("a range of time for a query whose GROUP BY has one")
+        time = replace(grouping.time, range=TimeRange(Literal(start), Literal(end)))
+        return replace(query, grouping=replace(grouping, time=time))
+    bounds = [Call(">=", (ColumnRef("time"), Literal(start))), Call("<", (ColumnRef("time"), Literal(end)))]
+    condition: Expression = Call("and", tuple(bounds))
+    return replace(query, where=condition if query.where is None else Call("and", (query.where, condition)))
+
+
+def bounds_of(query: TreeQuery, compiler: Compiler) -> tuple[int, int]:
+    """Return the least and greatest instant of rows that a query can need, by its range and the conditions that AND joins."""
+    low, high = -MAX_TICKS, MAX_TICKS
+    for node in conjuncts(query.where):
+        match node:
+            case Call(function=">" | ">=", arguments=(ColumnRef(name="time"), bound)) if _is_constant(bound):
+                low = max(low, ticks_of(compiler, bound))
+            case Call(function="<" | "<=", arguments=(ColumnRef(name="time"), bound)) if _is_constant(bound):
+                high = min(high, ticks_of(compiler, bound))
+    time = None if query.grouping is None else query.grouping.time
+    if time is not None and time.range is not None:
+        low, high = max(low, ticks_of(compiler, time.range.start)), min(high, ticks_of(compiler, time.range.end))
+    return low, high
+
+
+def _is_constant(node: Expression) -> bool:
+    return not any(isinstance(part, ColumnRef) for part in walk(node))
+
+
+def _length_of(duration: CompoundDuration, precision: Precision) -> _Length:
+    """Return a duration of GROUP BY time, with years and months of the calendar."""
+    months = sum(part.count * CALENDAR_UNITS.get(part.unit, 0) for part in duration)
+    return _Length(months, fixed_ticks(tuple(part for part in duration if part.unit not in CALENDAR_UNITS), precision))
+
+
+def fixed_ticks(duration: CompoundDuration, precision: Precision) -> int:
+    """Return a duration without months in ticks; a year has 365 days."""
+    day = 86_400 * precision.ticks_per_second
+    return sum(YEAR_DAYS * day * part.count if part.unit == "y" else part.ticks(precision) for part in duration)
+
+
+def windows_of(clause: GroupByTime, compiler: Compiler) -> list[Window]:
+    """Return every window of GROUP BY time, also those without rows."""
+    if clause.range is None:
+        raise unsupported("GROUP BY time without a range")
+    first, end = ticks_of(compiler, clause.range.start), ticks_of(compiler, clause.range.end)
+    precision, zone = compiler.precision, compiler.timezone
+    length, step = _length_of(clause.interval, precision), _length_of(clause.step or clause.interval, precision)
+    # In `(start, end]` an instant belongs where the one before it belongs in `[start, end)`.
+    shift = 1 if clause.range.left_open else 0
+    windows: list[Window] = []
+    while (start := _later(first, step, len(windows), precision, zone)) < end:
+        if len(windows) == MAX_WINDOWS:
+            raise LimitError(f"verify recomputes at most {MAX_WINDOWS} windows", hint="make the range shorter")
+        # Months are counted from the start of the range.
+        passed = _Length(step.months * len(windows) + length.months, step.ticks * len(windows) + length.ticks)
+        stop = _later(first, passed, 1, precision, zone)
+        last = min(stop, end) - 1
+        windows.append(Window(start + shift, last + shift, last + shift if shift else start, last + shift))
+    return windows
+
+
+def _later(start: int, length: _Length, count: int, precision: Precision, zone: str) -> int:
+    """Return the instant some lengths after another one; a day that a month lacks becomes its last day."""
+    if not length.months:
+        return start + length.ticks * count
+    seconds, rest = divmod(start, precision.ticks_per_second)
+    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(zone))
+    years, month = divmod(wall.month - 1 + length.months * count, 12)
+    year = wall.year + years
+    day = min(wall.day, calendar.monthrange(year, month + 1)[1])
+    moved = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
+    return round((moved - EPOCH).total_seconds()) * precision.ticks_per_second + rest + length.ticks * count

@@ -1,0 +1,80 @@
+"""Recompute queries over tables, from the definition of each clause in TDengine's documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.model.queries import Query, Union
+from headrace.verify.compare import STRICT, Allowance, ResultRow
+from headrace.verify.result import Answer, VerificationResult, answer_rows, verify_answer
+from headrace.verify.steps import END, START, Steps
+from headrace.verify.tdengine.fill import UNTIL
+from headrace.verify.tdengine.frames import Lookup, StoredTable
+from headrace.verify.tdengine.recomputation import Recomputation
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+__all__ = ["Lookup", "MaintainedTable", "StoredTable", "recompute", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainedTable:
+    """How a stream's target may differ from its query.
+
+    Windows whose last instant is before `watermark` (None: all) must be in it; others may be, also with earlier values. `partial`
+    means that the stream has not seen all rows, so that windows it never touched may be missing.
+    """
+
+    watermark: int | None = None
+    partial: bool = False
+
+
+def verify(
+    query: Query | Union,
+    result: Callable[[], pa.Table],
+    lookup: Lookup,
+    timezone: str = "UTC",
+    *,
+    maintained: MaintainedTable | None = None,
+) -> VerificationResult:
+    """Recompute a query over the tables that `lookup` returns, and compare a result with it by `verify_answer`.
+
+    Args:
+        query: The query.
+        result: Returns the result, with the columns of the select list.
+        lookup: Returns a table by its name in the query.
+        timezone: The time zone of a query without FROM.
+        maintained: Set if the result is a stream's target. The first column of its query is the window's start or the row's
+            timestamp.
+    """
+
+    def compute(steps: Steps) -> Answer:
+        return Recomputation(steps, lookup, timezone, maintained is not None).answer(query)
+
+    def allowance(steps: Steps, answer: Answer, _: Sequence[ResultRow]) -> Allowance:
+        return STRICT if maintained is None else _stream_allowance(steps, answer, maintained)
+
+    return verify_answer(compute, result, allowance=allowance)
+
+
+def recompute(
+    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
+) -> tuple[Answer | None, list[ResultRow]]:
+    """Recompute a query by `answer_rows`."""
+    return answer_rows(connection, lambda steps: Recomputation(steps, lookup, timezone, stream).answer(query))
+
+
+def _stream_allowance(steps: Steps, answer: Answer, maintained: MaintainedTable) -> Allowance:
+    """Return what a stream's target may lack, or have in addition, among the windows that are still open."""
+    columns = [row[0] for row in steps.connection.execute(f"DESCRIBE {answer.relation}").fetchall()]
+    if maintained.watermark is None or END not in columns:
+        return Allowance(missing=lambda _: maintained.partial)
+    end = UNTIL if UNTIL in columns else END
+    windows = f"SELECT {START}, {end} >= {maintained.watermark} FROM {answer.relation} ORDER BY _n"
+    rows = steps.connection.execute(windows).fetchall()
+    starts = {start for start, is_open in rows if is_open}
+    return Allowance(lambda position: maintained.partial or rows[position][1], lambda row: row[0] in starts)

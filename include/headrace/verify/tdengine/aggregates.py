@@ -1,0 +1,226 @@
+"""Aggregates in DuckDB SQL, in a table by name, each written from its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.model.time import Duration
+from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, VARCHAR, DataType, TypeKind
+from headrace.verify.steps import END, START, TS
+from headrace.verify.tdengine.calls import RowsCall
+from headrace.verify.tdengine.conversions import to_double
+from headrace.verify.values import Value, duck_type, unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall(RowsCall):
+    """One call of an aggregate.
+
+    Attributes:
+        unique: True if no two rows of a group have the same instant.
+        interval: True over INTERVAL windows.
+        before: In an INTERVAL, a column with the previous point that has a value, as a struct of `t` and `v`.
+        after: The same for the next point.
+    """
+
+    unique: bool = True
+    interval: bool = False
+    before: str = ""
+    after: str = ""
+
+    @property
+    def filter_present(self) -> str:
+        """FILTER clause that keeps rows with a value."""
+        return f"FILTER ({self.present})"
+
+    def ordered(self, value: str, order: str = TS) -> str:
+        """List of a value at the rows that have one, in time order."""
+        return f"(list({value} ORDER BY {order}) {self.filter_present})"
+
+    @property
+    def points(self) -> str:
+        """List of the points that have a value, in time order."""
+        return self.ordered(self.point)
+
+    @property
+    def point(self) -> str:
+        """A row as a point."""
+        return f"{{'t': {TS}, 'v': {to_double(self.x)}}}"
+
+    def require_unique_instants(self) -> None:
+        """Refuse rows that may have the same instant."""
+        if not self.unique:
+            raise unsupported(f"{self.function} over rows that may have the same instant: PARTITION BY tbname")
+
+
+Rule = Callable[[AggregateCall], Value]
+
+
+def _sum(use: AggregateCall) -> Value:
+    """Sum whole numbers to 64 bits, NULL on overflow; sum others as DOUBLE."""
+    type_ = use.x.type or BIGINT
+    if type_.kind is TypeKind.DECIMAL:
+        return Value(f"CAST(sum({use.x.sql}) AS DECIMAL(38, {type_.scale or 0}))", DataType(TypeKind.DECIMAL, 38, type_.scale))
+    if type_.kind in INTEGER_BITS:
+        result = UBIGINT if type_.kind in UNSIGNED else BIGINT
+        return Value(f"TRY_CAST(sum(CAST({use.x.sql} AS HUGEINT)) AS {duck_type(result)})", result)
+    return Value(f"sum({to_double(use.x)})", DOUBLE)
+
+
+def _real(sql: str) -> Rule:
+    return lambda use: Value(sql.format(to_double(use.x)), DOUBLE)
+
+
+def _extreme(function: str) -> Rule:
+    return lambda use: Value(f"{function}({use.x.sql})", use.x.type)
+
+
+def selected_value(use: AggregateCall, value: Value) -> Value:
+    """Return `value` at the row that a selection function picks.
+
+    The earliest of equal extremes; among equal instants, the row key decides.
+    """
+    time, *ties = use.rows.order
+    latest = [f"{column} DESC" for column in ties]
+    order = {
+        "first": [time, *ties],
+        "_group_key": [time, *ties],
+        "last": [f"{time} DESC", *latest],
+        "last_row": [f"{time} DESC", *latest],
+        "max": [f"{use.x.sql} DESC", time, *latest],
+        "min": [f"{use.x.sql} ASC", time, *ties],
+    }[use.function]
+    filtered = "" if use.function in ("last_row", "_group_key") else use.filter_present
+    return Value(f"first({value.sql} ORDER BY {', '.join(order)}) {filtered}", value.type)
+
+
+def _selected(use: AggregateCall) -> Value:
+    return selected_value(use, use.x)
+
+
+def _percentile(use: AggregateCall) -> Value:
+    """Interpolate between adjacent values; several percentages give a text."""
+    quantiles = [f"quantile_cont({to_double(use.x)}, {use.number(position) / 100!r})" for position in range(len(use.constants))]
+    if len(quantiles) == 1:
+        return Value(quantiles[0], DOUBLE)
+    texts = " || ', ' || ".join(f"printf('%.6f', {quantile})" for quantile in quantiles)
+    return Value(f"('[' || {texts} || ']')", VARCHAR)
+
+
+def _mode(use: AggregateCall) -> Value:
+    """Return the most frequent value, the smallest in a tie."""
+    counted = f"map_entries(histogram({use.x.sql}))"
+    pairs = f"list_transform({counted}, lambda e: {{'n': -CAST(e.value AS BIGINT), 'v': e.key}})"
+    return Value(f"list_sort({pairs})[1].v", use.x.type)
+
+
+def _irate(use: AggregateCall) -> Value:
+    """Return the change per second between the last two values; a counter that fell is taken to restart at 0."""
+    use.require_unique_instants()
+    pair = use.ordered(use.point, f"{TS} DESC")
+    last, before = f"{pair}[1]", f"{pair}[2]"
+    change = f"CASE WHEN {last}.v < {before}.v THEN {last}.v ELSE {last}.v - {before}.v END"
+    second = float(use.compiler.precision.ticks_per_second)
+    return Value(f"(({change}) / (({last}.t - {before}.t) / {second!r}))", DOUBLE)
+
+
+def _leastsquares(use: AggregateCall) -> Value:
+    """Fit a line through values at start, start + step, …, and return it as text."""
+    use.require_unique_instants()
+    start, step = float(use.number(0)), float(use.number(1))
+    values = use.ordered(to_double(use.x))
+    x = f"list_transform(range(len({values})), lambda i: {start!r} + i * {step!r})"
+    mean_x, mean_y = f"list_avg({x})", f"list_avg({values})"
+    rise = f"list_sum(list_transform(list_zip({x}, {values}), lambda p: (p[1] - {mean_x}) * (p[2] - {mean_y})))"
+    run = f"list_sum(list_transform({x}, lambda e: (e - {mean_x}) * (e - {mean_x})))"
+    slope = f"({rise} / nullif({run}, 0))"
+    written = f"'{{slop:' || printf('%.6f', {slope}) || ', intercept:' || printf('%.6f', {mean_y} - {slope} * {mean_x}) || '}}'"
+    return Value(f"(CASE WHEN len({values}) > 1 THEN {written} END)", VARCHAR)
+
+
+def _twa(use: AggregateCall) -> Value:
+    """Divide the area below the line through the points by its length.
+
+    An INTERVAL is extended to its borders if points lie beyond them.
+    """
+    use.require_unique_instants()
+    points = use.points
+    if use.interval:
+        first, last = f"({points}[1])", f"({points}[-1])"
+        outer = [
+            f"(first({use.before} ORDER BY {TS}) {use.filter_present})",
+            f"(last({use.after} ORDER BY {TS}) {use.filter_present})",
+        ]
+        left = _border(first, outer[0], f"min({START})", f"{first}.t > min({START})")
+        right = _border(last, outer[1], f"max({END})", f"{last}.t < max({END})")
+        points = f"list_concat(list_concat({left}, {points}), {right})"
+    area = (
+        f"list_sum(list_transform(range(1, len({points})), lambda i: "
+        f"(({points})[i].v + ({points})[i + 1].v) / 2 * (({points})[i + 1].t - ({points})[i].t)))"
+    )
+    span = f"(({points})[-1].t - ({points})[1].t)"
+    return Value(f"(CASE WHEN {span} = 0 THEN ({points})[1].v ELSE {area} / {span} END)", DOUBLE)
+
+
+def _border(inner: str, outer: str, edge: str, is_outside_rows: str) -> str:
+    """Interpolate a point at a window's edge: a list of one point, empty unless the edge lies beyond the window's own points."""
+    value = f"{inner}.v + ({outer}.v - {inner}.v) * ({edge} - {inner}.t) / ({outer}.t - {inner}.t)"
+    return f"CASE WHEN {outer} IS NOT NULL AND {is_outside_rows} THEN [{{'t': {edge}, 'v': {value}}}] ELSE [] END"
+
+
+def _elapsed(use: AggregateCall) -> Value:
+    """Measure from the first to the last row in units; in an INTERVAL, from or to a border if rows lie beyond it."""
+    unit = use.constants[0] if use.constants else None
+    if unit is not None and not isinstance(unit, Duration):
+        raise unsupported(f"elapsed in {unit!r}")
+    length = 1.0 if unit is None else float(unit.ticks(use.compiler.precision))
+    first, last = f"min({use.x.sql})", f"max({use.x.sql})"
+    if use.interval:
+        first = f"CASE WHEN min(({use.before}).t) < min({START}) THEN min({START}) ELSE {first} END"
+        last = f"CASE WHEN max(({use.after}).t) > max({END}) THEN max({END}) + 1 ELSE {last} END"
+    return Value(f"(({last}) - ({first})) / {length!r}", DOUBLE)
+
+
+def _distinct_range(use: AggregateCall) -> Value:
+    """Return the range within which an estimated number of distinct values must lie: 5 % around the exact number."""
+    exact = f"count(DISTINCT {use.x.sql})"
+    return Value(f"[round({exact} * 0.95::DOUBLE), round({exact} * 1.05::DOUBLE)]", DOUBLE)
+
+
+def _quantile_range(use: AggregateCall) -> Value:
+    """Return the range within which an estimated percentile must lie: 3 % of the ranks, plus 2 ranks, around the exact rank."""
+    share, values = use.number(0) / 100, use.ordered(to_double(use.x), to_double(use.x))
+    count = f"len({values})"
+    tolerance = f"(CAST(ceil({count} * 0.03) AS BIGINT) + 2)"
+    rank = f"CAST(floor({count} * {share!r}) AS BIGINT)"
+    low, high = f"greatest({rank} - {tolerance}, 1)", f"least({rank} + {tolerance}, {count})"
+    return Value(f"CASE WHEN {count} > 0 THEN [{values}[{low}], {values}[{high}]] END", DOUBLE)
+
+
+SELECTIONS: Final = ("min", "max", "first", "last", "last_row")
+AGGREGATES: Final[dict[str, Rule]] = {
+    **dict.fromkeys(("first", "last", "last_row", "_group_key"), _selected),
+    **dict.fromkeys(("stddev", "stddev_pop"), _real("stddev_pop({0})")),
+    **dict.fromkeys(("variance", "var_pop"), _real("var_pop({0})")),
+    **{name: _real(f"{name}({{0}})") for name in ("avg", "stddev_samp", "var_samp")},
+    **{name: _extreme(name) for name in ("min", "max")},
+    "count": lambda use: Value(f"count({use.x.sql})", BIGINT),
+    "sum": _sum,
+    "spread": _real("(max({0}) - min({0}))"),
+    "percentile": _percentile,
+    "mode": _mode,
+    "irate": _irate,
+    "leastsquares": _leastsquares,
+    "twa": _twa,
+    "elapsed": _elapsed,
+    "hyperloglog": _distinct_range,
+    "apercentile": _quantile_range,
+}
+ROW_FOR_NO_INPUT: Final = ("count", "hyperloglog")
+ESTIMATES: Final = ("hyperloglog", "apercentile")
+TEXT_RESULTS: Final = ("leastsquares", "percentile")
+USE_ADJACENT_POINTS: Final = ("twa", "elapsed")
+UNSUPPORTED: Final = ("histogram",)
+"""Aggregates of the language that verify does not support."""

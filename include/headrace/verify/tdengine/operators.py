@@ -1,0 +1,130 @@
+"""What expressions mean in the TDengine language: its operators, from the definition of each."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headrace.model.expressions import Call, DurationLiteral, Expression
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP
+from headrace.verify.expressions import COMPARISONS, Arguments, Compiler, Language, Rule, both_ways, logic
+from headrace.verify.tdengine.conversions import (
+    compile_cast,
+    to_bigint,
+    to_bool,
+    to_condition,
+    to_double,
+    to_instant,
+    to_text,
+    unify,
+)
+from headrace.verify.tdengine.functions import FUNCTIONS
+from headrace.verify.values import Value, constant, instant, quoted, unsupported
+
+TESTS: Final = (*COMPARISONS, *(f"{word}{test}" for test in ("like", "in", "between") for word in ("", "not ")), "match", "nmatch")
+
+
+def select_value(compiler: Compiler, node: Expression) -> Value:
+    """Compile an item of a select list, where a comparison with NULL is false."""
+    value = compiler.value(node)
+    if isinstance(node, Call) and node.function in TESTS:
+        return Value(f"coalesce({value.sql}, false)", BOOL)
+    return value
+
+
+def _literal(compiler: Compiler, node: Expression) -> Value | None:
+    match node:
+        case DurationLiteral(value=duration):
+            return constant(None) if duration.is_calendar else constant(duration.ticks(compiler.precision))
+        case Call(function="now" | "today"):
+            raise unsupported("the current time, which changes: write the instant itself")
+    return None
+
+
+def _compare(compiler: Compiler, sign: str, left: Value, right: Value) -> str:
+    """Compare two values: as instants if either is one, as numbers if either is one, else as text."""
+    if left.is_instant or right.is_instant:
+        left, right = to_instant(compiler, left), to_instant(compiler, right)
+    first, second = left.sql, right.sql
+    if left.type is not None and right.type is not None:
+        if left.is_text != right.is_text:
+            convert = to_bool if BOOL in (left.type, right.type) else to_double
+            first, second = convert(left), convert(right)
+        elif (left.type == BOOL) != (right.type == BOOL):
+            first, second = to_double(left), to_double(right)
+    return f"({first} {sign} {second})"
+
+
+def _arithmetic(sign: str) -> Rule:
+    """Return the rule of one of `+ - * / %`: DOUBLE, NULL if the divisor is 0; instants move by ticks."""
+
+    def rule(use: Arguments) -> Value:
+        if any(isinstance(node, DurationLiteral) and node.value.is_calendar for node in use.call.arguments):
+            raise unsupported("arithmetic with calendar months")
+        if len(use.values) == 1:
+            return _negated(use)
+        left, right = use.values
+        if sign in "+-" and (left.is_instant or right.is_instant):
+            return _shifted(sign, left, right)
+        divisor = f"nullif({to_double(right)}, 0)" if sign in "/%" else to_double(right)
+        return Value(f"({to_double(left)} {sign} {divisor})", DOUBLE)
+
+    return rule
+
+
+def _shifted(sign: str, left: Value, right: Value) -> Value:
+    """Move an instant by ticks, or subtract two instants."""
+    if left.is_instant and right.is_instant:
+        return Value(f"({left.sql} - {right.sql})", BIGINT)
+    first, second = (left.sql, to_bigint(right)) if left.is_instant else (right.sql, to_bigint(left))
+    if isinstance(left.constant, int) and isinstance(right.constant, int):
+        return instant(left.constant + right.constant if sign == "+" else left.constant - right.constant)
+    return Value(f"({first} {sign} {second})", TIMESTAMP)
+
+
+def _negated(use: Arguments) -> Value:
+    (operand,) = use.values
+    value = operand.constant
+    if isinstance(value, int | float) and not isinstance(value, bool) and not operand.is_instant:
+        return constant(-value)
+    return Value(f"(-{to_double(operand)})", DOUBLE)
+
+
+def _bitwise(sign: str) -> Rule:
+    return lambda use: Value(f"({to_bigint(use.values[0])} {sign} {to_bigint(use.values[1])})", BIGINT)
+
+
+def _like(use: Arguments) -> str:
+    """Compile LIKE: `%` is any characters, `_` is one; a backslash escapes either, or itself."""
+    subject, pattern = use.values
+    if pattern.type is None:
+        return "CAST(NULL AS BOOLEAN)"
+    if not isinstance(pattern.constant, str):
+        raise unsupported("LIKE with a pattern that is not constant")
+    tokens = re.findall(r"\\[%_\\]|.", pattern.constant, re.DOTALL)
+    wildcards = {"%": ".*", "_": "."}
+    regex = "".join(wildcards.get(token) or re.escape(token[-1]) for token in tokens)
+    return f"regexp_full_match({to_text(subject)}, {quoted(regex)}, 's')"
+
+
+def _match(use: Arguments) -> str:
+    return f"regexp_matches({to_text(use.values[0])}, {to_text(use.values[1])})"
+
+
+_PATTERNS: Final = both_ways({"like": _like, "match": _match})
+LANGUAGE: Final = Language(
+    {
+        **FUNCTIONS,
+        **{sign: _arithmetic(sign) for sign in "+-*/%"},
+        **logic(_compare, to_condition),
+        **_PATTERNS,
+        "nmatch": _PATTERNS["not match"],
+        "unary-": _negated,
+        "&": _bitwise("&"),
+        "|": _bitwise("|"),
+    },
+    _literal,
+    compile_cast,
+    to_condition,
+    unify,
+)
