@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -83,19 +83,6 @@ def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
     return rights or (Right(Action.DESCRIBE, CATALOG),)
-
-
-class RequiresRights(Protocol):
-    """Anything that requires rights, such as a stage."""
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """Rights that the user must have."""
-
-
-def required_rights(stages: Iterable[RequiresRights]) -> tuple[Right, ...]:
-    """Collect the distinct rights that stages require, in the order of first use."""
-    return tuple(dict.fromkeys(right for stage in stages for right in stage.required))
 
 
 class PermissionDeniedError(ProgrammingError):

@@ -20,9 +20,8 @@ class AggregateCall(RowsCall):
 
     Attributes:
         unique: True if no two rows of a group have the same instant.
-        interval: True over INTERVAL windows.
-        before: In an INTERVAL, a column with the previous point that has a value, as a struct of `t` and `v`.
-        after: The same for the next point.
+        interval: True over INTERVAL windows; `before` and `after` are then columns with the previous and the next point that has a
+            value, as structs of `t` and `v`.
     """
 
     unique: bool = True

@@ -15,15 +15,7 @@ Constants = tuple[Scalar | Duration, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowsCall:
-    """One call.
-
-    Attributes:
-        function: Its name.
-        x: Its first argument, over rows.
-        constants: The constants after it.
-        rows: The columns that partition rows, and those that order them, the instant first.
-        compiler: The compiler of expressions over rows.
-    """
+    """One call: its first argument over rows, the constants after it, and how rows are partitioned and ordered, by time first."""
 
     function: str
     x: Value
