@@ -42,7 +42,7 @@ def create_meters(bench: Bench, name: str, subtables: int) -> Table:
         "location": pa.array([f"place {number % 50}" for number in range(subtables)]),
         "groupid": pa.array([number % 10 for number in range(subtables)], pa.int32()),
     }
-    bench.context.tables.upsert_tags(table, pa.table(tags))
+    bench.context.tables.tags.upsert(table, pa.table(tags))
     return table
 
 

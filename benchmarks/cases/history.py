@@ -57,7 +57,7 @@ class Backfill:
     def result(self) -> pa.Table:
         context, table = self.bench.context, self.bench.table(TARGET)
         rows = context.tables.scan(table, self.bench.database)
-        return rows.join(context.tables.read_tags(table), "tbname").select(["device", "ts", "cnt", "av"])
+        return rows.join(context.tables.tags.read(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def _create(self) -> None:
         self.bench.execute(f"DROP STREAM IF EXISTS {NAME}")

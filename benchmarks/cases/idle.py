@@ -43,7 +43,7 @@ class IdleStreams:
         """Commit a row for each subtable of the sources."""
         for table in self.sources:
             rows = generate_batch(table.name, SUBTABLES, SUBTABLES, self.second)
-            self.bench.context.tables.write(table, self.bench.database, rows)
+            self.bench.context.tables.writer.write(table, self.bench.database, rows)
         self.second += 1
 
     def _has_handled_all(self) -> bool:

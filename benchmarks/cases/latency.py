@@ -85,7 +85,7 @@ class Source:
         """Commit the next batch, and return its version."""
         rows = generate_batch(self.table.name, self.subtables, self.rows, self._second)
         self._second += ROWS_PER_SUBTABLE
-        return self.bench.context.tables.write(self.table, self.bench.database, rows).version
+        return self.bench.context.tables.writer.write(self.table, self.bench.database, rows).version
 
 
 class HeadraceStreams:
@@ -119,7 +119,7 @@ class HeadraceStreams:
         """Return the rows of the last stream's target."""
         table = self.bench.table(f"{self.names[-1]}_result")
         rows = self.bench.context.tables.scan(table, self.bench.database)
-        return rows.join(self.bench.context.tables.read_tags(table), "tbname").select(["device", "ts", "cnt", "av"])
+        return rows.join(self.bench.context.tables.tags.read(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def close(self) -> None:
         """Drop the streams."""

@@ -42,7 +42,7 @@ class Streams:
     def measure(self) -> float:
         rows = generate_batch(self.table.name, SUBTABLES, SUBTABLES * SECONDS, self.second)
         self.second += SECONDS
-        self.bench.context.tables.write(self.table, self.bench.database, rows)
+        self.bench.context.tables.writer.write(self.table, self.bench.database, rows)
         with self.probe.activate():
             start = time.perf_counter()
             self.bench.connection.settle()

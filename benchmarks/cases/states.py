@@ -55,7 +55,7 @@ class OpenWindows:
         instants = pa.array(np.full(len(subtables), (self.first + ms) * 1000), pa.timestamp("us", "UTC"))
         values = pa.array((subtables % 1000).astype(np.int32))
         rows = pa.table({"ts": instants, "v": values, TBNAME: self.names.take(pa.array(subtables))})
-        self.bench.context.tables.write(self.table, self.bench.database, rows)
+        self.bench.context.tables.writer.write(self.table, self.bench.database, rows)
         self.bench.connection.settle()
 
     def write_batch(self, number: int) -> None:

@@ -61,7 +61,7 @@ class ClockSource(EventSource):
             }
         )
         self.due = second + 1
-        return self.bench.context.tables.write(self.table, self.bench.database, rows).version
+        return self.bench.context.tables.writer.write(self.table, self.bench.database, rows).version
 
 
 def measure_commit(streams: HeadraceStreams, trigger: str) -> float:

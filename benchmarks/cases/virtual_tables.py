@@ -62,7 +62,7 @@ class Reading:
             times = pa.array(instants, pa.int64()).cast(schema.field(0).type)
             values = [pa.array([float(instant % 997) for instant in instants]) for _ in columns]
             rows = pa.Table.from_arrays([times, *values, pa.repeat(pa.scalar(table.name), ROWS)], schema=schema)
-            self.bench.context.tables.write(table, self.bench.database, rows)
+            self.bench.context.tables.writer.write(table, self.bench.database, rows)
 
 
 def create_tables(bench: Bench) -> None:

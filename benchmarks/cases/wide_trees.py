@@ -64,7 +64,7 @@ class WideTree:
             rows = {"time": pa.array(times, pa.timestamp("us", "UTC"))}
             rows |= {column.name: pa.array([float(row % 97) for row in range(length)]) for column in declared}
             rows["device"] = pa.array([devices[row // ROWS_PER_DEVICE] for row in range(length)])
-            self.context.tables.write(table, database, pa.table(rows))
+            self.context.tables.writer.write(table, database, pa.table(rows))
 
     def execute(self, sql: str) -> int:
         """Run a statement, fetch its result, and return the number of rows."""

@@ -125,7 +125,7 @@ def write_rows(context: Context, seconds: int) -> None:
         "v": [float(second) for second in range(seconds)],
         "tbname": ["d1"] * seconds,
     }
-    context.tables.write(source, database, pa.table(columns).cast(pa.schema([schema.field(name) for name in columns])))
+    context.tables.writer.write(source, database, pa.table(columns).cast(pa.schema([schema.field(name) for name in columns])))
 
 
 def repository() -> Path:

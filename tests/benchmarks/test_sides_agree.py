@@ -112,6 +112,6 @@ def test_a_filled_table_is_used_again_by_the_next_run(bench: Bench, spark: Spark
 def test_batches_are_consecutive_and_never_repeat_a_key(bench: Bench) -> None:
     table = create_meters(bench, "meters", 6)
     for second in (0, 10):
-        bench.context.tables.write(table, bench.database, generate_batch("meters", 6, 60, second))
+        bench.context.tables.writer.write(table, bench.database, generate_batch("meters", 6, 60, second))
 
     assert bench.context.tables.rows(table) == 120

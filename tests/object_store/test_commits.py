@@ -48,8 +48,8 @@ def test_processes_that_write_at_once_lose_no_write_and_double_no_key(tables: Ta
     }
     assert 2 in written
     assert written & {1, 3}
-    changes = tables.changes(METERS, 1, tables.version(METERS))
-    assert changes.num_rows == tables.change_rows(METERS, 1, tables.version(METERS))
+    changes = tables.changes.read(METERS, 1, tables.version(METERS))
+    assert changes.num_rows == tables.changes.count(METERS, 1, tables.version(METERS))
 
 
 @pytest.mark.spark
@@ -59,18 +59,18 @@ def test_loads_by_spark_and_small_writes_at_once_lose_nothing(
     """Spark's writer of Delta replaces a commit of another writer on S3, so that Spark must only write the files."""
     monkeypatch.setattr(loader, "MAX_ROWS_MERGED_IN_DRIVER", 0)
     loading = Tables(f"{bucket}/tables", lambda _: nullcontext(), 0)
-    loading.write(METERS, POWER, rows([{"ts": 0, "a": 0}]))
+    loading.writer.write(METERS, POWER, rows([{"ts": 0, "a": 0}]))
 
     def load() -> None:
         for number in range(3):
             file = tmp_path / f"{number}.csv"
             file.write_text("ts,a,b\n" + "".join(f"{ts},{number},0.5\n" for ts in range(5)))
-            loading.load(lambda: spark, [file], METERS, POWER, options=LoadOptions(tbname="d1"))
+            loading.loader(lambda: spark, METERS, POWER).load([file], options=LoadOptions(tbname="d1"))
 
     with ThreadPoolExecutor(1) as pool:
         loads = pool.submit(load)
         for number in range(APPENDS):
-            tables.write(METERS, POWER, rows([{"ts": 100 + number, "a": number}]))
+            tables.writer.write(METERS, POWER, rows([{"ts": 100 + number, "a": number}]))
         loads.result()
     stored = {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
     assert stored == dict.fromkeys(range(5), 2) | {100 + number: number for number in range(APPENDS)}
@@ -82,14 +82,14 @@ def test_loads_by_spark_and_small_writes_at_once_lose_nothing(
 
 def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket: str, object_store: Server) -> None:
     other = Tables(f"{bucket}/tables", lambda _: nullcontext(), 1_000)
-    tables.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    tables.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     assert other.rows(METERS) == 1
     tables.drop(METERS)
     assert object_store.objects(f"{bucket}/tables") == []
     with pytest.raises(Error, match="no Delta table"):
         other.rows(METERS)
     tables.create(METERS, POWER)
-    other.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
+    other.writer.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
     assert [row["ts"] for row in read(tables.scan(METERS, POWER))] == [2]
 
 

@@ -50,7 +50,7 @@ class Meters:
         catalog.tables.create(METERS)
         catalog.subtables.add("db", "meters", list(names))
         areas = pa.array(range(len(names)), pa.int32())
-        tables.upsert_tags(METERS, pa.table({"tbname": pa.array(names), "area": areas}))
+        tables.tags.upsert(METERS, pa.table({"tbname": pa.array(names), "area": areas}))
         return cls(context)
 
     def write(self, rows: Iterable[Row]) -> None:
@@ -58,12 +58,12 @@ class Meters:
         names, times, values = zip(*rows, strict=True)
         ts = pa.array([time * 1000 for time in times], pa.int64()).cast(pa.timestamp("us", "UTC"))
         table = pa.table({"ts": ts, "v": pa.array(values, pa.int32()), "tbname": pa.array(names)})
-        self.context.tables.write(METERS, DATABASE, table)
+        self.context.tables.writer.write(METERS, DATABASE, table)
         self.stored.update({(name, time): value for name, time, value in zip(names, times, values, strict=True)})
 
     def delete(self, name: str, first: int, last: int) -> None:
         """Delete a subtable's rows between two instants, both inclusive."""
-        self.context.tables.delete(METERS, DATABASE, tbnames=[name], ranges=[(first, last)])
+        self.context.tables.writer.delete(METERS, DATABASE, tbnames=[name], ranges=[(first, last)])
         gone = [key for key in self.stored if key[0] == name and first <= key[1] <= last]
         for key in gone:
             del self.stored[key]

@@ -19,7 +19,7 @@ def test_an_epoch_is_raised_above_those_in_the_targets(context: Context) -> None
     lease = context.catalog.leases.acquire("default", "a", 60_000)
     assert lease is not None
     assert raise_epoch(context, lease, 60_000) is None
-    context.tables.fence(context.catalog.tables.get("db", "out"), stream, 7)
+    context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, 7)
     raised = raise_epoch(context, lease, 60_000)
     assert raised is not None
     assert raised.epoch == 8
@@ -33,7 +33,7 @@ def test_a_lease_that_another_has_taken_is_not_raised(context: Context) -> None:
     lease = context.catalog.leases.acquire("default", "a", 0)
     successor = context.catalog.leases.acquire("default", "b", 60_000)
     assert lease is not None
-    context.tables.fence(context.catalog.tables.get("db", "out"), stream, 2)
+    context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, 2)
     with pytest.raises(FencedError):
         raise_epoch(context, lease, 60_000)
     assert context.catalog.leases.get("default") == successor

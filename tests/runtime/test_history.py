@@ -197,9 +197,9 @@ def spoil(meters: Meters) -> None:
     database = meters.context.catalog.databases.get("db")
     rows = meters.context.tables.scan(target, database)
     wrong = rows.slice(0, 5).set_column(rows.column_names.index("n"), "n", [[99] * 5])
-    meters.context.tables.write(target, database, wrong)
+    meters.context.tables.writer.write(target, database, wrong)
     start = rows["_wstart"][10].cast("int64").as_py() // 1000
-    meters.context.tables.delete(target, database, ranges=[(start, start)])
+    meters.context.tables.writer.delete(target, database, ranges=[(start, start)])
 
 
 @large
@@ -229,7 +229,7 @@ def test_a_recomputation_retracts_windows_without_rows_of_its_own_groups_only(me
     stray = stray.cast(rows.schema)
     context.catalog.subtables.add("db", "out", ["others"])
     stray = stray.set_column(rows.column_names.index("tbname"), "tbname", [[own, "others"]])
-    context.tables.write(target, database, stray)
+    context.tables.writer.write(target, database, stray)
     backfill.recompute(context, stream, "manual", None, None)
     kept = context.tables.scan(target, database, tbnames=["others"])
     assert kept.num_rows == 1

@@ -44,13 +44,13 @@ def test_files_that_a_stream_has_yet_to_read_are_kept(meters: Meters) -> None:
     assert done["db.meters"].compacted == 7
     assert done["db.meters"].removed == 0
     assert done["db.meters"].kept == f"files since version {boundary} are kept for stream db.s"
-    assert meters.context.tables.changes(METERS, boundary + 1, boundary + 1).num_rows == 5
+    assert meters.context.tables.changes.read(METERS, boundary + 1, boundary + 1).num_rows == 5
 
 
 def test_what_was_replaced_before_the_oldest_offset_goes_though_a_stream_is_behind(meters: Meters) -> None:
     context, tables = meters.context, meters.context.tables
     stream = meters.create_stream("TRIGGER AT_ONCE")
-    compacted = tables.compact(METERS)
+    compacted = tables.maintenance.compact(METERS)
     offset = tables.version(METERS)
     context.catalog.jobs.set_progress(stream, JobProgress(Position(1, {source_id("db", "meters"): offset})))
     first, second = list(meters.stored)[:2]
@@ -90,7 +90,7 @@ def test_each_origin_of_a_virtual_table_keeps_what_a_stream_has_yet_to_read(mete
 
 def changes(meters: Meters, offset: int, last: int) -> list[object]:
     """What a stream at an offset reads: updates and deletes, from change files."""
-    rows: list[object] = meters.context.tables.changes(METERS, offset + 1, last).to_pylist()
+    rows: list[object] = meters.context.tables.changes.read(METERS, offset + 1, last).to_pylist()
     assert rows
     return rows
 
@@ -105,9 +105,9 @@ def test_change_files_of_unread_commits_outlive_a_full_vacuum(meters: Meters, mo
     written = tables.version(METERS)
     unread = changes(meters, offset, written)
     monkeypatch.setattr(maintenance, "FULL_VACUUM_HOURS", 0)
-    tables.vacuum(METERS, 0, offset)
+    tables.maintenance.vacuum(METERS, 0, offset)
     assert changes(meters, offset, written) == unread
-    tables.vacuum(METERS, 0)
+    tables.maintenance.vacuum(METERS, 0)
     with pytest.raises(HistoryGoneError):
         changes(meters, offset, written)
 

@@ -61,7 +61,7 @@ def fence(meters: Meters, driver: Driver, stream: str, epoch: int) -> None:
     """Have a driver that runs a stream fenced by a newer epoch in its target."""
     context = meters.context
     wait_until(lambda: pollers_of(driver).samples().keys() == {stream}, "the stream to run")
-    context.tables.fence(context.catalog.tables.get("db", "out"), stream, epoch)
+    context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, epoch)
     meters.write(readings(5, seed=1))
     wait_until(lambda: driver.failure is not None, "the driver to be fenced")
     assert isinstance(driver.failure, FencedError)
@@ -96,7 +96,7 @@ def fenced(*_: object) -> bool:
 
 def test_a_lease_is_renewed_while_the_epochs_of_targets_are_read(meters: Meters, snode: Snode, context: Context) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
-    context.tables.fence(context.catalog.tables.get("db", "out"), stream, 7)
+    context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, 7)
     tables, read = context.tables, threading.Event()
 
     def open_slowly() -> Tables:

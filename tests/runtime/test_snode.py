@@ -152,7 +152,7 @@ def test_an_snode_exits_at_once_if_it_must_not_wait(context: Context, start: Cal
 def test_a_snode_outranks_the_targets_of_a_catalog_restored_from_a_backup(context: Context, start: Callable[..., Job]) -> None:
     meters = Meters.create(context)
     stream = meters.create_stream("TRIGGER AT_ONCE")
-    context.tables.fence(context.catalog.tables.get("db", "out"), stream, 50)
+    context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, 50)
     job = start("snode")
     until(lambda: epoch(context) >= 1, "the snode does not take the lease", (job,))
     meters.write(readings(50))
@@ -197,13 +197,13 @@ def test_a_frozen_backfill_job_commits_nothing_once_another_has_done_its_chunk(
     arguments = ("--stream", stream, "--run", chunk.run, "--chunk", "0")
     frozen = start("fill_history", *arguments, faults=f"{frozen_at}:stop")
     until(lambda: psutil.Process(frozen.process.pid).status() == psutil.STATUS_STOPPED, "the job does not stop", (frozen,))
-    assert context.tables.read_tags(target).num_rows == 3  # only the commit of the results is left to do
+    assert context.tables.tags.read(target).num_rows == 3  # only the commit of the results is left to do
     assert meters.results() == []
 
     lose_locks(context.settings.catalog_url)
     assert start("fill_history", *arguments).ended() == 0
     assert meters.results() == meters.expected()
-    context.tables.delete(target, context.catalog.databases.get("db"))
+    context.tables.writer.delete(target, context.catalog.databases.get("db"))
     version = context.tables.version(target)
     frozen.signal(signal.SIGCONT)
 

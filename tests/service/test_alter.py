@@ -276,7 +276,7 @@ def test_a_crash_leaves_a_usable_table_and_the_statement_can_be_repeated(
         assert point in ("service.alter.recorded", "storage.tag.renamed")
     connection.execute(f"insert into dev2 using readings (place) tags ('east') (ts, a) values ({START}, 2)")
     assert [row["a"] for row in stored(connection)] == [1, 2]
-    tags = connection.session.context.tables.read_tags(connection.session.context.catalog.tables.get("d", "readings"))
+    tags = connection.session.context.tables.tags.read(connection.session.context.catalog.tables.get("d", "readings"))
     assert dict(zip(tags["tbname"].to_pylist(), tags["place"].to_pylist(), strict=True)) == {"dev1": "west", "dev2": "east"}
 
 
@@ -358,7 +358,7 @@ def test_new_measurements_become_columns_once(connection: headrace.Connection) -
     database, table = catalog.databases.get("d"), catalog.tables.get("d", "tree")
     columns = [Column("m1", DataType(TypeKind.DOUBLE)), Column("m2", DataType(TypeKind.INT))]
     for new_columns in (columns[:1], columns, columns):
-        tables.add_columns(table, database, new_columns)
+        tables.columns.add(table, database, new_columns)
         grown = catalog.tables.add_columns("d", "tree", new_columns)
     assert [column.name for column in grown.columns] == ["ts", "a", "m1", "m2"]
     with pytest.raises(TypeMismatchError):

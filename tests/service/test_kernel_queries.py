@@ -94,7 +94,7 @@ class Sides:
         schema = context.tables.schema(table, database)
         values = {name: pa.array([row.get(name) for row in unique], schema.field(name).type) for name in schema.names[1:]}
         times = pa.array([row["ts"] * 1000 for row in unique], pa.int64()).cast(schema.field("ts").type)
-        context.tables.write(table, database, pa.table({"ts": times, **values}))
+        context.tables.writer.write(table, database, pa.table({"ts": times, **values}))
 
     def check(self, query: str) -> None:
         """Compare both results, and their order."""
@@ -141,7 +141,7 @@ def test_kernels_and_spark_sql_give_equal_results(
     for number, readings in enumerate(commits):
         sides.write(table, readings)
         if number + 1 == compacted:
-            sides.spark.session.context.tables.compact(table)
+            sides.spark.session.context.tables.maintenance.compact(table)
     for query in QUERIES:
         sides.check(query.format(table=table.name))
 

@@ -175,7 +175,7 @@ def tagless(readings: headrace.Connection) -> headrace.Connection:
     stored = context.tables.scan(table, context.catalog.databases.get("d"), tbnames=["dev1"])
     strange = stored.set_column(stored.column_names.index("tbname"), "tbname", pa.array(["stranger"]))
     write_deltalake(str(Path(context.tables.uri) / "d" / "readings" / "rows"), strange, mode="append")
-    context.tables.drop_tags(table, ["dev2"])
+    context.tables.tags.drop(table, ["dev2"])
     return readings
 
 

@@ -98,7 +98,7 @@ def test_rows_for_a_supertable_create_subtables_with_the_tags_in_the_list(readin
     table, database = context.catalog.tables.get("d", "plants"), context.catalog.databases.get("d")
     rows = context.tables.scan(table, database).select(["tbname", "watts"]).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == [("p1", 1), ("p1", 3), ("p1", 4), ("p2", 2), ("p3", 5)]
-    tags = context.tables.read_tags(table).sort_by("tbname").to_pylist()
+    tags = context.tables.tags.read(table).sort_by("tbname").to_pylist()
     assert [(row["tbname"], row["site"], row["floor"]) for row in tags] == [("p1", None, 7), ("p2", None, 8), ("p3", None, None)]
     with pytest.raises(NotFoundError, match="plants has no subtable p4"):
         readings.execute(f"insert into plants (tbname, ts, watts) values ('p4', {ts}, 1)")

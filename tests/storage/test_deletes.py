@@ -12,7 +12,7 @@ from tests.storage.samples import METERS, POWER, read, rows
 @pytest.fixture
 def filled(meters: Tables) -> Tables:
     """Rows at 1 to 5 in each of d1 and d2."""
-    meters.write(METERS, POWER, rows([{"ts": ts, "a": ts, TBNAME: name} for name in ("d1", "d2") for ts in range(1, 6)]))
+    meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": ts, TBNAME: name} for name in ("d1", "d2") for ts in range(1, 6)]))
     return meters
 
 
@@ -21,52 +21,52 @@ def left(tables: Tables) -> list[tuple[str, int]]:
 
 
 def test_a_range_is_deleted_with_both_its_ends(filled: Tables) -> None:
-    assert filled.delete(METERS, POWER, tbnames=["d1"], ranges=[(2, 4)]) == 3
+    assert filled.writer.delete(METERS, POWER, tbnames=["d1"], ranges=[(2, 4)]) == 3
     assert left(filled) == [("d1", 1), ("d1", 5), *(("d2", ts) for ts in range(1, 6))]
 
 
 def test_several_ranges_are_deleted_in_one_commit(filled: Tables) -> None:
-    assert filled.delete(METERS, POWER, ranges=[(1, 1), (5, 5)]) == 4
+    assert filled.writer.delete(METERS, POWER, ranges=[(1, 1), (5, 5)]) == 4
     assert filled.version(METERS) == 2
 
 
 def test_without_conditions_every_row_is_deleted(filled: Tables) -> None:
-    assert filled.delete(METERS, POWER) == 10
-    assert filled.changes(METERS, 2, 2)["_change_type"].to_pylist() == ["delete"] * 10
-    assert filled.change_rows(METERS, 2, 2) == 10
+    assert filled.writer.delete(METERS, POWER) == 10
+    assert filled.changes.read(METERS, 2, 2)["_change_type"].to_pylist() == ["delete"] * 10
+    assert filled.changes.count(METERS, 2, 2) == 10
 
 
 @pytest.mark.parametrize("nothing", [{"ranges": [(6, 9)]}, {"tbnames": []}, {"ranges": []}, {"tbnames": ["d3"]}])
 def test_a_delete_without_matching_rows_makes_no_commit(filled: Tables, nothing: dict[str, list[object]]) -> None:
-    assert filled.delete(METERS, POWER, **nothing) == 0  # type: ignore[arg-type]
+    assert filled.writer.delete(METERS, POWER, **nothing) == 0  # type: ignore[arg-type]
     assert filled.version(METERS) == 1
 
 
 def test_a_further_condition_may_name_any_column(filled: Tables) -> None:
-    assert filled.delete(METERS, POWER, tbnames=["d2"], where='"a" % 2 = 0') == 2
+    assert filled.writer.delete(METERS, POWER, tbnames=["d2"], where='"a" % 2 = 0') == 2
 
 
 def test_an_invalid_condition_is_an_error(filled: Tables) -> None:
     with pytest.raises(StorageError, match=r"power\.meters"):
-        filled.delete(METERS, POWER, where="no such thing(")
+        filled.writer.delete(METERS, POWER, where="no such thing(")
 
 
 def test_names_are_taken_literally(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, TBNAME: "it's"}, {"ts": 1, TBNAME: "its"}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, TBNAME: "it's"}, {"ts": 1, TBNAME: "its"}]))
 
-    assert meters.delete(METERS, POWER, tbnames=["it's"]) == 1
+    assert meters.writer.delete(METERS, POWER, tbnames=["it's"]) == 1
     assert left(meters) == [("its", 1)]
 
 
 def test_bounds_beyond_all_timestamps_are_accepted(filled: Tables) -> None:
-    assert filled.delete(METERS, POWER, ranges=[(-(2**63), 2**63 - 1)]) == 10
+    assert filled.writer.delete(METERS, POWER, ranges=[(-(2**63), 2**63 - 1)]) == 10
 
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_ranges_are_in_ticks_of_the_database(tables: Tables, precision: Precision) -> None:
     database = Database("power", precision)
     tables.create(METERS, database)
-    tables.write(METERS, database, rows([{"ts": ts} for ts in (1999, 2000, 2001, 2002)], database=database))
+    tables.writer.write(METERS, database, rows([{"ts": ts} for ts in (1999, 2000, 2001, 2002)], database=database))
 
-    assert tables.delete(METERS, database, ranges=[(2000, 2001)]) == 2
+    assert tables.writer.delete(METERS, database, ranges=[(2000, 2001)]) == 2
     assert [row["ts"] for row in read(tables.scan(METERS, database), database=database)] == [1999, 2002]

@@ -34,9 +34,9 @@ WIDE = replace(METERS, columns=(*METERS.columns, EXTRA))
 
 def widened(tables: Tables) -> Table:
     """Return `power.meters` with a row from before and one from after the column `c`."""
-    tables.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
-    tables.add_columns(METERS, POWER, [EXTRA])
-    tables.write(WIDE, POWER, rows([{"ts": START + 1, "a": 2, "c": "new"}], WIDE))
+    tables.writer.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
+    tables.columns.add(METERS, POWER, [EXTRA])
+    tables.writer.write(WIDE, POWER, rows([{"ts": START + 1, "a": 2, "c": "new"}], WIDE))
     return WIDE
 
 
@@ -51,11 +51,11 @@ def test_a_column_is_null_in_rows_from_before_it(meters: Tables) -> None:
 
 def test_a_stale_writer_appends_and_updates_without_touching_a_new_column(meters: Tables, tmp_path: Path) -> None:
     stale = open_tables(tmp_path)
-    stale.write(METERS, POWER, rows([{"ts": START - 1, "a": 0}]))
+    stale.writer.write(METERS, POWER, rows([{"ts": START - 1, "a": 0}]))
     wide = widened(meters)
-    stale.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}]))
-    stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), update_columns=["ts", "a"])
-    stale.replace(METERS, POWER, rows([{"ts": START, "a": 10}, {"ts": START + 4, "a": 5}]), None, None)
+    stale.writer.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}]))
+    stale.writer.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), update_columns=["ts", "a"])
+    stale.writer.replace(METERS, POWER, rows([{"ts": START, "a": 10}, {"ts": START + 4, "a": 5}]), None, None)
     values = read(meters.scan(wide, POWER), wide)
     assert [(row["a"], row["c"]) for row in values] == [(0, None), (10, None), (20, "new"), (3, None), (4, None), (5, None)]
     assert stale.scan(METERS, POWER).column_names == ["ts", "a", "b", TBNAME]
@@ -63,9 +63,9 @@ def test_a_stale_writer_appends_and_updates_without_touching_a_new_column(meters
 
 def test_the_change_feed_is_read_across_an_added_column(meters: Tables) -> None:
     widened(meters)
-    changes = meters.changes(METERS, 0, meters.version(METERS))
+    changes = meters.changes.read(METERS, 0, meters.version(METERS))
     assert [(row["a"], row["c"], row[CHANGE_TYPE]) for row in changes.to_pylist()] == [(1, None, "insert"), (2, "new", "insert")]
-    assert meters.change_rows(METERS, 0, meters.version(METERS)) == 2
+    assert meters.changes.count(METERS, 0, meters.version(METERS)) == 2
 
 
 def test_an_older_version_has_a_later_column_as_null(meters: Tables) -> None:
@@ -77,27 +77,27 @@ def test_an_older_version_has_a_later_column_as_null(meters: Tables) -> None:
 def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None:
     wide = widened(meters)
     for number in range(60):
-        meters.write(wide, POWER, rows([{"ts": START + 10 + number, "c": str(number)}], wide))
-    assert meters.compact(wide) > 0
+        meters.writer.write(wide, POWER, rows([{"ts": START + 10 + number, "c": str(number)}], wide))
+    assert meters.maintenance.compact(wide) > 0
     assert [row["c"] for row in read(meters.scan(wide, POWER), wide)][:3] == [None, "new", "0"]
 
 
 def test_a_writer_with_a_stale_shorter_length_continues(meters: Tables) -> None:
     wide = widened(meters)
     longer = Column("c", DataType(TypeKind.VARCHAR, 64))
-    meters.modify_column(wide, longer)
+    meters.columns.retype(wide, longer)
     assert DeltaTable(rows_uri(meters.uri, METERS)).schema().fields[-1].metadata == {"headrace.type": "VARCHAR(64)"}
-    meters.write(wide, POWER, rows([{"ts": START + 5, "c": "5"}], wide))
-    meters.write(wide, POWER, rows([{"ts": START + 5, "c": "6"}, {"ts": START + 6, "c": "7"}], wide))
-    meters.replace(wide, POWER, rows([{"ts": START + 6, "c": "8"}], wide), rows([{"ts": START + 5}], wide), None)
+    meters.writer.write(wide, POWER, rows([{"ts": START + 5, "c": "5"}], wide))
+    meters.writer.write(wide, POWER, rows([{"ts": START + 5, "c": "6"}, {"ts": START + 6, "c": "7"}], wide))
+    meters.writer.replace(wide, POWER, rows([{"ts": START + 6, "c": "8"}], wide), rows([{"ts": START + 5}], wide), None)
     assert [row["c"] for row in read(meters.scan(wide, POWER), wide)] == [None, "new", "8"]
-    assert meters.changes(wide, 0, meters.version(wide)).num_rows == 9
+    assert meters.changes.read(wide, 0, meters.version(wide)).num_rows == 9
 
 
 def test_a_column_is_added_once(meters: Tables) -> None:
-    meters.add_columns(METERS, POWER, [EXTRA])
+    meters.columns.add(METERS, POWER, [EXTRA])
     version = meters.version(METERS)
-    meters.add_columns(METERS, POWER, [EXTRA, METERS.columns[1]])
+    meters.columns.add(METERS, POWER, [EXTRA, METERS.columns[1]])
     assert meters.version(METERS) == version
 
 
@@ -111,22 +111,22 @@ def test_a_column_is_added_once(meters: Tables) -> None:
 )
 def test_a_column_of_another_type_is_refused(meters: Tables, column: Column, error: type[Exception]) -> None:
     with pytest.raises(error):
-        meters.add_columns(METERS, POWER, [Column("new", DataType(TypeKind.INT)), column])
+        meters.columns.add(METERS, POWER, [Column("new", DataType(TypeKind.INT)), column])
     assert columns(meters) == ["ts", "a", "b", TBNAME]
 
 
 def test_the_name_of_a_dropped_column_is_not_used_again(meters: Tables) -> None:
     wide = widened(meters)
-    meters.drop_column(wide, "c", lambda: None)
+    meters.columns.retire(wide, "c", lambda: None)
     with pytest.raises(ExistsError, match="dropped"):
-        meters.add_columns(METERS, POWER, [EXTRA])
+        meters.columns.add(METERS, POWER, [EXTRA])
     assert meters.scan(METERS, POWER).num_rows == 2
 
 
 def rename(tables: Tables, table: Table, old: str, new: str) -> Table:
     """Rename a column, and return the table with it."""
     column = next(column for column in table.columns if column.name == old)
-    tables.rename_column(table, POWER, column, new, lambda: None)
+    tables.columns.rename(table, POWER, column, new, lambda: None)
     return with_renamed_column(table, old, new)
 
 
@@ -154,7 +154,7 @@ VALUES: dict[TypeKind, object] = {
 def test_a_column_of_any_type_is_renamed_with_its_values(tables: Tables, kind: TypeKind) -> None:
     table = replace(METERS, columns=(*METERS.columns[:2], Column('quo"te', DataType(kind))))
     tables.create(table, POWER)
-    tables.write(table, POWER, rows([{"ts": START, "a": 1, 'quo"te': VALUES[kind]}, {"ts": START + 1, "a": 2}], table))
+    tables.writer.write(table, POWER, rows([{"ts": START, "a": 1, 'quo"te': VALUES[kind]}, {"ts": START + 1, "a": 2}], table))
     values = tables.scan(table, POWER)['quo"te'].to_pylist()
     assert values[0] is not None
     renamed = rename(tables, table, 'quo"te', "it's")
@@ -166,32 +166,32 @@ def test_a_column_of_any_type_is_renamed_with_its_values(tables: Tables, kind: T
 
 
 def test_a_renamed_column_is_written_merged_and_compacted(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}, {"ts": START + 1, "a": 2, "b": 2.0}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}, {"ts": START + 1, "a": 2, "b": 2.0}]))
     renamed = rename(meters, METERS, "a", "c")
     for number in range(2, 60):
-        meters.write(renamed, POWER, rows([{"ts": START + number, "c": number, "b": 0.5}], renamed))
-    meters.write(renamed, POWER, rows([{"ts": START, "c": 10}], renamed), update_columns=["c"])
-    meters.replace(renamed, POWER, rows([{"ts": START + 1, "c": 20}], renamed), rows([{"ts": START + 2}], renamed), None)
-    assert meters.compact(renamed) > 0
+        meters.writer.write(renamed, POWER, rows([{"ts": START + number, "c": number, "b": 0.5}], renamed))
+    meters.writer.write(renamed, POWER, rows([{"ts": START, "c": 10}], renamed), update_columns=["c"])
+    meters.writer.replace(renamed, POWER, rows([{"ts": START + 1, "c": 20}], renamed), rows([{"ts": START + 2}], renamed), None)
+    assert meters.maintenance.compact(renamed) > 0
     values = read(meters.scan(renamed, POWER), renamed)
     assert [(row["c"], row["b"]) for row in values][:3] == [(10, 1.0), (20, None), (3, 0.5)]
-    changed = meters.changes(renamed, 0, meters.version(renamed))
+    changed = meters.changes.read(renamed, 0, meters.version(renamed))
     assert [row["c"] for row in changed.to_pylist() if row["b"] == 1.0] == [None, 1, 10]
 
 
 def test_a_stale_writer_of_a_renamed_or_dropped_column_is_refused(meters: Tables, tmp_path: Path) -> None:
     stale = open_tables(tmp_path)
-    stale.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
+    stale.writer.write(METERS, POWER, rows([{"ts": START, "a": 1, "b": 1.0}]))
     renamed = rename(meters, METERS, "a", "c")
     for update_columns in (None, ["ts", "a"]):
         for start in (START, START + 1):
             with pytest.raises(TransientError, match="its column a was dropped or renamed"):
-                stale.write(METERS, POWER, rows([{"ts": start, "a": 2}]), update_columns=update_columns)
-    stale.write(METERS, POWER, rows([{"ts": START, "b": 5.0}, {"ts": START + 1, "b": 6.0}]), update_columns=["ts", "b"])
+                stale.writer.write(METERS, POWER, rows([{"ts": start, "a": 2}]), update_columns=update_columns)
+    stale.writer.write(METERS, POWER, rows([{"ts": START, "b": 5.0}, {"ts": START + 1, "b": 6.0}]), update_columns=["ts", "b"])
     assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(1, 5.0), (None, 6.0)]
-    meters.drop_column(renamed, "b", lambda: None)
+    meters.columns.retire(renamed, "b", lambda: None)
     with pytest.raises(TransientError, match="its column b was dropped or renamed"):
-        stale.write(METERS, POWER, rows([{"ts": START, "b": 7.0}]), update_columns=["ts", "b"])
+        stale.writer.write(METERS, POWER, rows([{"ts": START, "b": 7.0}]), update_columns=["ts", "b"])
 
 
 @pytest.mark.parametrize("small_write_rows", [1, 100])
@@ -200,37 +200,37 @@ def test_a_stale_load_of_a_renamed_column_is_refused(meters: Tables, tmp_path: P
     renamed = rename(meters, METERS, "a", "c")
     path.write_text(f"tbname,ts,a\nd1,{START},1\nd1,{START + 1},2\n")
     with pytest.raises(TransientError, match="its column a was dropped or renamed"):
-        stale.load(no_spark, [path], METERS, POWER)
+        stale.loader(no_spark, METERS, POWER).load([path])
     path.write_text(f"tbname,ts,b\nd1,{START},1\nd1,{START + 1},2\n")
-    stale.load(no_spark, [path], METERS, POWER)
+    stale.loader(no_spark, METERS, POWER).load([path])
     assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(None, 1.0), (None, 2.0)]
 
 
 def test_rows_that_are_written_without_the_lock_during_a_rename_are_copied(meters: Tables, tmp_path: Path) -> None:
     stale = Tables(meters.uri, file_locks(tmp_path / "others"), 100)
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
-    write: Callable[[], None] = lambda: (stale.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])), None)[1]  # noqa: E731
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    write: Callable[[], None] = lambda: (stale.writer.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])), None)[1]  # noqa: E731
     with calling("storage.column.copied", write):
         renamed = rename(meters, METERS, "a", "c")
     assert [row["c"] for row in read(meters.scan(renamed, POWER), renamed)] == [1, 2]
 
 
 def test_a_refused_rename_or_drop_leaves_the_column(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
     with pytest.raises(IntegrityError):
-        meters.rename_column(METERS, POWER, METERS.columns[1], "c", refuse)
+        meters.columns.rename(METERS, POWER, METERS.columns[1], "c", refuse)
     with pytest.raises(IntegrityError):
-        meters.drop_column(METERS, "b", refuse)
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 2, "b": 3.0}]))
+        meters.columns.retire(METERS, "b", refuse)
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 2, "b": 3.0}]))
     with pytest.raises(ExistsError, match="rename that was interrupted"):
-        meters.add_columns(METERS, POWER, [Column("c", DataType(TypeKind.INT))])
+        meters.columns.add(METERS, POWER, [Column("c", DataType(TypeKind.INT))])
     renamed = rename(meters, METERS, "a", "c")
     assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(2, 3.0)]
 
 
 def test_a_rename_refuses_names_that_the_delta_table_has(meters: Tables) -> None:
     wide = widened(meters)
-    meters.drop_column(wide, "c", lambda: None)
+    meters.columns.retire(wide, "c", lambda: None)
     foreign = rows([{"ts": START + 2}]).append_column("site", pa.array([1], pa.int32()))
     write_deltalake(rows_uri(meters.uri, METERS), foreign, mode="append", schema_mode="merge")
     version = meters.version(METERS)
@@ -250,8 +250,8 @@ def add_many(home: str, racer: int) -> None:
     tables = open_tables(Path(home))
     for number in range(10):
         names = [f"m{number}", f"m{number + 1}", f"own{racer}_{number}"]
-        tables.add_columns(METERS, POWER, [Column(name, DataType(TypeKind.DOUBLE)) for name in names])
-        tables.write(METERS, POWER, rows([{"tbname": f"d{racer}", "ts": START + number, "a": number}]))
+        tables.columns.add(METERS, POWER, [Column(name, DataType(TypeKind.DOUBLE)) for name in names])
+        tables.writer.write(METERS, POWER, rows([{"tbname": f"d{racer}", "ts": START + number, "a": number}]))
 
 
 def test_processes_add_columns_and_rows_at_the_same_time(meters: Tables, tmp_path: Path) -> None:
@@ -263,14 +263,14 @@ def test_processes_add_columns_and_rows_at_the_same_time(meters: Tables, tmp_pat
 
 
 def test_an_undeclared_column_of_another_writer_is_ignored(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
     uri = rows_uri(meters.uri, METERS)
     foreign = rows([{"ts": START + 1, "a": 2}]).append_column("site", pa.array(["abroad"]))
     write_deltalake(uri, foreign, mode="append", schema_mode="merge")
-    meters.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}, {"ts": START, "a": 10}]))
-    meters.replace(METERS, POWER, rows([{"ts": START + 3, "a": 4}]), rows([{"ts": START, "a": 0}]), None)
+    meters.writer.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}, {"ts": START, "a": 10}]))
+    meters.writer.replace(METERS, POWER, rows([{"ts": START + 3, "a": 4}]), rows([{"ts": START, "a": 0}]), None)
     assert [(row["a"]) for row in read(meters.scan(METERS, POWER))] == [2, 3, 4]
-    assert meters.changes(METERS, 0, meters.version(METERS)).num_rows == 7
+    assert meters.changes.read(METERS, 0, meters.version(METERS)).num_rows == 7
 
 
 # Tags
@@ -281,49 +281,49 @@ def tags(**values: object) -> pa.Table:
 
 
 def stored_tags(tables: Tables) -> list[dict[str, object]]:
-    tags_table: list[dict[str, object]] = tables.read_tags(METERS).to_pylist()
+    tags_table: list[dict[str, object]] = tables.tags.read(METERS).to_pylist()
     return tags_table
 
 
 def test_a_tag_is_added_renamed_and_dropped(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(site=7))
-    meters.add_tag(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
+    meters.tags.upsert(METERS, tags(site=7))
+    meters.tags.add(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "floor": None}]
-    meters.rename_tag(METERS, "site", "place", lambda: None)
-    meters.drop_tag(METERS, "floor")
-    meters.drop_tag(METERS, "floor")
+    meters.tags.rename(METERS, "site", "place", lambda: None)
+    meters.tags.remove(METERS, "floor")
+    meters.tags.remove(METERS, "floor")
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 7}]
 
 
 def test_tags_that_a_writer_omits_are_kept(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(site=7))
-    meters.add_tag(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
-    meters.upsert_tags(METERS, tags(floor=2))
-    meters.upsert_tags(METERS, tags(site=8))
+    meters.tags.upsert(METERS, tags(site=7))
+    meters.tags.add(METERS, POWER, Column("floor", DataType(TypeKind.INT)))
+    meters.tags.upsert(METERS, tags(floor=2))
+    meters.tags.upsert(METERS, tags(site=8))
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 8, "floor": 2}]
 
 
 def test_writing_a_dropped_tag_is_an_error(meters: Tables) -> None:
-    meters.rename_tag(METERS, "site", "place", lambda: None)
+    meters.tags.rename(METERS, "site", "place", lambda: None)
     with pytest.raises(TransientError, match="site"):
-        meters.upsert_tags(METERS, tags(site=8))
+        meters.tags.upsert(METERS, tags(site=8))
 
 
 def test_both_names_have_the_values_during_a_rename_and_a_crash_is_recovered(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(site=7))
+    meters.tags.upsert(METERS, tags(site=7))
     with armed("storage.tag.copied:1:raise"), pytest.raises(FailpointError):
-        meters.rename_tag(METERS, "site", "place", lambda: None)
+        meters.tags.rename(METERS, "site", "place", lambda: None)
     assert stored_tags(meters) == [{TBNAME: "d1", "site": 7, "place": 7}]
-    meters.upsert_tags(METERS, tags(site=9))
-    meters.rename_tag(METERS, "site", "place", lambda: None)
+    meters.tags.upsert(METERS, tags(site=9))
+    meters.tags.rename(METERS, "site", "place", lambda: None)
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 9}]
 
 
 def test_a_tag_left_by_a_crash_is_created_again(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(site=7))
+    meters.tags.upsert(METERS, tags(site=7))
     with armed("storage.tag.renamed:1:raise"), pytest.raises(FailpointError):
-        meters.rename_tag(METERS, "site", "place", lambda: None)
-    meters.add_tag(METERS, POWER, Column("site", DataType(TypeKind.INT)))
+        meters.tags.rename(METERS, "site", "place", lambda: None)
+    meters.tags.add(METERS, POWER, Column("site", DataType(TypeKind.INT)))
     assert stored_tags(meters) == [{TBNAME: "d1", "place": 7, "site": None}]
 
 
@@ -337,5 +337,5 @@ def test_spark_reads_rows_and_changes_across_added_columns(meters: Tables, spark
     changed = meters.changes_frame(spark, METERS, 0, newest).select("a", "c", CHANGE_TYPE).collect()
     assert sorted(tuple(row) for row in changed) == [(1, None, "insert"), (2, "new", "insert")]
     upserts = spark.createDataFrame(rows([{"ts": START + 1, "a": 20}, {"ts": START + 9, "a": 9}]))
-    meters.replace_frame(spark, METERS, POWER, upserts, None, None)
+    meters.frames.replace(METERS, POWER, upserts, None, None)
     assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (20, "new"), (9, None)]

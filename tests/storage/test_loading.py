@@ -40,7 +40,7 @@ def no_spark() -> NoReturn:
 
 
 def load(tables: Tables, *files: Path, table: Table = METERS, database: Database = POWER, **options: Any) -> LoadMetrics:
-    return tables.load(no_spark, files, table, database, options=LoadOptions(**options))
+    return tables.loader(no_spark, table, database).load(files, options=LoadOptions(**options))
 
 
 def stored(tables: Tables) -> list[Row]:
@@ -95,7 +95,7 @@ def test_a_plain_table_needs_no_subtable(tables: Tables, file: Writing) -> None:
 
 
 def test_columns_missing_in_the_file_keep_their_values(meters: Tables, file: Writing) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
     loaded = load(meters, file("a.csv", "ts,b,tbname\n1,,d1\n2,2,d1\n"))
 
     assert (loaded.inserted, loaded.updated) == (1, 1)
@@ -142,7 +142,7 @@ def removed_files(tables: Tables) -> set[str]:
 def test_progress_reports_rows_and_bytes(meters: Tables, file: Writing) -> None:
     reports: list[tuple[int, int]] = []
     paths = [file("a.csv", "ts,tbname\n1,d1\n"), file("b.csv", "ts,tbname\n2,d1\n3,d1\n")]
-    meters.load(no_spark, paths, METERS, POWER, lambda count, size: reports.append((count, size)))
+    meters.loader(no_spark, METERS, POWER).load(paths, lambda count, size: reports.append((count, size)))
 
     assert reports == [(1, 15), (3, 35)]
 
@@ -155,7 +155,7 @@ def test_subtables_and_tags_are_announced_before_anything_is_written(meters: Tab
         assert meters.version(METERS) == 0
         announced.extend(subtables.to_pylist())
 
-    meters.load(no_spark, [path], METERS, POWER, announce=announce)
+    meters.loader(no_spark, METERS, POWER).load([path], announce=announce)
     assert sorted(announced, key=lambda row: str(row[TBNAME])) == [{TBNAME: "d1", "site": 3}, {TBNAME: "d2", "site": None}]
 
 
@@ -167,7 +167,7 @@ def test_an_exception_from_the_announcement_ends_the_load(tmp_path: Path, file: 
         raise ProgrammingError("d1 belongs to another table")
 
     with pytest.raises(ProgrammingError, match="d1 belongs"):
-        tables.load(no_spark, [file("a.csv", "ts,tbname\n1,d1\n2,d1\n")], METERS, POWER, announce=announce)
+        tables.loader(no_spark, METERS, POWER).load([file("a.csv", "ts,tbname\n1,d1\n2,d1\n")], announce=announce)
     assert tables.version(METERS) == 0
     assert staged_files(tables) == set()
 

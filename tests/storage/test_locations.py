@@ -34,7 +34,7 @@ def test_tables_of_any_names_live_side_by_side(tables: Tables) -> None:
     created = [replace(METERS, name=name) for name in ODD_NAMES]
     for number, table in enumerate(created):
         tables.create(table, POWER)
-        tables.write(table, POWER, rows([{"ts": number}]))
+        tables.writer.write(table, POWER, rows([{"ts": number}]))
 
     assert [[row["ts"] for row in read(tables.scan(table, POWER))] for table in created] == [
         [number] for number in range(len(created))
@@ -46,12 +46,12 @@ def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
     columns = (TS, Column(name, DataType(TypeKind.INT)), Column("s", DataType(TypeKind.VARCHAR, 9)))
     table = Table("power", "odd", columns)
     tables.create(table, POWER)
-    tables.write(table, POWER, rows([{"ts": 1, name: 1, "s": "x"}, {"ts": 2, name: 2, "s": "x"}], table))
-    tables.write(table, POWER, rows([{"ts": 1, name: 10}], table), update_columns=[name])
-    tables.replace(table, POWER, rows([{"ts": 2, name: 20, "s": "y"}], table), None, None)
+    tables.writer.write(table, POWER, rows([{"ts": 1, name: 1, "s": "x"}, {"ts": 2, name: 2, "s": "x"}], table))
+    tables.writer.write(table, POWER, rows([{"ts": 1, name: 10}], table), update_columns=[name])
+    tables.writer.replace(table, POWER, rows([{"ts": 2, name: 20, "s": "y"}], table), None, None)
 
     assert [(row[name], row["s"]) for row in read(tables.scan(table, POWER), table)] == [(10, "x"), (20, "y")]
-    assert tables.changes(table, 1, 3).num_rows == 6
+    assert tables.changes.read(table, 1, 3).num_rows == 6
 
 
 @pytest.mark.parametrize("name", ["t s", "zeit.punkt", "time"])
@@ -59,10 +59,10 @@ def test_the_timestamp_may_have_any_name(tables: Tables, name: str) -> None:
     table = Table("power", "odd", (Column(name, DataType(TypeKind.TIMESTAMP)), Column("a", DataType(TypeKind.INT))))
     tables.create(table, POWER)
     for a in (1, 2):
-        tables.write(table, POWER, rows([{name: 1, "a": a}], table))
+        tables.writer.write(table, POWER, rows([{name: 1, "a": a}], table))
 
     assert read(tables.scan(table, POWER), table) == [{name: 1, "a": 2, TBNAME: "d1"}]
-    assert tables.delete(table, POWER, ranges=[(1, 1)]) == 1
+    assert tables.writer.delete(table, POWER, ranges=[(1, 1)]) == 1
 
 
 def test_a_table_may_have_many_columns(tables: Tables) -> None:
@@ -70,7 +70,7 @@ def test_a_table_may_have_many_columns(tables: Tables) -> None:
     table = Table("power", "wide", columns)
     tables.create(table, POWER)
     for a in (1, 2):
-        tables.write(table, POWER, rows([{"ts": 1, "c299": a, TBNAME: "d2"}], table))
+        tables.writer.write(table, POWER, rows([{"ts": 1, "c299": a, TBNAME: "d2"}], table))
 
     assert tables.scan(table, POWER)["c299"].to_pylist() == [2]
     with tables._handles.reader(table).latest() as delta:
@@ -82,10 +82,10 @@ def test_tables_may_live_in_a_folder_of_such_a_name(tmp_path: Path, folder: str)
     tables = open_tables(tmp_path / folder)
     tables.create(METERS, POWER)
     for a in (1, 2):
-        tables.write(METERS, POWER, rows([{"ts": 1, "a": a}]))
+        tables.writer.write(METERS, POWER, rows([{"ts": 1, "a": a}]))
 
     assert [row["a"] for row in read(tables.scan(METERS, POWER))] == [2]
-    assert tables.changes(METERS, 1, 2).num_rows == 3
+    assert tables.changes.read(METERS, 1, 2).num_rows == 3
 
 
 def test_a_folder_that_delta_cannot_use_is_refused_at_once(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_interrupted_creation_can_be_repeated(tables: Tables) -> None:
 
 
 def test_a_folder_with_rows_is_not_adopted(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1}]))
 
     with pytest.raises(ExistsError, match="there is a Delta table at"):
         meters.create(METERS, POWER)
@@ -128,14 +128,14 @@ def test_a_table_of_other_columns_is_replaced_only_if_it_was_never_written(meter
     meters.create(narrower, POWER)
     assert meters.scan(narrower, POWER).column_names == meters.schema(narrower, POWER).names
 
-    meters.write(narrower, POWER, rows([{"ts": 1}], narrower))
-    meters.delete(narrower, POWER)
+    meters.writer.write(narrower, POWER, rows([{"ts": 1}], narrower))
+    meters.writer.delete(narrower, POWER)
     with pytest.raises(ExistsError):
         meters.create(METERS, POWER)
 
 
 def test_a_dropped_table_leaves_nothing_behind(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1}]))
     meters.drop(METERS)
 
     assert not meters.exists(METERS)
@@ -158,11 +158,11 @@ def test_the_series_key_is_that_of_the_kind_of_table(tables: Tables) -> None:
 
     def write(*values: tuple[str, int, int]) -> None:
         written = rows([{"ts": ts, "a": a, "b": 0.5, TBNAME: device} for device, ts, a in values])
-        tables.write(tree, POWER, written.rename_columns([name.replace(TBNAME, "device") for name in written.column_names]))
+        tables.writer.write(tree, POWER, written.rename_columns([name.replace(TBNAME, "device") for name in written.column_names]))
 
     write(("x", 1, 1), ("y", 1, 2))
     write(("x", 1, 10), ("x", 2, 3))
-    assert tables.delete(tree, POWER, tbnames=["y"]) == 1
+    assert tables.writer.delete(tree, POWER, tbnames=["y"]) == 1
 
     stored = tables.scan(tree, POWER, tbnames=["x"], columns=["device", "a"])
     assert sorted(map(tuple, (row.values() for row in stored.to_pylist()))) == [("x", 3), ("x", 10)]

@@ -18,7 +18,7 @@ MB = 2**20
 
 def fill(tables: Tables, commits: int) -> None:
     for number in range(commits):
-        tables.write(METERS, POWER, rows([{"ts": START + number, "a": number, TBNAME: f"d{number % 3}"}]))
+        tables.writer.write(METERS, POWER, rows([{"ts": START + number, "a": number, TBNAME: f"d{number % 3}"}]))
 
 
 def live(tables: Tables) -> int:
@@ -30,7 +30,7 @@ def test_compaction_reduces_files_and_keeps_every_row(meters: Tables) -> None:
     fill(meters, 20)
     before = read(meters.scan(METERS, POWER))
 
-    assert meters.compact(METERS) == 20
+    assert meters.maintenance.compact(METERS) == 20
     assert live(meters) == 1
     assert read(meters.scan(METERS, POWER)) == before
     assert meters.bounds(METERS) is not None
@@ -40,33 +40,33 @@ def test_compaction_reduces_files_and_keeps_every_row(meters: Tables) -> None:
 def test_compaction_is_no_change(meters: Tables) -> None:
     fill(meters, 5)
     version = meters.version(METERS)
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
 
     assert meters.version(METERS) == version + 1
-    assert meters.changes(METERS, version + 1, version + 1).num_rows == 0
-    assert meters.change_rows(METERS, version + 1, version + 1) == 0
-    assert meters.changes(METERS, 0, version + 1).num_rows == 5
+    assert meters.changes.read(METERS, version + 1, version + 1).num_rows == 0
+    assert meters.changes.count(METERS, version + 1, version + 1) == 0
+    assert meters.changes.read(METERS, 0, version + 1).num_rows == 5
 
 
 def test_a_compacted_table_is_updated_and_deleted_from_like_any_other(meters: Tables) -> None:
     fill(meters, 5)
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
 
-    assert meters.write(METERS, POWER, rows([{"ts": START + 4, "a": 40, TBNAME: "d1"}])).updated == 1
-    assert meters.delete(METERS, POWER, tbnames=["d0"]) == 2
+    assert meters.writer.write(METERS, POWER, rows([{"ts": START + 4, "a": 40, TBNAME: "d1"}])).updated == 1
+    assert meters.writer.delete(METERS, POWER, tbnames=["d0"]) == 2
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 40, 2]
 
 
 def test_one_file_is_left_as_it_is(meters: Tables) -> None:
     fill(meters, 1)
 
-    assert meters.compact(METERS) == 0
+    assert meters.maintenance.compact(METERS) == 0
     assert meters.version(METERS) == 1
 
 
 def test_an_older_version_can_be_read_after_compaction(meters: Tables) -> None:
     fill(meters, 5)
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
 
     assert meters.scan(METERS, POWER, version=3).num_rows == 3
 
@@ -104,10 +104,10 @@ def test_many_commits_are_compacted_in_the_background(meters: Tables) -> None:
 def keep_writing(home: str, writer: int) -> int:
     tables = open_tables(Path(home))
     if writer == 0:
-        return sum(tables.compact(METERS) for _ in range(4))
+        return sum(tables.maintenance.compact(METERS) for _ in range(4))
     for number in range(8):
-        tables.write(METERS, POWER, rows([{"ts": START + number % 5, "a": number, TBNAME: f"d{writer}"}]))
-        tables.write(METERS, POWER, rows([{"ts": START + HOUR + number, "a": number, TBNAME: f"d{writer}"}]))
+        tables.writer.write(METERS, POWER, rows([{"ts": START + number % 5, "a": number, TBNAME: f"d{writer}"}]))
+        tables.writer.write(METERS, POWER, rows([{"ts": START + HOUR + number, "a": number, TBNAME: f"d{writer}"}]))
     return 0
 
 
@@ -120,7 +120,7 @@ def test_compaction_during_writes_loses_nothing(tmp_path: Path, meters: Tables) 
     for writer in ("d1", "d2"):
         assert [stored[writer, START + place] for place in range(5)] == [5, 6, 7, 3, 4]
         assert [stored[writer, START + HOUR + number] for number in range(8)] == list(range(8))
-    kinds = meters.changes(METERS, 0, meters.version(METERS))["_change_type"].to_pylist()
+    kinds = meters.changes.read(METERS, 0, meters.version(METERS))["_change_type"].to_pylist()
     assert kinds.count("insert") == meters.rows(METERS) == len(stored)
 
 
@@ -132,10 +132,10 @@ def test_background_compaction_completes_although_a_recent_file_is_rewritten_mea
     def lock_after_rewrite(name: str) -> AbstractContextManager[None]:
         if not rewrites:  # once the files were chosen and their rows rewritten, before the commit that swaps them
             recent = rows([{"ts": START + RECENT_FILES_KEPT + 3, "a": -1, TBNAME: "d1"}])
-            rewrites.append(meters.write(METERS, POWER, recent).updated)
+            rewrites.append(meters.writer.write(METERS, POWER, recent).updated)
         return lock(name)
 
-    replaced = Maintenance(handles, Writer(handles, lock_after_rewrite)).compact(METERS, RECENT_FILES_KEPT)
+    replaced = Maintenance(handles, Writer(handles, lock_after_rewrite)).compact(METERS, spared=RECENT_FILES_KEPT)
 
     assert (rewrites, replaced) == ([1], 4)
     assert [row["a"] for row in read(meters.scan(METERS, POWER))].count(-1) == 1
@@ -143,13 +143,13 @@ def test_background_compaction_completes_although_a_recent_file_is_rewritten_mea
 
 def test_a_vacuum_removes_files_that_no_retained_version_needs(meters: Tables) -> None:
     fill(meters, 10)
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
     before = read(meters.scan(METERS, POWER))
 
-    assert meters.vacuum(METERS, 24) == 0
-    assert meters.vacuum(METERS, 0) == 10
+    assert meters.maintenance.vacuum(METERS, 24) == 0
+    assert meters.maintenance.vacuum(METERS, 0) == 10
     assert read(meters.scan(METERS, POWER)) == before
-    assert meters.changes(METERS, 11, meters.version(METERS)).num_rows == 0
+    assert meters.changes.read(METERS, 11, meters.version(METERS)).num_rows == 0
 
 
 @pytest.mark.parametrize("hours", [0, 24])
@@ -157,6 +157,6 @@ def test_a_vacuum_spares_files_that_a_writer_may_be_about_to_add(meters: Tables,
     fill(meters, 1)
     waiting = Path(meters.uri) / "power/meters/rows/part-waiting.parquet"
     waiting.write_bytes(b"")
-    meters.vacuum(METERS, hours)
+    meters.maintenance.vacuum(METERS, hours)
 
     assert waiting.exists()

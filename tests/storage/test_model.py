@@ -80,16 +80,16 @@ def perform(tables: Tables, table: Table, database: Database, operation: tuple[s
     if kind == "write":
         written, columns = arguments
         names = (*table.primary_key, *columns)
-        tables.write(
+        tables.writer.write(
             table, database, rows([{n: row[n] for n in names} for row in written], table, database), update_columns=columns
         )
     elif kind == "replace":
         upserts, deletes = arguments
         keys = rows(deletes, table, database).select(list(table.primary_key))
-        tables.replace(table, database, rows(upserts, table, database), keys, None)
+        tables.writer.replace(table, database, rows(upserts, table, database), keys, None)
     else:
         names, ranges = arguments
-        tables.delete(table, database, tbnames=names, ranges=ranges)
+        tables.writer.delete(table, database, tbnames=names, ranges=ranges)
 
 
 def leave_to_delta_rs(tables: Tables, table: Table) -> None:
@@ -100,8 +100,8 @@ def leave_to_delta_rs(tables: Tables, table: Table) -> None:
 def replay_changes(tables: Tables, table: Table, database: Database) -> Model:
     """Build the table from its changes alone; every change must match the rows so far."""
     model: Model = {}
-    feed = tables.changes(table, 0, tables.version(table))
-    assert feed.num_rows == tables.change_rows(table, 0, tables.version(table))
+    feed = tables.changes.read(table, 0, tables.version(table))
+    assert feed.num_rows == tables.changes.count(table, 0, tables.version(table))
     removals = ("delete", "update_preimage")
     for change in sorted(
         read(feed, table, database), key=lambda row: (row["_commit_version"], row["_change_type"] not in removals)

@@ -100,7 +100,7 @@ def points_of(tables: Tables) -> Points:
 def changed_keys(tables: Tables, version: int) -> set[tuple[str, int]]:
     if tables.version(TABLE) == version:
         return set()
-    changes = tables.changes(TABLE, version + 1, tables.version(TABLE))
+    changes = tables.changes.read(TABLE, version + 1, tables.version(TABLE))
     return set(zip(changes["device"].to_pylist(), changes["time"].cast(pa.int64()).to_pylist(), strict=True))
 
 
@@ -125,9 +125,9 @@ def test_points_replace_those_of_their_scope(
     homes: Callable[[], Tables], stored: Points, new: Points, scope: Scope | None, max_rows: int
 ) -> None:
     tables = homes()
-    tables.write_points(TABLE, TREE, rows_of(stored), max_rows=max_rows)
+    tables.writer.write_points(TABLE, TREE, rows_of(stored), max_rows=max_rows)
     version = tables.version(TABLE)
-    tables.write_points(TABLE, TREE, rows_of(new), None if scope is None else scope.to_replaced(), max_rows=max_rows)
+    tables.writer.write_points(TABLE, TREE, rows_of(new), None if scope is None else scope.to_replaced(), max_rows=max_rows)
     expected = written(stored, new, scope)
     assert points_of(tables) == expected
     assert tables.version(TABLE) <= version + 1
@@ -143,11 +143,11 @@ def test_a_data_frame_is_written_as_rows_in_memory_are(
 ) -> None:
     from_memory, from_frame = homes(), homes()
     for tables in (from_memory, from_frame):
-        tables.write_points(TABLE, TREE, rows_of(stored), max_rows=max_rows)
+        tables.writer.write_points(TABLE, TREE, rows_of(stored), max_rows=max_rows)
     version = from_memory.version(TABLE)
     replaced = None if scope is None else scope.to_replaced()
-    from_memory.write_points(TABLE, TREE, rows_of(new), replaced, max_rows=1000)
-    from_frame.write_points_frame(TABLE, TREE, spark.createDataFrame(rows_of(new)), replaced, max_rows=max_rows)
+    from_memory.writer.write_points(TABLE, TREE, rows_of(new), replaced, max_rows=1000)
+    from_frame.point_frames.write(TABLE, TREE, spark.createDataFrame(rows_of(new)), replaced, max_rows=max_rows)
     assert points_of(from_frame) == points_of(from_memory) == written(stored, new, scope)
     assert from_frame.version(TABLE) == from_memory.version(TABLE) <= version + 1
     assert changed_keys(from_frame, version) == changed_keys(from_memory, version)
@@ -160,7 +160,7 @@ def test_a_guard_that_does_not_hold_prevents_the_commit(
     homes: Callable[[], Tables], spark: SparkSession, stored: Points, scope: Scope | None
 ) -> None:
     tables = homes()
-    tables.write_points(TABLE, TREE, rows_of(stored), max_rows=10)
+    tables.writer.write_points(TABLE, TREE, rows_of(stored), max_rows=10)
     version, folder = tables.version(TABLE), Path(tables.uri)
     files = set(folder.rglob("*.parquet"))
 
@@ -169,6 +169,6 @@ def test_a_guard_that_does_not_hold_prevents_the_commit(
 
     new = spark.createDataFrame(rows_of({(DEVICES[0], time): {"a": time} for time in range(5)}))
     with pytest.raises(FencedError, match="taken over"):
-        tables.write_points_frame(TABLE, TREE, new, None if scope is None else scope.to_replaced(), max_rows=2, check=refuse)
+        tables.point_frames.write(TABLE, TREE, new, None if scope is None else scope.to_replaced(), max_rows=2, check=refuse)
     assert (tables.version(TABLE), points_of(tables)) == (version, stored)
     assert set(folder.rglob("*.parquet")) == files

@@ -39,13 +39,14 @@ def write_overlapping(home: str, locked: bool, writer: int) -> None:
     column = "a" if writer % 2 else "b"
     for number in range(ROUNDS):
         some = [{"ts": chance.randrange(KEYS), column: writer * 1000 + number} for _ in range(4)]
-        tables.write(METERS, POWER, rows(some), update_columns=[column])
+        tables.writer.write(METERS, POWER, rows(some), update_columns=[column])
 
 
 def delete_some(home: str, locked: bool, writer: int) -> int:
     tables, chance = opened(home, locked), random.Random(writer)
     return sum(
-        tables.delete(METERS, POWER, tbnames=["d1"], ranges=[(key, key)]) for key in (chance.randrange(KEYS) for _ in range(ROUNDS))
+        tables.writer.delete(METERS, POWER, tbnames=["d1"], ranges=[(key, key)])
+        for key in (chance.randrange(KEYS) for _ in range(ROUNDS))
     )
 
 
@@ -67,7 +68,7 @@ def test_racing_writers_lose_no_write_and_double_no_key(tmp_path: Path, meters: 
         assert row["a"] is None or row["a"] // 1000 == 1
         assert row["b"] is None or row["b"] // 1000 == 2
 
-    feed = meters.changes(METERS, 0, meters.version(METERS))
+    feed = meters.changes.read(METERS, 0, meters.version(METERS))
     kinds = Counter(feed["_change_type"].to_pylist())
     assert kinds["insert"] - kinds["delete"] == len(stored)
     assert kinds["delete"] == deleted
@@ -93,12 +94,12 @@ def drive(home: str, locked: bool, epoch: int) -> list[int]:
     tables = opened(home, locked)
     done: list[int] = []
     try:
-        tables.fence(METERS, "s", epoch)
+        tables.writer.fence(METERS, "s", epoch)
         for _ in range(ROUNDS):
             at = tables.transaction(METERS, "headrace.stream.s")
             batch = 0 if at is None else at + 1
             commit = Commit.of_stream("s", batch, at, epoch)
-            if tables.replace(METERS, POWER, rows([{"ts": batch, "a": epoch}]), None, commit) is not None:
+            if tables.writer.replace(METERS, POWER, rows([{"ts": batch, "a": epoch}]), None, commit) is not None:
                 done.append(batch)
     except FencedError:
         pass
@@ -122,8 +123,8 @@ def test_threads_of_one_process_share_its_tables(meters: Tables) -> None:
     def work(writer: int) -> int:
         seen = 0
         for number in range(10):
-            meters.write(METERS, POWER, rows([{"ts": number, "a": writer}, {"ts": 100 * writer + number, "a": writer}]))
-            seen += meters.changes(METERS, 1, meters.version(METERS)).num_rows
+            meters.writer.write(METERS, POWER, rows([{"ts": number, "a": writer}, {"ts": 100 * writer + number, "a": writer}]))
+            seen += meters.changes.read(METERS, 1, meters.version(METERS)).num_rows
             assert meters.scan(METERS, POWER).num_rows >= number
         return seen
 
@@ -140,9 +141,9 @@ from tests.storage.samples import METERS, POWER, open_tables, rows
 tables = open_tables(pathlib.Path(sys.argv[1]))
 tables.create(METERS, POWER)
 for a in range(3):
-    tables.write(METERS, POWER, rows([{"ts": 1, "a": a}, {"ts": 10 + a}]))
+    tables.writer.write(METERS, POWER, rows([{"ts": 1, "a": a}, {"ts": 10 + a}]))
 assert tables.scan(METERS, POWER).num_rows == 4
-assert tables.changes(METERS, 0, 3).num_rows == 8
+assert tables.changes.read(METERS, 0, 3).num_rows == 8
 assert "pyspark" not in sys.modules
 """
     for number in range(2):

@@ -20,8 +20,8 @@ NAMED = Table("power", "named", (TS, Column("name", DataType(TypeKind.VARCHAR, 2
 def filled(meters: Tables) -> Tables:
     """Return tables with d1 and d2 at START in version 1, an hour later in version 2, d1's first row updated in version 3."""
     for later in (0, HOUR):
-        meters.write(METERS, POWER, rows([{"ts": START + later, "a": 1, TBNAME: name} for name in ("d1", "d2")]))
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 2}]))
+        meters.writer.write(METERS, POWER, rows([{"ts": START + later, "a": 1, TBNAME: name} for name in ("d1", "d2")]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 2}]))
     return meters
 
 
@@ -61,7 +61,7 @@ def test_a_scan_reads_an_older_version(filled: Tables) -> None:
 def test_text_is_compared_in_files_of_either_writer(tables: Tables) -> None:
     tables.create(NAMED, POWER)
     for a in (1, 2):
-        tables.write(NAMED, POWER, rows([{"ts": ts, "name": f"n{ts}", "a": a, TBNAME: f"d{ts}"} for ts in range(5)], NAMED))
+        tables.writer.write(NAMED, POWER, rows([{"ts": ts, "name": f"n{ts}", "a": a, TBNAME: f"d{ts}"} for ts in range(5)], NAMED))
 
     names = tables.scan(NAMED, POWER, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
     assert read(names, NAMED) == [{"ts": 3, "name": "n3", "a": 2, TBNAME: "d3"}]
@@ -85,7 +85,7 @@ def test_an_empty_table_has_no_bounds_and_no_rows(meters: Tables) -> None:
 def test_bounds_hold_parts_of_a_millisecond(tables: Tables, precision: Precision) -> None:
     database = Database("power", precision)
     tables.create(METERS, database)
-    tables.write(METERS, database, rows([{"ts": 1_000_500}, {"ts": 2_000_900}], database=database))
+    tables.writer.write(METERS, database, rows([{"ts": 1_000_500}, {"ts": 2_000_900}], database=database))
     bounds = tables.bounds(METERS)
 
     assert bounds is not None
@@ -98,41 +98,41 @@ def test_a_key_within_a_millisecond_is_found_again(tables: Tables) -> None:
     database = Database("power", Precision.MICROSECOND)
     tables.create(METERS, database)
     for a in (1, 2):
-        tables.write(METERS, database, rows([{"ts": 1_000_999, "a": a}], database=database))
+        tables.writer.write(METERS, database, rows([{"ts": 1_000_999, "a": a}], database=database))
 
     assert [row["a"] for row in read(tables.scan(METERS, database), database=database)] == [2]
 
 
 def test_files_without_statistics_are_read_for_bounds_and_keys(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 5, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 5, "a": 1}]))
     log = Path(meters.uri) / "power/meters/rows/_delta_log/00000000000000000001.json"
     text = log.read_text()
     start = text.index('"stats":') + len('"stats":')
     log.write_text(text[:start] + '"{}"' + text[text.index(',"tags"', start) :])
 
-    again = Tables(meters.uri, meters._writer._lock, 1000)
+    again = Tables(meters.uri, meters.writer._lock, 1000)
     assert again.bounds(METERS) == Bounds(5000, 5000)
     assert again.rows(METERS) == 1
-    assert again.write(METERS, POWER, rows([{"ts": 5, "a": 2}])).updated == 1
+    assert again.writer.write(METERS, POWER, rows([{"ts": 5, "a": 2}])).updated == 1
 
 
 def test_the_version_follows_commits_of_other_processes(meters: Tables) -> None:
-    other = Tables(meters.uri, meters._writer._lock, 1000)
+    other = Tables(meters.uri, meters.writer._lock, 1000)
     assert meters.version(METERS) == other.version(METERS) == 0
 
-    other.write(METERS, POWER, rows([{"ts": 1}]))
+    other.writer.write(METERS, POWER, rows([{"ts": 1}]))
     assert meters.version(METERS) == 1
 
 
 def test_a_table_recreated_by_another_process_is_read_anew(meters: Tables) -> None:
-    other = Tables(meters.uri, meters._writer._lock, 1000)
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    other = Tables(meters.uri, meters.writer._lock, 1000)
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     assert meters.rows(METERS) == 1
 
     other.drop(METERS)
     with pytest.raises(NotFoundError):
         meters.version(METERS)
     other.create(METERS, POWER)
-    other.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
+    other.writer.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
     assert [row["ts"] for row in read(meters.scan(METERS, POWER))] == [2]
-    assert meters.write(METERS, POWER, rows([{"ts": 2, "a": 3}])).updated == 1
+    assert meters.writer.write(METERS, POWER, rows([{"ts": 2, "a": 3}])).updated == 1

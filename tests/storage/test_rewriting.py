@@ -45,7 +45,7 @@ def is_rewritten(tables: Tables, version: int) -> bool:
 
 
 def replace_rows(tables: Tables, *batch: Row) -> WriteMetrics:
-    written = tables.replace(METERS, POWER, rows(batch), None, None)
+    written = tables.writer.replace(METERS, POWER, rows(batch), None, None)
     assert written is not None
     return written
 
@@ -83,7 +83,7 @@ def test_rows_that_are_copied_in_number_are_copied_once(meters: Tables) -> None:
 
 
 def test_larger_files_are_merged_by_delta_rs(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": ts, "a": 0, "b": None} for ts in range(MAX_READ_ROWS + 1)]))
+    meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": 0, "b": None} for ts in range(MAX_READ_ROWS + 1)]))
     written = replace_rows(meters, {"ts": 7, "a": 1})
 
     assert (written.updated, written.inserted) == (1, 0)
@@ -111,8 +111,8 @@ def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
     new = Column("c", DataType(TypeKind.INT))
     wider = replace(METERS, columns=(*METERS.columns, new))
     replace_rows(meters, {"ts": 1, "a": 1})
-    meters.add_columns(METERS, POWER, [new])
-    meters.replace(wider, POWER, rows([{"ts": 1, "a": 2, "c": 5}], wider), None, None)
+    meters.columns.add(METERS, POWER, [new])
+    meters.writer.replace(wider, POWER, rows([{"ts": 1, "a": 2, "c": 5}], wider), None, None)
     replace_rows(meters, {"ts": 1, "a": 3}, {"ts": 2, "a": 4})
 
     stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider, POWER))}
@@ -147,13 +147,13 @@ def test_a_replacement_is_computed_again_after_a_concurrent_commit(meters: Table
     def work(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
         seen.append(snapshot.number)
         if len(seen) == 1:
-            other.replace(METERS, POWER, rows([{"ts": 1, "a": 3}]), None, None)
+            other.writer.replace(METERS, POWER, rows([{"ts": 1, "a": 3}]), None, None)
         return rewrite(handle, snapshot, METERS, upserts, NO_KEYS, None)
 
-    assert meters._writer.attempts_at_snapshot(meters._handles.writer(METERS), work) == WriteMetrics(3, updated=1)
+    assert meters.writer.attempts_at_snapshot(meters._handles.writer(METERS), work) == WriteMetrics(3, updated=1)
     assert seen == [1, 2]
     assert unreferenced_files(meters) == set()
-    feed = read(meters.changes(METERS, 3, 3))
+    feed = read(meters.changes.read(METERS, 3, 3))
     assert {row["_change_type"]: row["a"] for row in feed} == {"update_preimage": 3, "update_postimage": 2}
 
 
@@ -167,10 +167,10 @@ def test_snapshots_have_what_the_log_has(tmp_path_factory: pytest.TempPathFactor
     for number, (step, ts) in enumerate(steps):
         match step:
             case "replace" | "replace elsewhere":
-                (tables if step == "replace" else other).replace(METERS, POWER, rows([{"ts": ts, "a": number}]), None, None)
+                (tables if step == "replace" else other).writer.replace(METERS, POWER, rows([{"ts": ts, "a": number}]), None, None)
                 expected[ts] = number
             case "delete":
-                tables.replace(METERS, POWER, None, rows([{"ts": ts}]).select([TBNAME, "ts"]), None)
+                tables.writer.replace(METERS, POWER, None, rows([{"ts": ts}]).select([TBNAME, "ts"]), None)
                 expected.pop(ts, None)
             case "compact":
                 DeltaTable(str(folder(tables))).optimize.compact()
@@ -217,7 +217,7 @@ def count_up(home: str, writer: int) -> None:
     """Replace a row of this writer again and again, without a lock."""
     tables = Tables(f"{home}/tables", lambda _: nullcontext(), 1_000)
     for number in range(12):
-        tables.replace(METERS, POWER, rows([{"ts": writer, "a": number}, {"ts": 100 * writer + number, "a": 0}]), None, None)
+        tables.writer.replace(METERS, POWER, rows([{"ts": writer, "a": number}, {"ts": 100 * writer + number, "a": 0}]), None, None)
 
 
 def test_racing_processes_lose_no_replacement(tmp_path: Path, meters: Tables) -> None:
@@ -232,7 +232,7 @@ def test_racing_processes_lose_no_replacement(tmp_path: Path, meters: Tables) ->
 @pytest.mark.spark
 def test_spark_reads_rows_and_changes(meters: Tables, spark: SparkSession) -> None:
     replace_rows(meters, {"ts": 1, "a": 1, "b": 0.5}, {"ts": 2, "a": 1})
-    written = meters.replace(METERS, POWER, rows([{"ts": 1, "a": 2}]), rows([{"ts": 2}]).select([TBNAME, "ts"]), None)
+    written = meters.writer.replace(METERS, POWER, rows([{"ts": 1, "a": 2}]), rows([{"ts": 2}]).select([TBNAME, "ts"]), None)
     assert written is not None
     assert is_rewritten(meters, written.version)
 

@@ -26,8 +26,8 @@ def compacted(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> Tables:
     """Tables with a file that was compacted from commits of eight subtables, with a row group for each two of them."""
     monkeypatch.setattr("headrace.storage.delta.staged_files.ROW_GROUP_ROWS", 6)
     for time in range(3):
-        meters.write(METERS, POWER, rows([{"ts": START + time, TBNAME: name, "a": time} for name in NAMES]))
-    assert meters.compact(METERS) == 3
+        meters.writer.write(METERS, POWER, rows([{"ts": START + time, TBNAME: name, "a": time} for name in NAMES]))
+    assert meters.maintenance.compact(METERS) == 3
     return meters
 
 
@@ -54,7 +54,7 @@ def test_the_footer_of_a_file_is_read_once(compacted: Tables, monkeypatch: pytes
     for name in NAMES:
         assert scan(compacted, [name]).num_rows == 6
     assert len(read) == 1
-    compacted.write(METERS, POWER, rows([{"ts": START + 9, TBNAME: "d5", "a": 9}]))
+    compacted.writer.write(METERS, POWER, rows([{"ts": START + 9, TBNAME: "d5", "a": 9}]))
     assert 9 in scan(compacted, ["d5"])["a"].to_pylist()
     assert len(read) == 2
 

@@ -34,7 +34,7 @@ COLUMNS = [TBNAME, "ts", "a", "site"]
 
 def write(tables: Tables, readings: list[tuple[str, int, int | None]], table: Table = METERS) -> None:
     unique = {(name, at): a for name, at, a in readings}
-    tables.write(table, POWER, rows([{TBNAME: name, "ts": START + at, "a": a} for (name, at), a in unique.items()], table))
+    tables.writer.write(table, POWER, rows([{TBNAME: name, "ts": START + at, "a": a} for (name, at), a in unique.items()], table))
 
 
 def read_all(parts: list[Share], columns: list[str] | None = None) -> list[list[dict[str, Any]]]:
@@ -46,7 +46,7 @@ def read_all(parts: list[Share], columns: list[str] | None = None) -> list[list[
 def expected(tables: Tables, bounds: Bounds | None = None, series: SeriesRange = shares.ALL_SERIES) -> list[dict[str, Any]]:
     """Return all rows with their tag, in order."""
     stored = tables.scan(METERS, POWER, columns=["ts", "a", TBNAME], bounds=bounds).to_pylist()
-    sites = {row[TBNAME]: row["site"] for row in tables.read_tags(METERS).to_pylist()}
+    sites = {row[TBNAME]: row["site"] for row in tables.tags.read(METERS).to_pylist()}
     chosen = [row | {"site": sites.get(row[TBNAME])} for row in stored if series.overlaps(row[TBNAME], row[TBNAME])]
     return in_order(chosen)
 
@@ -94,11 +94,11 @@ def test_shares_have_each_row_once_and_in_order(
     monkeypatch.setattr(shares, "SLICE_ROWS", 5)
     tables = open_tables(tmp_path_factory.mktemp("shares"))
     tables.create(METERS, POWER)
-    tables.upsert_tags(METERS, pa.table({TBNAME: ["a", "d2"], "site": pa.array([4, 5], pa.int32())}))
+    tables.tags.upsert(METERS, pa.table({TBNAME: ["a", "d2"], "site": pa.array([4, 5], pa.int32())}))
     for number, commit in enumerate(commits):
         write(tables, commit)
         if number + 1 == compacted:
-            tables.compact(METERS)
+            tables.maintenance.compact(METERS)
     bounds = None if limits is None else Bounds((START + limits[0]) * 1000, (START + limits[0] + limits[1]) * 1000)
     series = SeriesRange(first)
     by_series = tables.shares(METERS, COLUMNS, tasks, bounds=bounds, series=series)
@@ -123,7 +123,7 @@ def test_windows_of_series_are_divided_by_series_if_files_are(meters: Tables, mo
     windows = WindowGrid(10_000, START * 1000)
     for start in (0, 50):
         write(meters, [(name, start + at, at) for at in range(50) for name in ("d1", "d2")])
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
     parts = meters.shares(METERS, COLUMNS, 2, windows=windows)
     assert [part.by_series for part in parts] == [True, True]
     assert [{row[TBNAME] for row in share} for share in read_all(parts)] == [{"d1"}, {"d2"}]
@@ -176,7 +176,7 @@ def test_a_share_reads_only_row_groups_that_may_have_its_rows(meters: Tables, mo
     monkeypatch.setattr(share_planning, "TARGET_ROWS", 20)
     for start in (0, 10):
         write(meters, [(f"d{number}", start + at, at) for number in range(8) for at in range(5)])
-    meters.compact(METERS)
+    meters.maintenance.compact(METERS)
     parts = meters.shares(METERS, COLUMNS, 2)
     assert [[part.groups for part in share.parts] for share in parts] == [[(0, 1)], [(2, 3)], [(4, 5)], [(6, 7)]]
     early = meters.shares(METERS, COLUMNS, 2, series=SeriesRange("d3", "d3\0"))
@@ -196,9 +196,9 @@ def test_columns_of_older_files_are_null_and_older_versions_are_read(meters: Tab
     write(meters, [("d1", 1, 1)])
     version = meters.version(METERS)
     added = Column("c", DataType(TypeKind.VARCHAR, 10))
-    meters.add_columns(METERS, POWER, [added])
+    meters.columns.add(METERS, POWER, [added])
     wide = Table("power", "meters", (*METERS.columns, added), METERS.tags)
-    meters.write(wide, POWER, rows([{"ts": START + 2, "a": 2, "c": "x"}], wide))
+    meters.writer.write(wide, POWER, rows([{"ts": START + 2, "a": 2, "c": "x"}], wide))
     assert read_all(meters.shares(wide, ["a", "c"], 1), ["a", "c"]) == [[{"a": 1, "c": None}, {"a": 2, "c": "x"}]]
     assert read_all(meters.shares(wide, ["a", "c"], 1, version=version), ["a", "c"]) == [[{"a": 1, "c": None}]]
 
@@ -209,7 +209,7 @@ def test_an_empty_table_has_no_shares_of_rows(meters: Tables) -> None:
 
 
 def test_tables_that_cannot_be_divided_are_refused(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    meters.upsert_tags(METERS, pa.table({TBNAME: ["d1", "d2", "d3"], "site": pa.array([1, 2, 3], pa.int32())}))
+    meters.tags.upsert(METERS, pa.table({TBNAME: ["d1", "d2", "d3"], "site": pa.array([1, 2, 3], pa.int32())}))
     for at in range(4):
         write(meters, [("d1", at, 1), ("d2", at, 1), ("d3", at, 1)])
     monkeypatch.setattr(share_planning, "TARGET_ROWS", 2)

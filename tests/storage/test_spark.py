@@ -58,16 +58,16 @@ def unreferenced_files(tables: Tables) -> set[str]:
 def test_spark_reads_rows_and_changes_that_delta_rs_wrote(spark: SparkSession, tables: Tables, precision: Precision) -> None:
     database = Database("power", precision)
     tables.create(METERS, database)
-    tables.write(METERS, database, rows([{"ts": 1_000_001, "a": 1}, {"ts": 2_000_002, "a": 2}], database=database))
-    tables.write(METERS, database, rows([{"ts": 2_000_002, "a": 20}], database=database))
-    tables.delete(METERS, database, ranges=[(1_000_001, 1_000_001)])
+    tables.writer.write(METERS, database, rows([{"ts": 1_000_001, "a": 1}, {"ts": 2_000_002, "a": 2}], database=database))
+    tables.writer.write(METERS, database, rows([{"ts": 2_000_002, "a": 20}], database=database))
+    tables.writer.delete(METERS, database, ranges=[(1_000_001, 1_000_001)])
 
     for version in (1, 3):
         found = tables.frame(spark, METERS, version=version).toArrow().cast(tables.schema(METERS, database))
         assert read(found, database=database) == read(tables.scan(METERS, database, version=version), database=database)
     ours, theirs = (
-        tables.changes(METERS, 1, 3),
-        tables.changes_frame(spark, METERS, 1, 3).toArrow().cast(tables.changes(METERS, 1, 3).schema),
+        tables.changes.read(METERS, 1, 3),
+        tables.changes_frame(spark, METERS, 1, 3).toArrow().cast(tables.changes.read(METERS, 1, 3).schema),
     )
     order = [("_commit_version", "ascending"), ("_change_type", "ascending"), ("ts", "ascending")]
     assert theirs.sort_by(order).equals(ours.sort_by(order))
@@ -81,12 +81,12 @@ def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession,
     spark.sql(f"UPDATE delta.`{path}` SET a = 100 WHERE a < 3")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE a = 9")
 
-    feed = meters.changes(METERS, 1, 3)
+    feed = meters.changes.read(METERS, 1, 3)
     assert Counter(feed["_change_type"].to_pylist()) == {"insert": 10, "update_preimage": 3, "update_postimage": 3, "delete": 1}
-    assert [meters.change_rows(METERS, version, version) for version in (1, 2, 3)] == [10, 6, 1]
-    assert [meters.commit_size(METERS, version).written for version in (1, 2, 3)] == [10, 3, 0]
-    assert meters.write(METERS, POWER, rows([{"ts": 5, "a": 50}])).updated == 1
-    assert meters.compact(METERS) >= 0
+    assert [meters.changes.count(METERS, version, version) for version in (1, 2, 3)] == [10, 6, 1]
+    assert [meters.changes.size(METERS, version).written for version in (1, 2, 3)] == [10, 3, 0]
+    assert meters.writer.write(METERS, POWER, rows([{"ts": 5, "a": 50}])).updated == 1
+    assert meters.maintenance.compact(METERS) >= 0
     assert tables_agree(spark, meters)
 
 
@@ -96,7 +96,7 @@ def tables_agree(spark: SparkSession, tables: Tables) -> bool:
 
 
 def test_a_table_with_deletion_vectors_is_refused_rather_than_read_wrongly(spark: SparkSession, meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(5)]))
+    meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(5)]))
     path = f"{meters.uri}/power/meters/rows"
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE a = 2")
@@ -104,13 +104,13 @@ def test_a_table_with_deletion_vectors_is_refused_rather_than_read_wrongly(spark
     with pytest.raises(NotSupportedError, match="uses deletionVectors of Delta Lake"):
         meters.scan(METERS, POWER)
     with pytest.raises(NotSupportedError):
-        meters.write(METERS, POWER, rows([{"ts": 3, "a": 1}]))
+        meters.writer.write(METERS, POWER, rows([{"ts": 3, "a": 1}]))
 
 
 def test_spark_does_not_see_a_compaction_as_a_change(spark: SparkSession, meters: Tables) -> None:
     for ts in range(5):
-        meters.write(METERS, POWER, rows([{"ts": ts, "a": ts}]))
-    meters.compact(METERS)
+        meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": ts}]))
+    meters.maintenance.compact(METERS)
 
     assert meters.changes_frame(spark, METERS, 1, 6).count() == 5
     assert tables_agree(spark, meters)
@@ -118,7 +118,7 @@ def test_spark_does_not_see_a_compaction_as_a_change(spark: SparkSession, meters
 
 def test_results_of_executors_are_appended_where_their_keys_are_new(spark: SparkSession, meters: Tables) -> None:
     found = frame(spark, [{"ts": ts, "a": ts} for ts in range(100)])
-    written = meters.replace_frame(spark, METERS, POWER, found, None, Commit.of_stream("s", 5, None, 1))
+    written = meters.frames.replace(METERS, POWER, found, None, Commit.of_stream("s", 5, None, 1))
 
     assert written is not None
     assert (written.version, written.inserted) == (1, 100)
@@ -126,13 +126,13 @@ def test_results_of_executors_are_appended_where_their_keys_are_new(spark: Spark
     assert meters.transaction(METERS, stream_app("s")) == 5
     assert tables_agree(spark, meters)
     assert meters.bounds(METERS) == Bounds(0, 99_999)
-    assert meters.write(METERS, POWER, rows([{"ts": 7, "a": 70}])).updated == 1
+    assert meters.writer.write(METERS, POWER, rows([{"ts": 7, "a": 70}])).updated == 1
 
 
 def test_results_of_executors_replace_and_retract_in_one_commit(spark: SparkSession, meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(6)]))
+    meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": ts} for ts in range(6)]))
     found = frame(spark, [{"ts": 2, "a": 20}, {"ts": 3, "a": 3}, {"ts": 9, "a": 9}])
-    written = meters.replace_frame(spark, METERS, POWER, found, keys(spark, 0, 0, 2, 77), Commit.of_stream("s", 1, None, 1))
+    written = meters.frames.replace(METERS, POWER, found, keys(spark, 0, 0, 2, 77), Commit.of_stream("s", 1, None, 1))
 
     assert written is not None
     assert (written.version, written.inserted, written.updated, written.deleted) == (2, 1, 1, 1)
@@ -142,24 +142,24 @@ def test_results_of_executors_replace_and_retract_in_one_commit(spark: SparkSess
 
 def test_results_of_executors_commit_once_and_only_under_their_lease(spark: SparkSession, meters: Tables) -> None:
     commit = Commit.of_stream("s", 1, None, 1)
-    meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": 1}]), None, commit)
+    meters.frames.replace(METERS, POWER, frame(spark, [{"ts": 1, "a": 1}]), None, commit)
 
-    assert meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": 2}]), None, commit) is None
-    meters.fence(METERS, "s", 2)
+    assert meters.frames.replace(METERS, POWER, frame(spark, [{"ts": 1, "a": 2}]), None, commit) is None
+    meters.writer.fence(METERS, "s", 2)
     with pytest.raises(FencedError):
-        meters.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 2, "a": 2}]), None, Commit.of_stream("s", 2, 1, 1))
+        meters.frames.replace(METERS, POWER, frame(spark, [{"ts": 2, "a": 2}]), None, Commit.of_stream("s", 2, 1, 1))
     assert stored(meters) == {1: 1}
     assert unreferenced_files(meters) == set()
 
 
 def test_results_of_executors_without_effect_are_recorded(spark: SparkSession, meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     nothing = frame(spark, [{"ts": 1, "a": 1}])
-    meters.replace_frame(spark, METERS, POWER, nothing, keys(spark, 5), Commit.of_stream("s", 1, None, 1))
-    meters.replace_frame(spark, METERS, POWER, nothing.limit(0), None, Commit.of_stream("s", 2, 1, 1))
+    meters.frames.replace(METERS, POWER, nothing, keys(spark, 5), Commit.of_stream("s", 1, None, 1))
+    meters.frames.replace(METERS, POWER, nothing.limit(0), None, Commit.of_stream("s", 2, 1, 1))
 
     assert meters.transaction(METERS, stream_app("s")) == 2
-    assert meters.changes(METERS, 2, meters.version(METERS)).num_rows == 0
+    assert meters.changes.read(METERS, 2, meters.version(METERS)).num_rows == 0
 
 
 def test_results_of_executors_fit_odd_names_and_types(spark: SparkSession, tables: Tables) -> None:
@@ -167,7 +167,7 @@ def test_results_of_executors_fit_odd_names_and_types(spark: SparkSession, table
     found = spark.createDataFrame([(1, 2**63 - 1, "x", "d1")], ["ts", "count(*)", "quo`te", TBNAME])
     found = found.selectExpr("timestamp_millis(ts) AS ts", "`count(*)`", "`quo``te`", TBNAME)
     for _ in range(2):
-        tables.replace_frame(spark, ODD, POWER, found, None, None)
+        tables.frames.replace(ODD, POWER, found, None, None)
 
     assert tables.scan(ODD, POWER).drop_columns(["ts"]).to_pylist() == [{"count(*)": 2**63 - 1, "quo`te": "x", TBNAME: "d1"}]
 
@@ -176,7 +176,7 @@ def test_spark_finds_tables_in_a_folder_of_an_odd_name(spark: SparkSession, tmp_
     tables = open_tables(tmp_path / "a b ü #1")
     tables.create(METERS, POWER)
     for a in (1, 2):
-        tables.replace_frame(spark, METERS, POWER, frame(spark, [{"ts": 1, "a": a}]), None, None)
+        tables.frames.replace(METERS, POWER, frame(spark, [{"ts": 1, "a": a}]), None, None)
 
     assert tables.frame(spark, METERS).count() == 1
     assert tables.changes_frame(spark, METERS, 1, 2).count() == 3
@@ -198,21 +198,21 @@ def csv(folder: Path, name: str, lines: list[str]) -> Path:
 
 def test_a_large_load_is_converted_by_workers_and_added_in_one_commit(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
     path = csv(tmp_path, "a.csv", [f"{ts},{ts},d{ts % 3}" for ts in range(1000)])
-    loaded = large.load(lambda: spark, [path], METERS, POWER)
+    loaded = large.loader(lambda: spark, METERS, POWER).load([path])
 
     assert (loaded.version, loaded.inserted) == (1, 1000)
     assert stored(large) == {ts: ts for ts in range(1000)}
-    again = large.load(lambda: spark, [path], METERS, POWER)
+    again = large.loader(lambda: spark, METERS, POWER).load([path])
     assert (again.inserted, again.updated, large.rows(METERS)) == (0, 1000, 1000)
 
 
 def test_an_invalid_row_of_a_large_load_is_named(spark: SparkSession, large: Tables, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.csv, row 2: 'x' is not valid for a"):
-        large.load(lambda: spark, [csv(tmp_path, "a.csv", ["1,1,d1", "2,x,d1"])], METERS, POWER)
+        large.loader(lambda: spark, METERS, POWER).load([csv(tmp_path, "a.csv", ["1,1,d1", "2,x,d1"])])
     unknown = tmp_path / "a.ndjson"
     unknown.write_text('{"ts": 1, "other": 2, "tbname": "d1"}\n')
     with pytest.raises(NotFoundError, match="no column 'other'"):
-        large.load(lambda: spark, [unknown], METERS, POWER)
+        large.loader(lambda: spark, METERS, POWER).load([unknown])
     assert large.version(METERS) == 0
 
 
@@ -221,10 +221,10 @@ def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
 ) -> None:
     monkeypatch.setattr(staging, "MAX_ROWS_COMPARED_IN_MEMORY", 10)
     monkeypatch.setattr(loader, "MAX_ROWS_MERGED_IN_DRIVER", 10)
-    large.write(METERS, POWER, rows([{"ts": ts, "a": -1, "b": 1.0} for ts in range(10)]))
+    large.writer.write(METERS, POWER, rows([{"ts": ts, "a": -1, "b": 1.0} for ts in range(10)]))
     first = csv(tmp_path, "a.csv", [f"{ts},1,d1" for ts in range(50)])
     second = csv(tmp_path, "b.csv", [f"{ts},2,d1" for ts in range(25, 75)])
-    loaded = large.load(lambda: spark, [first, second], METERS, POWER)
+    loaded = large.loader(lambda: spark, METERS, POWER).load([first, second])
 
     assert (loaded.version, loaded.inserted, loaded.updated) == (2, 65, 10)
     assert stored(large) == {ts: 1 if ts < 25 else 2 for ts in range(75)}
@@ -248,7 +248,7 @@ def replace_rows(home: str, count: int) -> None:
     tables = open_tables(Path(home))
     for number in range(count):
         batch = [{"ts": 0, "a": number}, {"ts": 7, "a": number}, {"ts": 1_000 + number, "a": number}]
-        tables.replace(METERS, POWER, rows(batch), None, None)
+        tables.writer.replace(METERS, POWER, rows(batch), None, None)
 
 
 def test_merges_of_spark_and_small_replacements_at_once_lose_nothing(
@@ -256,12 +256,14 @@ def test_merges_of_spark_and_small_replacements_at_once_lose_nothing(
 ) -> None:
     """Spark's writer of Delta replaces a local log entry that another process creates at the same moment: the lock prevents it."""
     monkeypatch.setattr(loader, "MAX_ROWS_MERGED_IN_DRIVER", 0)
-    large.write(METERS, POWER, rows([{"ts": ts, "a": -1} for ts in range(1, 5)]))
+    large.writer.write(METERS, POWER, rows([{"ts": ts, "a": -1} for ts in range(1, 5)]))
     replaced = 60
     with ThreadPoolExecutor(1) as pool:
         racing = pool.submit(race, replace_rows, [(str(tmp_path), replaced)])
         for number in range(3):
-            large.load(lambda: spark, [csv(tmp_path, f"{number}.csv", [f"{ts},{number},d1" for ts in range(1, 6)])], METERS, POWER)
+            large.loader(lambda: spark, METERS, POWER).load(
+                [csv(tmp_path, f"{number}.csv", [f"{ts},{number},d1" for ts in range(1, 6)])]
+            )
         racing.result()
     expected = dict.fromkeys(range(1, 6), 2) | {0: replaced - 1, 7: replaced - 1} | {1_000 + n: n for n in range(replaced)}
     assert stored(large) == expected
@@ -274,7 +276,7 @@ def test_files_that_executors_write_are_ordered_by_series_and_time(
 ) -> None:
     monkeypatch.setattr(spark_writes, "ROW_GROUP_ROWS", 100)
     unordered = [{TBNAME: f"d{at % 7}", "ts": (at * 7919) % 1000, "a": at} for at in range(1000)]
-    meters.replace_frame(spark, METERS, POWER, frame(spark, unordered), None, None)
+    meters.frames.replace(METERS, POWER, frame(spark, unordered), None, None)
     for path in meters._handles.reader(METERS).at(1).file_uris():
         written = pq.read_table(path, columns=[TBNAME, "ts"])
         assert written.equals(written.sort_by([(TBNAME, "ascending"), ("ts", "ascending")]))

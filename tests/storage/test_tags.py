@@ -19,31 +19,31 @@ def tags(*named: tuple[str, int | None]) -> pa.Table:
 
 
 def stored(tables: Tables) -> dict[str, int | None]:
-    return {row[TBNAME]: row["site"] for row in tables.read_tags(METERS).to_pylist()}
+    return {row[TBNAME]: row["site"] for row in tables.tags.read(METERS).to_pylist()}
 
 
 def test_tags_are_set_replaced_and_dropped(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", None)))
-    meters.upsert_tags(METERS, tags(("d2", 2), ("d3", 3)))
-    meters.drop_tags(METERS, ["d1", "never"])
+    meters.tags.upsert(METERS, tags(("d1", 1), ("d2", None)))
+    meters.tags.upsert(METERS, tags(("d2", 2), ("d3", 3)))
+    meters.tags.drop(METERS, ["d1", "never"])
 
     assert stored(meters) == {"d2": 2, "d3": 3}
 
 
 def test_the_last_tags_of_a_subtable_win(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(("d1", 1), ("d1", 2)))
+    meters.tags.upsert(METERS, tags(("d1", 1), ("d1", 2)))
 
     assert stored(meters) == {"d1": 2}
 
 
 def test_tags_without_a_subtable_are_refused(meters: Tables) -> None:
     with pytest.raises(DataError, match="tbname cannot be NULL"):
-        meters.upsert_tags(METERS, pa.table({TBNAME: pa.nulls(1, pa.string()), "site": pa.array([1], pa.int32())}))
+        meters.tags.upsert(METERS, pa.table({TBNAME: pa.nulls(1, pa.string()), "site": pa.array([1], pa.int32())}))
 
 
 def test_an_empty_set_of_tags_changes_nothing(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags())
-    meters.drop_tags(METERS, [])
+    meters.tags.upsert(METERS, tags())
+    meters.tags.drop(METERS, [])
 
     assert stored(meters) == {}
 
@@ -53,37 +53,37 @@ def test_setting_tags_as_they_are_commits_nothing(meters: Tables) -> None:
         with meters._handles.tags(METERS).latest() as delta:
             return int(delta.version())
 
-    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", 2)))
+    meters.tags.upsert(METERS, tags(("d1", 1), ("d2", 2)))
     before = version()
-    meters.upsert_tags(METERS, tags(("d2", 2), ("d1", 1)))
+    meters.tags.upsert(METERS, tags(("d2", 2), ("d1", 1)))
     assert version() == before
 
-    meters.upsert_tags(METERS, tags(("d1", 1), ("d2", None), ("d3", 3)))
+    meters.tags.upsert(METERS, tags(("d1", 1), ("d2", None), ("d3", 3)))
     assert version() == before + 1
     assert stored(meters) == {"d1": 1, "d2": None, "d3": 3}
 
 
 def test_tags_set_by_another_process_are_seen(meters: Tables) -> None:
-    other = Tables(meters.uri, meters._writer._lock, 1000)
-    meters.upsert_tags(METERS, tags(("d1", 1)))
+    other = Tables(meters.uri, meters.writer._lock, 1000)
+    meters.tags.upsert(METERS, tags(("d1", 1)))
     assert stored(meters) == stored(other) == {"d1": 1}
 
-    other.upsert_tags(METERS, tags(("d1", 5)))
+    other.tags.upsert(METERS, tags(("d1", 5)))
     assert stored(meters) == {"d1": 5}
 
 
 def test_a_recreated_table_starts_without_tags(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(("d1", 1)))
+    meters.tags.upsert(METERS, tags(("d1", 1)))
     meters.drop(METERS)
     meters.create(METERS, POWER)
-    meters.upsert_tags(METERS, tags(("d2", 2)))
+    meters.tags.upsert(METERS, tags(("d2", 2)))
 
     assert stored(meters) == {"d2": 2}
 
 
 def test_tags_set_one_by_one_are_compacted(meters: Tables) -> None:
     for number in range(MAX_FILES + 5):
-        meters.upsert_tags(METERS, tags((f"d{number}", number)))
+        meters.tags.upsert(METERS, tags((f"d{number}", number)))
 
     with meters._handles.tags(METERS).latest() as delta:
         assert len(delta.file_uris()) < MAX_FILES
@@ -91,14 +91,14 @@ def test_tags_set_one_by_one_are_compacted(meters: Tables) -> None:
 
 
 def test_subtables_with_rows_but_no_tags_are_among_the_subtables(meters: Tables) -> None:
-    meters.upsert_tags(METERS, tags(("d1", 1)))
-    meters.write(METERS, POWER, rows([{"tbname": "d1", "ts": START, "a": 1}, {"tbname": "d2", "ts": START, "a": 2}]))
-    meters.write(METERS, POWER, rows([{"tbname": "d3", "ts": START, "a": 3}]))
+    meters.tags.upsert(METERS, tags(("d1", 1)))
+    meters.writer.write(METERS, POWER, rows([{"tbname": "d1", "ts": START, "a": 1}, {"tbname": "d2", "ts": START, "a": 2}]))
+    meters.writer.write(METERS, POWER, rows([{"tbname": "d3", "ts": START, "a": 3}]))
 
-    subtables = meters.read_subtables(METERS)
+    subtables = meters.tags.of_subtables(METERS)
 
     assert [(row["tbname"], row["site"]) for row in subtables.to_pylist()] == [("d1", 1), ("d2", None), ("d3", None)]
-    assert subtables.schema == meters.read_tags(METERS).schema
+    assert subtables.schema == meters.tags.read(METERS).schema
 
 
 def test_names_are_read_from_new_files_only(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +111,12 @@ def test_names_are_read_from_new_files_only(meters: Tables, monkeypatch: pytest.
 
     monkeypatch.setattr(subtable_names, "file_names", recorded)
     for name in ("d1", "d2"):
-        meters.write(METERS, POWER, rows([{"tbname": name, "ts": START, "a": 1}]))
-        assert name in meters.read_subtables(METERS)["tbname"].to_pylist()
+        meters.writer.write(METERS, POWER, rows([{"tbname": name, "ts": START, "a": 1}]))
+        assert name in meters.tags.of_subtables(METERS)["tbname"].to_pylist()
     assert len(read) == len(set(read)) == 2
 
 
 def test_tags_written_by_another_process_are_not_missing(meters: Tables) -> None:
-    assert meters.without_tags(METERS, ["d1", "d2"]) == ["d1", "d2"]
-    open_tables(Path(meters.uri).parent).upsert_tags(METERS, tags(("d1", 1)))
-    assert meters.without_tags(METERS, ["d1", "d2"]) == ["d2"]
+    assert meters.tags.missing(METERS, ["d1", "d2"]) == ["d1", "d2"]
+    open_tables(Path(meters.uri).parent).tags.upsert(METERS, tags(("d1", 1)))
+    assert meters.tags.missing(METERS, ["d1", "d2"]) == ["d2"]

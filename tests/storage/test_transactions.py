@@ -97,7 +97,7 @@ def test_a_log_entry_that_is_gone_is_not_needed(tmp_path: Path, counted: type[Co
 def test_a_table_that_was_created_again_has_its_own(tables: Tables) -> None:
     for batch in (1, 2):
         tables.create(METERS, POWER)
-        tables.replace(METERS, POWER, rows([{"ts": 1, "a": 1}]), None, Commit.of_stream("s", batch, None, 0))
+        tables.writer.replace(METERS, POWER, rows([{"ts": 1, "a": 1}]), None, Commit.of_stream("s", batch, None, 0))
         assert tables.transaction(METERS, "headrace.stream.s") == batch
         tables.drop(METERS)
 
@@ -105,11 +105,11 @@ def test_a_table_that_was_created_again_has_its_own(tables: Tables) -> None:
 def test_a_writer_that_was_fenced_in_between_notices_it(meters: Tables, tmp_path: Path) -> None:
     other = open_tables(tmp_path)
     for batch in range(3):
-        meters.replace(
+        meters.writer.replace(
             METERS, POWER, rows([{"ts": batch, "a": 1}]), None, Commit.of_stream("s", batch, batch - 1 if batch else None, 1)
         )
-    other.fence(METERS, "s", 2)
+    other.writer.fence(METERS, "s", 2)
     with pytest.raises(FencedError):
-        meters.replace(METERS, POWER, rows([{"ts": 9, "a": 1}]), None, Commit.of_stream("s", 3, 2, 1))
-    other.replace(METERS, POWER, rows([{"ts": 3, "a": 1}]), None, Commit.of_stream("s", 3, 2, 2))
+        meters.writer.replace(METERS, POWER, rows([{"ts": 9, "a": 1}]), None, Commit.of_stream("s", 3, 2, 1))
+    other.writer.replace(METERS, POWER, rows([{"ts": 3, "a": 1}]), None, Commit.of_stream("s", 3, 2, 2))
     assert meters.transaction(METERS, "headrace.stream.s") == 3

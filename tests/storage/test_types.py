@@ -47,7 +47,7 @@ def test_a_type_holds_its_extremes_and_null_exactly(tables: Tables, type_: DataT
     least, greatest = EXTREMES[type_]
     instants = [(1, least), (2, greatest), (3, None)]
     tables.create(table, POWER)
-    tables.write(table, POWER, rows_to_arrow(table, POWER, ("ts", "v"), instants, tbnames=["d"] * 3, now=0))  # type: ignore[arg-type]
+    tables.writer.write(table, POWER, rows_to_arrow(table, POWER, ("ts", "v"), instants, tbnames=["d"] * 3, now=0))  # type: ignore[arg-type]
 
     assert tables.scan(table, POWER).sort_by("ts")["v"].to_pylist() == [least, greatest, None]
 
@@ -59,7 +59,7 @@ def test_an_instant_is_stored_to_the_tick(tables: Tables, precision: str, tick: 
     database = Database("power", Precision(precision))
     table = Table("power", "instants", (TS, Column("other", DataType(TypeKind.TIMESTAMP))))
     tables.create(table, database)
-    tables.write(table, database, rows_to_arrow(table, database, ("ts", "other"), [(tick, tick + 1)], tbnames=["d"], now=0))
+    tables.writer.write(table, database, rows_to_arrow(table, database, ("ts", "other"), [(tick, tick + 1)], tbnames=["d"], now=0))
 
     unit = 1_000 if precision == "ms" else 1
     stored = tables.scan(table, database)

@@ -20,12 +20,12 @@ def data_files(tables: Tables) -> list[Path]:
 
 
 def kinds(tables: Tables, version: int) -> list[str]:
-    return sorted(tables.changes(METERS, version, version)["_change_type"].to_pylist())
+    return sorted(tables.changes.read(METERS, version, version)["_change_type"].to_pylist())
 
 
 def test_a_new_key_is_inserted_and_an_existing_one_replaced(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}, {"ts": 2, "a": 2, "b": 2.0}]))
-    written = meters.write(METERS, POWER, rows([{"ts": 2, "a": 20, "b": None}, {"ts": 3, "a": 3, "b": 3.0}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}, {"ts": 2, "a": 2, "b": 2.0}]))
+    written = meters.writer.write(METERS, POWER, rows([{"ts": 2, "a": 20, "b": None}, {"ts": 3, "a": 3, "b": 3.0}]))
 
     assert (written.inserted, written.updated) == (1, 1)
     assert [(row["ts"], row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [
@@ -36,61 +36,61 @@ def test_a_new_key_is_inserted_and_an_existing_one_replaced(meters: Tables) -> N
 
 
 def test_omitted_columns_keep_their_values_and_an_explicit_null_overwrites(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), update_columns=["ts", "a"])
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), update_columns=["ts", "a"])
 
     assert [(row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [(None, 1.0), (2, None)]
 
 
 def test_the_last_row_of_a_key_in_one_write_wins(meters: Tables) -> None:
-    written = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 5}, {"ts": 1, "a": 2}]))
+    written = meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 5}, {"ts": 1, "a": 2}]))
 
     assert written.inserted == 2
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [2, 5]
 
 
 def test_the_same_instant_in_another_subtable_is_another_row(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 2, TBNAME: "d2"}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 2, TBNAME: "d2"}]))
 
     assert [(row[TBNAME], row["a"]) for row in read(meters.scan(METERS, POWER))] == [("d1", 1), ("d2", 2)]
 
 
 def test_a_key_column_makes_rows_of_one_instant_different(tables: Tables) -> None:
     tables.create(KEYED, POWER)
-    tables.write(KEYED, POWER, rows([{"ts": 1, "k": 1, "a": 1}, {"ts": 1, "k": 2, "a": 2}], KEYED))
-    tables.write(KEYED, POWER, rows([{"ts": 1, "k": 2, "a": 3}], KEYED))
+    tables.writer.write(KEYED, POWER, rows([{"ts": 1, "k": 1, "a": 1}, {"ts": 1, "k": 2, "a": 2}], KEYED))
+    tables.writer.write(KEYED, POWER, rows([{"ts": 1, "k": 2, "a": 3}], KEYED))
 
     assert [(row["k"], row["a"]) for row in read(tables.scan(KEYED, POWER), KEYED)] == [(1, 1), (2, 3)]
 
 
 def test_rewriting_the_same_value_is_an_update(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    again = meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    again = meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
 
     assert kinds(meters, again.version) == ["update_postimage", "update_preimage"]
 
 
 def test_a_write_of_the_key_alone_is_an_update_that_changes_nothing(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    again = meters.write(METERS, POWER, rows([{"ts": 1}]), update_columns=["ts"])
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    again = meters.writer.write(METERS, POWER, rows([{"ts": 1}]), update_columns=["ts"])
 
     assert again.updated == 1
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1]
 
 
 def test_rows_newer_than_all_others_are_written_without_reading_a_file(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
     for file in data_files(meters):
         file.unlink()
 
-    assert meters.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])).inserted == 1
+    assert meters.writer.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])).inserted == 1
 
 
 def test_a_late_row_with_a_new_key_is_appended(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START}, {"ts": START + HOUR}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START}, {"ts": START + HOUR}]))
     before = data_files(meters)
-    late = meters.write(METERS, POWER, rows([{"ts": START + 5}]))
+    late = meters.writer.write(METERS, POWER, rows([{"ts": START + 5}]))
 
     assert late.inserted == 1
     assert set(before) < set(data_files(meters))
@@ -98,10 +98,10 @@ def test_a_late_row_with_a_new_key_is_appended(meters: Tables) -> None:
 
 
 def test_an_update_leaves_files_of_other_times_as_they_are(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START, "a": 1}]))
     old = data_files(meters)
-    meters.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 1}]))
-    meters.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 2}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": START + HOUR, "a": 2}]))
 
     with meters._handles.reader(METERS).latest() as delta:
         live = {Path(uri).name for uri in delta.file_uris()}
@@ -109,12 +109,12 @@ def test_an_update_leaves_files_of_other_times_as_they_are(meters: Tables) -> No
 
 
 def test_a_write_without_rows_makes_no_commit(meters: Tables) -> None:
-    assert meters.write(METERS, POWER, rows([{"ts": 1}]).slice(0, 0)).version == 0
+    assert meters.writer.write(METERS, POWER, rows([{"ts": 1}]).slice(0, 0)).version == 0
 
 
 def test_a_plain_table_is_written_like_any_other(tables: Tables) -> None:
     tables.create(PLAIN, POWER)
-    tables.write(PLAIN, POWER, rows([{"ts": 1, "a": 1, TBNAME: "plain"}], PLAIN))
+    tables.writer.write(PLAIN, POWER, rows([{"ts": 1, "a": 1, TBNAME: "plain"}], PLAIN))
 
     assert read(tables.scan(PLAIN, POWER), PLAIN) == [{"ts": 1, "a": 1, "b": None, TBNAME: "plain"}]
 
@@ -123,34 +123,34 @@ def test_a_plain_table_is_written_like_any_other(tables: Tables) -> None:
 def test_a_row_without_its_key_is_refused(meters: Tables, missing: str) -> None:
     broken = rows([{"ts": 1, "a": 1}]).drop_columns([missing])
     with pytest.raises(DataError, match=f"{missing} cannot be NULL"):
-        meters.write(METERS, POWER, broken)
+        meters.writer.write(METERS, POWER, broken)
     assert meters.version(METERS) == 0
 
 
 def test_an_unknown_column_is_refused(meters: Tables) -> None:
     with pytest.raises(InternalError, match="no stored column other"):
-        meters.write(METERS, POWER, rows([{"ts": 1}]).append_column("other", pa.array([1])))
+        meters.writer.write(METERS, POWER, rows([{"ts": 1}]).append_column("other", pa.array([1])))
 
 
 def test_a_table_that_was_never_created_is_not_found(tables: Tables) -> None:
     with pytest.raises(NotFoundError, match=r"power\.meters has no Delta table"):
-        tables.write(METERS, POWER, rows([{"ts": 1}]))
+        tables.writer.write(METERS, POWER, rows([{"ts": 1}]))
 
 
 def test_a_damaged_table_is_a_named_error(meters: Tables) -> None:
-    meters.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     for file in data_files(meters):
         file.write_bytes(b"not Parquet")
 
     with pytest.raises(StorageError, match=r"table power\.meters cannot be used"):
-        meters.write(METERS, POWER, rows([{"ts": 1, "a": 2}]))
+        meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 2}]))
 
 
 def test_writes_hold_the_tables_lock(tmp_path: Path) -> None:
     lock = CountedLock()
     tables = Tables(str(tmp_path), lock, 1000)
     tables.create(METERS, POWER)
-    tables.write(METERS, POWER, rows([{"ts": 1}]))
+    tables.writer.write(METERS, POWER, rows([{"ts": 1}]))
 
     assert lock.taken == 1
 
@@ -168,8 +168,8 @@ class StuckLock:
 
 def test_an_unavailable_lock_stops_neither_writes_nor_fences(meters: Tables) -> None:
     stuck = Tables(meters.uri, StuckLock(), 1000)
-    stuck.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
-    stuck.fence(METERS, "s", 4)
+    stuck.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    stuck.writer.fence(METERS, "s", 4)
 
     assert stuck.rows(METERS) == 1
     assert stuck.transaction(METERS, epoch_app("s")) == 4
@@ -182,10 +182,10 @@ def test_a_commit_is_retried_after_a_concurrent_one(meters: Tables) -> None:
     def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
         seen.append(delta.version())
         if len(seen) == 1:
-            other.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+            other.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
         return append_rows(delta, rows([{"ts": 2, "a": 2, "b": None}]), None)
 
-    assert meters._writer.commit(METERS, work).version == 2
+    assert meters.writer.commit(METERS, work).version == 2
     assert seen == [0, 1]
     assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 2]
 
@@ -195,7 +195,7 @@ def test_a_commit_that_always_loses_ends_with_a_conflict(meters: Tables) -> None
     writer = Writer(meters._handles, CountedLock(), attempts=3)
 
     def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
-        other.write(METERS, POWER, rows([{"ts": delta.version()}]))
+        other.writer.write(METERS, POWER, rows([{"ts": delta.version()}]))
         return append_rows(delta, rows([{"ts": -1, "a": 2, "b": None}]), None)
 
     with pytest.raises(ConflictError, match="changed by another writer"):

@@ -113,7 +113,7 @@ class StreamEnvironment:
         self.catalog.subtables.add(self.database.name, self.table.name, list(self.subtables))
         values = zip(*self.subtables.values(), strict=True)
         tags = {tag.name: pa.array(value, pa.int32()) for tag, value in zip(self.table.tags, values, strict=True)}
-        self.tables.upsert_tags(self.table, pa.table({"tbname": list(self.subtables)} | tags))
+        self.tables.tags.upsert(self.table, pa.table({"tbname": list(self.subtables)} | tags))
 
     @contextmanager
     def new_database(self, subtables: Mapping[str, tuple[int, ...]]) -> Iterator[StreamEnvironment]:
@@ -133,7 +133,7 @@ class StreamEnvironment:
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Commit rows to `readings`."""
-        self.tables.write(self.table, self.database, self.stored(rows))
+        self.tables.writer.write(self.table, self.database, self.stored(rows))
 
     def stored(self, rows: Sequence[Row]) -> pa.Table:
         """Return rows as `readings` stores them."""
@@ -148,7 +148,7 @@ class StreamEnvironment:
         """Delete rows from `first` to `last` ms after `START`, both inclusive, in one commit."""
         scale = self.database.precision.ticks_per_second // 1000
         ranges = [((START + first) * scale, (START + last) * scale + scale - 1)]
-        self.tables.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
+        self.tables.writer.delete(self.table, self.database, tbnames=[subtable], ranges=ranges)
 
     def define(self, sql: str, *, max_streams: int = MAX_STREAMS_PER_DATABASE, replaced: JobDefinition | None = None) -> StreamPlan:
         statement = parse(sql)
@@ -195,7 +195,7 @@ class StreamEnvironment:
         if self.counted is None or not self.counted[0] <= first <= last + 1 or last < self.counted[1]:
             self.written, self.counted = Counter(), (first, first - 1)
         if self.counted[1] < last:
-            changes = self.tables.changes(self.table, self.counted[1] + 1, last)
+            changes = self.tables.changes.read(self.table, self.counted[1] + 1, last)
             is_written = pc.is_in(changes["_change_type"], pa.array(["insert", "update_postimage"]))
             self.written.update(changes["_commit_version"].filter(is_written).to_pylist())
             self.counted = (self.counted[0], last)

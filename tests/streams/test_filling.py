@@ -265,11 +265,11 @@ def test_what_others_do_to_the_target_is_seen(env: StreamEnvironment) -> None:
     plan = env.create(LATE.format("sum(a) n"))
     env.insert([("d0", 0, 1, None), ("d0", 3000, 2, None)])
     assert [total for _, total in rows_of(env, plan)] == [1, 1, 1, 2]
-    env.tables.delete(plan.target, plan.target_database, ranges=[(START + 3000, START + 3000)])
-    env.tables.compact(plan.target)
+    env.tables.writer.delete(plan.target, plan.target_database, ranges=[(START + 3000, START + 3000)])
+    env.tables.maintenance.compact(plan.target)
     env.insert([("d0", 5000, 4, None)])
     assert [total for _, total in rows_of(env, plan)] == [1, 1, 1, 1, 1, 4]
-    env.tables.compact(plan.target)
+    env.tables.maintenance.compact(plan.target)
     env.insert([("d0", 2000, 3, None)])
     assert [total for _, total in rows_of(env, plan)] == [1, 1, 3, 3, 3, 4]
 
@@ -281,7 +281,7 @@ def test_a_micro_batch_is_filled_again_if_the_target_changes_meanwhile(env: Stre
     env.insert([("d0", 5000, 4, None)])
 
     def delete() -> None:
-        env.tables.delete(plan.target, plan.target_database, ranges=[(START + 3000, START + 3000)])
+        env.tables.writer.delete(plan.target, plan.target_database, ranges=[(START + 3000, START + 3000)])
 
     with calling("streams.filled", delete):
         env.settle()

@@ -250,7 +250,7 @@ def test_only_results_of_groups_whose_name_is_taken_are_discarded(
         env.settle()
     assert sorted(row[1:3] for row in env.results(plan, names=True)) == [(2, names["d0"]), (2, names["d2"])]
     assert [event.kind for event in env.catalog.events.all("job", plan.id)].count("DISCARDED") == 1
-    assert env.tables.read_tags(plan.target)["tbname"].to_pylist() == sorted([names["d0"], names["d2"]])
+    assert env.tables.tags.read(plan.target)["tbname"].to_pylist() == sorted([names["d0"], names["d2"]])
 
 
 def test_results_of_a_subtable_that_was_dropped_are_discarded(env: StreamEnvironment) -> None:
@@ -371,7 +371,7 @@ def test_a_group_named_by_a_tag_follows_the_tag(env: StreamEnvironment) -> None:
     )
     env.insert([("d0", 0, 1, None)])
     env.settle()
-    env.tables.upsert_tags(plan.source, pa.table({"tbname": ["d0"], "g": pa.array([7], pa.int32())}))
+    env.tables.tags.upsert(plan.source, pa.table({"tbname": ["d0"], "g": pa.array([7], pa.int32())}))
     env.insert([("d0", 1, 1, None)])
     env.settle()
     assert env.results(plan) == [(0, 1, 1), (0, 1, 7)]

@@ -109,7 +109,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.env.tables.compact(self.env.table)
+        self.env.tables.maintenance.compact(self.env.table)
 
     # Control
 

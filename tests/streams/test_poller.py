@@ -289,7 +289,7 @@ def test_a_hanging_micro_batch_and_its_lag_are_reported(ticking_env: StreamEnvir
     ticking_env.settle()
     assert pollers(ticking_env).activity()[plan.id].in_flight_ms == 0
     ticking_env.insert([("d0", 0, 1, None)])
-    committed = ticking_env.tables.committed_at(READINGS, ticking_env.tables.version(READINGS))
+    committed = ticking_env.tables.changes.committed_at(READINGS, ticking_env.tables.version(READINGS))
     assert committed is not None
     clock.set(committed + 5_000)
     with gate.shut():
@@ -319,7 +319,7 @@ def test_pending_rows_are_counted_while_others_read(ticking_env: StreamEnvironme
     with ThreadPoolExecutor(1) as pool, reader._mutex:
         rows, since = pool.submit(reader.pending, before).result(60)
     assert rows == 3
-    assert since == ticking_env.tables.committed_at(READINGS, before[reader.id] + 1)
+    assert since == ticking_env.tables.changes.committed_at(READINGS, before[reader.id] + 1)
 
 
 def test_a_long_backlog_is_counted_in_bounded_steps(ticking_env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -426,7 +426,7 @@ def test_a_range_that_is_recomputed_does_not_have_the_rows_in_quarantine(env: St
     plan = env.create(f"create stream s {LENGTHS} interval(10s)")
     env.insert([("d0", 0, 1, "1"), ("d1", 1000, 2, BAD), ("d0", 60_000, 3, "1")])
     env.settle()
-    env.tables.delete(plan.target, plan.target_database, tbnames=None, ranges=None)
+    env.tables.writer.delete(plan.target, plan.target_database, tbnames=None, ranges=None)
     assert windows(env, plan) == []
     recompute(env.context, plan.id, "again", None, None)
     assert windows(env, plan) == [(0, 1, 1)]

@@ -52,7 +52,7 @@ def targets(env: StreamEnvironment, sources: list[str]) -> list[tuple[str, int]]
 
 
 def tags(env: StreamEnvironment, plan: StreamPlan) -> dict[str, int]:
-    return {row["tbname"]: int(row["group_id"]) for row in env.tables.read_tags(plan.target).to_pylist()}
+    return {row["tbname"]: int(row["group_id"]) for row in env.tables.tags.read(plan.target).to_pylist()}
 
 
 @pytest.mark.parametrize("limit", [1, 70, 1000])

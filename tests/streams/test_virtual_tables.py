@@ -132,7 +132,7 @@ def test_the_lag_is_that_of_the_oldest_commit_of_any_origin(devices: VirtualTabl
     env.settle()
     assert measure_lag_ms(env.context, env.record(plan)) == 0
     devices.apply(("pump", [(0, 1)]))
-    committed = env.tables.committed_at(devices.pump, env.tables.version(devices.pump))
+    committed = env.tables.changes.committed_at(devices.pump, env.tables.version(devices.pump))
     assert committed is not None
     lag = measure_lag_ms(env.context, env.record(plan))
     assert lag == max(0, env.context.clock.now() - committed)

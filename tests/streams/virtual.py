@@ -64,7 +64,7 @@ class VirtualTables:
                 ColumnReference(series, "v", self.pump.id, "pump", "v"),
             ]
             env.catalog.virtual_tables.create_subtable(database, "devices", series, references)
-            env.tables.upsert_tags(devices, pa.table({"tbname": [series], "loc": pa.array([number], pa.int32())}))
+            env.tables.tags.upsert(devices, pa.table({"tbname": [series], "loc": pa.array([number], pa.int32())}))
 
     def apply(self, write: Write) -> None:
         kind, values = write
@@ -86,14 +86,14 @@ class VirtualTables:
         schema = self.env.tables.schema(self.pump, self.env.database)
         times = pa.array([(START + row[0]) * 1000 for row in rows], pa.int64()).cast(schema.field("t").type)
         columns = [times, pa.array([row[1] for row in rows], pa.int32()), pa.repeat(pa.scalar("pump"), len(rows))]
-        self.env.tables.write(self.pump, self.env.database, pa.Table.from_arrays(columns, schema=schema))
+        self.env.tables.writer.write(self.pump, self.env.database, pa.Table.from_arrays(columns, schema=schema))
 
     def delete(self, series: str, first: int, last: int) -> None:
         low, high = sorted((first, last))
         if series != "pump":
             self.env.delete(series, low, high)
             return
-        self.env.tables.delete(self.pump, self.env.database, ranges=[(START + low, START + high)])
+        self.env.tables.writer.delete(self.pump, self.env.database, ranges=[(START + low, START + high)])
 
     def settle_until_killed(self, point: str) -> None:
         """Handle what was written by a driver that dies at a failpoint, if it passes it."""

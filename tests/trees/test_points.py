@@ -118,7 +118,7 @@ def test_of_two_queries_that_create_a_series_with_different_types_the_second_fai
     plant.execute(f"create cq r resample every {SECONDS}s {QUERY.replace('count', 'avg')}")
     plant.clock.advance(SECONDS * 1000)
     context, instant = plant.session.context, START + 2 * SECONDS * 1000
-    first, second = (context.catalog.jobs.get("root", name, JobKind.CONTINUOUS_QUERY).definition for name in "qr")
+    first, second = (context.catalog.jobs.get("root", name, CONTINUOUS_QUERY).definition for name in "qr")
     plant.execute(f"insert into root.plant.source(time, s1) values ({instant - 1000}, 1), ({instant - 2000}, 2)")
     created, refused = executions.execute_together(context, [(first, [instant]), (second, [instant])], "test")
     assert created is None

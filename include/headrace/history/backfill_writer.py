@@ -97,7 +97,7 @@ class BackfillWriter:
         """Prevent commits of the job that this one replaces, so that it cannot add rows to chunks that are done."""
         replaced = self._record.definition.replaces
         if self._history and replaced is not None:
-            self._context.tables.retire(self._plan.target, replaced.job_id)
+            self._context.tables.writer.retire(self._plan.target, replaced.job_id)
 
     def _compute(self, chunk: Chunk) -> None:
         for _ in range(MAX_RECOMPUTATIONS):

@@ -117,7 +117,7 @@ class ChunkEvaluation:
         """The number of subtables of the source that the query reads."""
         source = self._plan.source
         is_single = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
-        return 1 if is_single else self._context.tables.read_tags(source).num_rows
+        return 1 if is_single else self._context.tables.tags.read(source).num_rows
 
     def windows(self, start: int, end: int, watermark: int | None, use: KernelUse | None = None) -> DataFrame:
         """Return finished windows that start in `[start, end)` and end before `watermark` (None: all).
@@ -185,11 +185,11 @@ class ChunkEvaluation:
     def _has_source_changed(self, source: Table, first: int, last: int, start: int, end: int) -> bool:
         """Return True if versions `first` to `last` of a source changed rows of windows that start in `[start, end)`."""
         tables = self._context.tables
-        count = tables.change_rows(source, first, last) if first <= last else 0
+        count = tables.changes.count(source, first, last) if first <= last else 0
         if count == 0:
             return False
         if count <= self._context.settings.driver_rows:
-            rows = self._context.spark().createDataFrame(tables.changes(source, first, last))
+            rows = self._context.spark().createDataFrame(tables.changes.read(source, first, last))
         else:
             rows = tables.changes_frame(self._context.spark(), source, first, last)
         name = source.timestamp.name
@@ -241,7 +241,7 @@ class ChunkEvaluation:
     @cached_property
     def _tags(self) -> DataFrame:
         source = self._plan.source
-        tags = self._context.tables.read_tags(source).select([source.series_key, *self._plan.query.scans[0].tags])
+        tags = self._context.tables.tags.read(source).select([source.series_key, *self._plan.query.scans[0].tags])
         return self._context.spark().createDataFrame(tags)
 
     def _range_condition(self, first: int | None, last: int | None, timestamp: str) -> str:

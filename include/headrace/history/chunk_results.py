@@ -73,7 +73,7 @@ class ArrowChunkResult:
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
         plan = self._target.plan
-        self._context.tables.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
+        self._context.tables.writer.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
 
 class FilledChunkResult:
@@ -136,8 +136,8 @@ class DataFrameChunkResult:
 
     def write(self, commit: Commit) -> None:
         """See `ChunkResult`."""
-        plan, spark = self._target.plan, self._context.spark()
-        self._context.tables.replace_frame(spark, marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
+        plan = self._target.plan
+        self._context.tables.frames.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
     def _kept(self, windows: DataFrame) -> DataFrame:
         """Leave out windows that the target's database does not keep."""

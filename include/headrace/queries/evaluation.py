@@ -42,7 +42,7 @@ def read_scan(scan: Scan, context: Context) -> DataFrame:
     rows = virtual_frame(context, scan) if scan.table.is_virtual else context.tables.frame(context.spark(), scan.table)
     if not scan.tags:
         return rows
-    tags = context.spark().createDataFrame(context.tables.read_tags(scan.table).select([scan.table.series_key, *scan.tags]))
+    tags = context.spark().createDataFrame(context.tables.tags.read(scan.table).select([scan.table.series_key, *scan.tags]))
     return rows.join(F.broadcast(tags), scan.table.series_key, "left")
 
 
@@ -116,7 +116,7 @@ class Statistics:
         """Return the same for a table."""
         if table.kind is not TableKind.SUPER:
             return pa.table({table.series_key: [table.name]})
-        return self.context.tables.read_subtables(table)
+        return self.context.tables.tags.of_subtables(table)
 
     def is_outdated(self) -> bool:
         """Return True if a table has gained a subtable since its names were returned."""

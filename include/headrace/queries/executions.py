@@ -241,7 +241,7 @@ def fence_targets(context: Context, definition: JobDefinition) -> None:
     What they build on is outdated then, so they check again. Other commits do not ensure that: there may be none.
     """
     for name in target_databases(definition, context.catalog.trees.databases()):
-        context.tables.advance(context.catalog.tables.get(name, TREE_TABLE), definition.id)
+        context.tables.writer.advance(context.catalog.tables.get(name, TREE_TABLE), definition.id)
 
 
 def drop_query(context: Context, definition: JobDefinition) -> None:

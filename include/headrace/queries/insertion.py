@@ -97,7 +97,7 @@ def insert_query(plan: AnyPlan, target: InsertTarget, context: Context) -> int:
     check_subtables(target, pc.unique(rows[target.table.series_key]).to_pylist(), context)
     if not rows.num_rows:
         return 0
-    written = context.tables.write(target.table, target.database, rows, update_columns=value_columns(target))
+    written = context.tables.writer.write(target.table, target.database, rows, update_columns=value_columns(target))
     return written.inserted + written.updated
 
 

@@ -18,8 +18,8 @@ def adopt_subtables(context: Context, table: Table) -> list[str]:
     """
     if table.kind is not TableKind.SUPER:
         return []
-    tagged = set(context.tables.read_tags(table)[TBNAME].to_pylist())
-    names = [name for name in context.tables.read_subtables(table)[TBNAME].to_pylist() if name not in tagged]
+    tagged = set(context.tables.tags.read(table)[TBNAME].to_pylist())
+    names = [name for name in context.tables.tags.of_subtables(table)[TBNAME].to_pylist() if name not in tagged]
     return [name for name in names if _try_adopt(context, table, name)]
 
 

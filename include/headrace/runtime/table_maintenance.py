@@ -64,11 +64,11 @@ def maintain_table(context: Context, table: Table, retention_hours: int, bounds:
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
     readers = offsets_by_stream(context, table)
-    compacted = context.tables.compact(table, bounds)
+    compacted = context.tables.maintenance.compact(table, bounds)
     if not readers:
-        return MaintenanceResult(name, compacted, context.tables.vacuum(table, retention_hours))
+        return MaintenanceResult(name, compacted, context.tables.maintenance.vacuum(table, retention_hours))
     stream, oldest = min(readers.items(), key=lambda reader: reader[1])
-    removed = context.tables.vacuum(table, retention_hours, oldest)
+    removed = context.tables.maintenance.vacuum(table, retention_hours, oldest)
     is_behind = oldest < context.tables.version(table)
     kept = f"files since version {oldest} are kept for stream {stream}" if is_behind else ""
     return MaintenanceResult(name, compacted, removed, kept)

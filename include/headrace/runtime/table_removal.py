@@ -23,13 +23,13 @@ def drop_table(context: Context, table: Table) -> None:
 def drop_subtables(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
     """Drop subtables with their rows and tags; repeating it completes what was interrupted."""
     context.catalog.subtables.check_unused(table.database, names)
-    context.tables.delete(table, database, tbnames=names)
-    context.tables.drop_tags(table, names)
+    context.tables.writer.delete(table, database, tbnames=names)
+    context.tables.tags.drop(table, names)
     emptied = context.tables.version(table)
     failpoint("tables.subtables.emptied")
     context.catalog.subtables.drop(table.database, names)
     if context.tables.version(table) != emptied:  # rows of a stream that runs, which creates the subtables again only from now on
-        context.tables.delete(table, database, tbnames=names)
+        context.tables.writer.delete(table, database, tbnames=names)
 
 
 def drop_expired(context: Context, database: str | None = None) -> list[str]:

@@ -105,7 +105,7 @@ def tags(context: Context) -> CatalogRows:
 
 def tag_rows(context: Context, table: Table, subtable: str | None = None) -> Iterator[Row]:
     """Yield a row for each tag of each subtable, or of one subtable."""
-    for values in context.tables.read_tags(table).to_pylist():
+    for values in context.tables.tags.read(table).to_pylist():
         name = values[table.series_key]
         if subtable in (None, name):
             for tag in table.tags:

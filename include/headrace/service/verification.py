@@ -158,7 +158,7 @@ def stored_table(
 def read_tags(context: Context, table: Table) -> pa.Table:
     """Return the tags of a supertable's subtables; none for a plain table."""
     if table.kind is TableKind.SUPER:
-        return context.tables.read_tags(table)
+        return context.tables.tags.read(table)
     return pa.table({table.series_key: pa.array([], pa.string())})
 
 
@@ -257,5 +257,5 @@ def target_rows(context: Context, plan: StreamPlan, tags: list[str], *, only_win
     rows = context.tables.scan(plan.target, plan.target_database, filter=is_window)
     if tags:
         key = plan.target.series_key
-        rows = rows.join(context.tables.read_tags(plan.target).select([key, *tags]), key)
+        rows = rows.join(context.tables.tags.read(plan.target).select([key, *tags]), key)
     return pa.table([rows.column(name) for name in (*plan.columns, *tags)], [f"c{n}" for n in range(len(plan.columns) + len(tags))])

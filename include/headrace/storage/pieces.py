@@ -34,5 +34,5 @@ def series_ranges(tables: Tables, table: Table, version: int, rows: int) -> list
     Raises:
         NotSupportedError: The files do not define the rows alone.
     """
-    names = tables.read_tags(table)[table.series_key].to_pylist() if table.tags else []
+    names = tables.tags.read(table)[table.series_key].to_pylist() if table.tags else []
     return tables._footers.series_ranges(table, version, names, rows)

@@ -92,7 +92,7 @@ def retire(context: Context, definition: JobDefinition) -> None:
     table = None if target is None else context.catalog.tables.find(target.database, target.name)
     if table is not None:
         with suppress(NotFoundError):  # the table's files are gone
-            context.tables.retire(table, definition.id)
+            context.tables.writer.retire(table, definition.id)
 
 
 def create_target(context: Context, plan: StreamPlan) -> Table:
@@ -106,7 +106,7 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
 def add_mark(context: Context, plan: StreamPlan) -> None:
     """Add the hidden column that marks windows added by FILL to a target that exists."""
     if plan.target_exists and plan.fills_gaps:
-        context.tables.add_columns(plan.target, plan.target_database, [MARK])
+        context.tables.columns.add(plan.target, plan.target_database, [MARK])
 
 
 def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:

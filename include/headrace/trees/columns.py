@@ -26,7 +26,7 @@ def allocate_columns(table: Table, database: Database, series: Iterable[NewSerie
     with suppress(TypeMismatchError, ExistsError):
         added = [column for key, column in planned.items() if key not in stored]
         if added:
-            context.tables.add_columns(table, database, added)
+            context.tables.columns.add(table, database, added)
         return planned
     taken = taken_names(table)
     return {key: stored.get(key) or add_column(table, database, key, taken, context) for key in planned}
@@ -61,7 +61,7 @@ def add_column(table: Table, database: Database, key: Key, taken: set[str], cont
     while True:
         column = new_column(key, taken)
         with suppress(TypeMismatchError, ExistsError):
-            context.tables.add_columns(table, database, [column])
+            context.tables.columns.add(table, database, [column])
             return column
 
 
@@ -88,4 +88,4 @@ def clear_series(
         ranges: None for all times.
     """
     table = context.catalog.tables.get(database.name, TREE_TABLE)
-    return context.tables.clear(table, database, columns, ranges)
+    return context.tables.writer.clear(table, database, columns, ranges)

@@ -140,7 +140,7 @@ def series_of(table: Table) -> tuple[Timeseries, ...]:
 
 def subtable_labels(table: Table, patterns: Sequence[PathPattern], context: Context) -> Iterator[tuple[str, SeriesLabels]]:
     """Yield the subtables of a table that patterns may be about, with their tags, by name."""
-    rows = context.tables.read_subtables(table)
+    rows = context.tables.tags.of_subtables(table)
     prefixes = [pattern.literal_prefix for pattern in patterns]
     if all(len(prefix) > DEVICE_LEVEL for prefix in prefixes):
         wanted = [unquote_node(prefix[DEVICE_LEVEL]) for prefix in prefixes]

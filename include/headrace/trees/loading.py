@@ -30,7 +30,7 @@ def load_tree(
     aligned: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Load files into a tree, all or none of them, and return the number of rows written; see `Tables.load_tree`.
+    """Load files into a tree, all or none of them, and return the number of rows written; see `TreeLoader.load`.
 
     Raises:
         DataError: A value is invalid; nothing is written.
@@ -38,7 +38,7 @@ def load_tree(
     catalog = context.catalog
     table, database = catalog.tables.get(database.name, TREE_TABLE), catalog.databases.get(database.name)
     series = LoadedTree(context, database, aligned)
-    loaded = context.tables.load_tree(context.spark, files, table, database, series, progress, options=options)
+    loaded = context.tables.tree_loader(context.spark, table, database).load(files, series, progress, options)
     return loaded.inserted + loaded.updated
 
 

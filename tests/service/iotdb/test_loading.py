@@ -256,7 +256,7 @@ def test_a_column_that_only_the_files_of_the_table_have_is_worked_around(plant: 
     """A crash between the two steps of creating a series leaves a column that the catalog does not know."""
     context = plant.session.context
     table, database = context.catalog.tables.get("root.plant", "devices"), context.catalog.databases.get("root.plant")
-    context.tables.add_columns(table, database, [Column("s7", BOOL, comment="s7")])
+    context.tables.columns.add(table, database, [Column("s7", BOOL, comment="s7")])
     plant.load(file("a.csv", "time,device,s7\n1,root.plant.d,1.5\n"), into="root.plant")
     assert stored(plant) == {("root.plant.d", 1): {"s7_2": 1.5}}
     assert [row[-1] for row in fetch(plant, "select s7 from root.plant.d")] == [1.5]

@@ -68,9 +68,9 @@ class MakeColumn(TableAlteration):
         with ddl_lock(table, context) as current:
             check_free(current, column.name)
             if self.is_tag:
-                context.tables.add_tag(table, self.database, column)
+                context.tables.tags.add(table, self.database, column)
             else:
-                context.tables.add_columns(table, self.database, [column])
+                context.tables.columns.add(table, self.database, [column])
             failpoint("service.alter.stored")
             context.catalog.tables.alter(table.database, table.name, partial(with_column, column=column, is_tag=self.is_tag))
         return DONE
@@ -100,9 +100,9 @@ class RemoveColumn(TableAlteration):
             context.catalog.tables.check_unused(table.database, table.name, [name])
             if self.is_tag:
                 record()
-                context.tables.drop_tag(table, name)
+                context.tables.tags.remove(table, name)
             else:
-                context.tables.drop_column(table, name, record)
+                context.tables.columns.retire(table, name, record)
         return DONE
 
 
@@ -121,7 +121,7 @@ class WidenColumn(TableAlteration):
         context, table, column = session.context, self.table, self.column
         with ddl_lock(table, context):
             if not self.is_tag:
-                context.tables.modify_column(table, column)
+                context.tables.columns.retype(table, column)
                 failpoint("service.alter.stored")
             context.catalog.tables.alter(table.database, table.name, partial(with_column_type, changed=column))
         return DONE
@@ -141,7 +141,7 @@ class RenameTag(TableAlteration):
         context, table, old, new = session.context, self.table, self.old, self.new
         with ddl_lock(table, context) as current:
             with_renamed_column(current, old, new)
-            context.tables.rename_tag(table, old, new, partial(record_name, table, old, new, context))
+            context.tables.tags.rename(table, old, new, partial(record_name, table, old, new, context))
         return DONE
 
 
@@ -163,7 +163,7 @@ class CopyColumn(TableAlteration):
             with_renamed_column(current, old, new)
             context.catalog.tables.check_renamable(table.database, table.name, old)
             column, record = require_column(current, old), partial(record_name, table, old, new, context)
-            context.tables.rename_column(table, self.database, column, new, record)
+            context.tables.columns.rename(table, self.database, column, new, record)
         return DONE
 
 

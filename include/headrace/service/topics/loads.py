@@ -46,11 +46,8 @@ class LoadFiles(TableStage):
         from headrace.storage.loading.loader import LoadOptions
 
         context = session.context
-        loaded = context.tables.load(
-            context.spark,
+        loaded = context.tables.loader(context.spark, self.table, self.database).load(
             self.files,
-            self.table,
-            self.database,
             lambda _, read: self.progress(read, self.bytes),
             options=LoadOptions(format=self.format, tbname=self.subtable, now=context.clock.now()),
             announce=lambda tags: create_missing(context, self.table, self.database, tags),

@@ -38,7 +38,7 @@ class WriteRows(TableStage):
         return [f"write {self.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(self.columns)}), one commit"]
 
     def apply(self, session: SessionState) -> Result:
-        session.context.tables.write(self.table, self.database, self.rows, update_columns=self.columns)
+        session.context.tables.writer.write(self.table, self.database, self.rows, update_columns=self.columns)
         return Result(affected=self.rows.num_rows)
 
 
@@ -57,7 +57,7 @@ class DeleteRows(TableStage):
         return [f"delete from {self.table.database}.{self.table.name}: {subtables}, {ranges}"]
 
     def apply(self, session: SessionState) -> Result:
-        deleted = session.context.tables.delete(self.table, self.database, tbnames=self.tbnames, ranges=self.ranges)
+        deleted = session.context.tables.writer.delete(self.table, self.database, tbnames=self.tbnames, ranges=self.ranges)
         return Result(affected=deleted)
 
 
@@ -200,7 +200,7 @@ def read_tags(table: Table, session: PlanningContext) -> pa.Table:
     """Return `tbname` and tags of every subtable; a plain table has one, named like itself."""
     if table.kind is TableKind.PLAIN:
         return pa.table({table.series_key: [table.name]})
-    return session.context.tables.read_subtables(table)
+    return session.context.tables.tags.of_subtables(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def creation_of(
     name = Name(table.database, series)
     if table.kind is TableKind.PLAIN:
         return CreateVirtualTable(name, table.columns, tuple(origins.get(column.name) for column in table.columns))
-    tags = next(row for row in session.context.tables.read_tags(table).to_pylist() if row[table.series_key] == series)
+    tags = next(row for row in session.context.tables.tags.read(table).to_pylist() if row[table.series_key] == series)
     values = tuple(TagValue(tag_constant(tags[tag.name])) for tag in table.tags)
     return CreateVirtualSubtable(SubtableSpec(name, Name(table.database, table.name), values), tuple(origins.items()))
 

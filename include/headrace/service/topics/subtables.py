@@ -43,10 +43,10 @@ class MakeSubtables(TableStage):
         names = self.tags.column(table.series_key).to_pylist()
         existing = catalog.subtables.find(table.database, names)
         catalog.subtables.add(table.database, table.name, names)
-        tagged = set(session.context.tables.read_tags(table).column(table.series_key).to_pylist()) if existing else set()
+        tagged = set(session.context.tables.tags.read(table).column(table.series_key).to_pylist()) if existing else set()
         untagged = [position for position, name in enumerate(names) if name not in tagged]
         if untagged:
-            session.context.tables.upsert_tags(table, self.tags.take(untagged))
+            session.context.tables.tags.upsert(table, self.tags.take(untagged))
         return DONE
 
 
@@ -81,7 +81,7 @@ class WriteTags(TableStage):
         return [f"set tags of {self.tags.num_rows} subtables of {self.table.name}"]
 
     def apply(self, session: SessionState) -> Result:
-        session.context.tables.upsert_tags(self.table, self.tags)
+        session.context.tables.tags.upsert(self.table, self.tags)
         return DONE
 
 
@@ -151,7 +151,7 @@ def specs_without_tags(specs: Sequence[SubtableSpec], table: Table, session: Pla
     if table.kind is not TableKind.SUPER:
         return []
     candidates = [spec for spec in specs if (database_of(spec.using, session), spec.using.name) == (table.database, table.name)]
-    missing = set(session.context.tables.without_tags(table, [spec.name.name for spec in candidates])) if candidates else set()
+    missing = set(session.context.tables.tags.missing(table, [spec.name.name for spec in candidates])) if candidates else set()
     return [spec for spec in candidates if spec.name.name in missing]
 
 
@@ -276,7 +276,7 @@ def missing_of_file(file: SubtableFile, table: Table, statement: CreateSubtables
             span=statement.span,
         )
     own = [name for name, subtable in existing.items() if subtable.table == table.name]
-    left_out = existing.keys() - session.context.tables.without_tags(table, own)
+    left_out = existing.keys() - session.context.tables.tags.missing(table, own)
     return file.tags.filter(pa.array([name not in left_out for name in names]))
 
 
@@ -292,7 +292,7 @@ def create_missing(context: Context, table: Table, database: Database, tags: pa.
             missing = missing.append_column(field, pa.nulls(missing.num_rows, field.type))
     context.catalog.subtables.add(table.database, table.name, names)
     if missing.num_rows:
-        context.tables.upsert_tags(table, missing)
+        context.tables.tags.upsert(table, missing)
 
 
 def check_local_file(path: str, span: Span | None, statement: str, session: PlanningContext) -> None:

@@ -87,7 +87,7 @@ class MakeVirtualSubtable(Stage):
         """Create the subtable before its tags, since its name decides who owns it."""
         context, table = session.context, self.table
         context.catalog.virtual_tables.create_subtable(table.database, table.name, self.name, self.references)
-        context.tables.upsert_tags(table, self.tags)
+        context.tables.tags.upsert(table, self.tags)
         return DONE
 
 

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.handles import Handle, first_line, stored_schema
+from headrace.storage.delta.handles import Handle, Handles, first_line, stored_schema
 from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.object_store import file_system
@@ -46,7 +46,7 @@ class InsertedRows:
     times: Bounds
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Return the rows in the order of the files, with the columns of `read_changes`, about `PIECE_ROWS` at a time."""
+        """Return the rows in the order of the files, with the columns of `Changes.read`, about `PIECE_ROWS` at a time."""
         paths, series = list(self.paths), (self.series_key, None)
         batches = read_batches(self.uri, paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
         return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
@@ -73,22 +73,6 @@ def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def find_inserted_rows(handle: Handle, table: Table, version: int) -> InsertedRows | None:
-    """Return the rows of a version for reading in pieces; None if it did not only insert rows, or statistics are missing."""
-    with handle.latest() as delta:
-        schema = stored_schema(delta)
-    commit = read_commit(handle.uri, version)
-    if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
-        return None
-    read = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
-    times = {path: bounds for path, bounds in read.items() if bounds is not None}
-    if not times or len(times) < len(read):
-        return None
-    bounds = Bounds(min(file.low for file in times.values()), max(file.high for file in times.values()))
-    in_order = sorted(times, key=lambda path: (times[path].low, path))
-    return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds)
-
-
 def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | None:
     """Return the least and greatest timestamp of a data file from its footer, None if this does not have it."""
     system, root = file_system(uri)
@@ -106,47 +90,9 @@ def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | N
     return Bounds(min(values), max(values)) if values else None
 
 
-def read_changes(handle: Handle, first: int, last: int) -> pa.Table:
-    """Return the changes of versions `first` to `last`, both inclusive, ordered by version."""
-    try:
-        with handle.latest() as delta:
-            _check_range(handle, first, last, delta.version())
-            schema = changes_schema(stored_schema(delta))
-            reader = delta.load_cdf(first, last)
-        changes = pa.table(reader)
-    except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
-        raise _explain_failure(handle, first, last, error) from error
-    changes = changes.select(schema.names).cast(schema)
-    return changes if first == last else changes.sort_by(COMMIT_VERSION)
-
-
-def stream_changes(handle: Handle, version: int) -> Iterator[pa.Table]:
-    """Yield the changes of a version, about `PIECE_ROWS` at a time."""
-    try:
-        with handle.latest() as delta:
-            _check_range(handle, version, version, delta.version())
-            schema = changes_schema(stored_schema(delta))
-            reader = pa.RecordBatchReader.from_stream(delta.load_cdf(version, version))
-        for piece in gather(reader, PIECE_ROWS):
-            yield piece.select(schema.names).cast(schema)
-    except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
-        raise _explain_failure(handle, version, version, error) from error
-
-
 def changes_schema(stored: pa.Schema) -> pa.Schema:
-    """Return the columns of `read_changes`: the stored ones, then the type of change and its version."""
+    """Return the columns of `Changes.read`: the stored ones, then the type of change and its version."""
     return pa.schema([*stored, pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64())])
-
-
-def count_changes(handle: Handle, first: int, last: int) -> int:
-    """Return the number of rows of `read_changes`, from the log."""
-    total = 0
-    for version in range(first, last + 1):
-        commit = read_commit(handle.uri, version)
-        if commit is None:
-            raise _removed_error(handle, [version])
-        total += count_changed_rows(handle.uri, commit)
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +101,6 @@ class CommitSize:
 
     changes: int
     written: int
-
-
-def commit_size(handle: Handle, version: int) -> CommitSize:
-    """Return the number of rows of a version, from the log."""
-    commit = read_commit(handle.uri, version)
-    if commit is None:
-        raise _removed_error(handle, [version])
-    return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
-
-
-def committed_at(handle: Handle, version: int) -> int | None:
-    """Return when a version was committed, in epoch ms; None if unknown."""
-    commit = read_commit(handle.uri, version)
-    return None if commit is None else commit.time
 
 
 def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
@@ -196,3 +128,84 @@ def _removed_error(handle: Handle, versions: list[int]) -> HistoryGoneError:
         hint="they were vacuumed, or their log was cleaned; create the stream again with FILL_HISTORY 1, and retain changes for "
         "longer than a stream may be paused",
     )
+
+
+class Changes:
+    """Reads the change data feeds of tables."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def read(self, table: Table, first: int, last: int) -> pa.Table:
+        """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
+
+        Ordered by version. `_change_type` is insert, update_preimage, update_postimage or delete.
+
+        Raises:
+            HistoryGoneError: The changes of some of the versions have been removed.
+        """
+        handle = self._handles.reader(table)
+        try:
+            with handle.latest() as delta:
+                _check_range(handle, first, last, delta.version())
+                schema = changes_schema(stored_schema(delta))
+                reader = delta.load_cdf(first, last)
+            changes = pa.table(reader)
+        except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
+            raise _explain_failure(handle, first, last, error) from error
+        changes = changes.select(schema.names).cast(schema)
+        return changes if first == last else changes.sort_by(COMMIT_VERSION)
+
+    def stream(self, table: Table, version: int) -> Iterator[pa.Table]:
+        """Yield the rows of `read` of a version, about a million at a time."""
+        handle = self._handles.reader(table)
+        try:
+            with handle.latest() as delta:
+                _check_range(handle, version, version, delta.version())
+                schema = changes_schema(stored_schema(delta))
+                reader = pa.RecordBatchReader.from_stream(delta.load_cdf(version, version))
+            for piece in gather(reader, PIECE_ROWS):
+                yield piece.select(schema.names).cast(schema)
+        except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
+            raise _explain_failure(handle, version, version, error) from error
+
+    def inserted(self, table: Table, version: int) -> InsertedRows | None:
+        """Return the rows of a version for reading in pieces; None unless it has only inserted rows."""
+        handle = self._handles.reader(table)
+        with handle.latest() as delta:
+            schema = stored_schema(delta)
+        commit = read_commit(handle.uri, version)
+        if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
+            return None
+        read = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
+        times = {path: bounds for path, bounds in read.items() if bounds is not None}
+        if not times or len(times) < len(read):
+            return None
+        bounds = Bounds(min(file.low for file in times.values()), max(file.high for file in times.values()))
+        in_order = sorted(times, key=lambda path: (times[path].low, path))
+        return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds)
+
+    def count(self, table: Table, first: int, last: int) -> int:
+        """Return the number of rows of `read`, from the log without reading data files."""
+        handle = self._handles.reader(table)
+        total = 0
+        for version in range(first, last + 1):
+            commit = read_commit(handle.uri, version)
+            if commit is None:
+                raise _removed_error(handle, [version])
+            total += count_changed_rows(handle.uri, commit)
+        return total
+
+    def size(self, table: Table, version: int) -> CommitSize:
+        """Return the number of rows of a version, from the log without reading data files."""
+        handle = self._handles.reader(table)
+        commit = read_commit(handle.uri, version)
+        if commit is None:
+            raise _removed_error(handle, [version])
+        return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
+
+    def committed_at(self, table: Table, version: int) -> int | None:
+        """Return when a version was committed, in epoch ms by its writer's clock; None if its log does not say, or was removed."""
+        handle = self._handles.reader(table)
+        commit = read_commit(handle.uri, version)
+        return None if commit is None else commit.time

@@ -43,7 +43,10 @@ class DataFrameWriter:
         deletes: DataFrame | None,
         commit: Commit | None,
     ) -> WriteMetrics | None:
-        """Upsert and delete rows that executors write; see `Tables.replace`."""
+        """Do what `Writer.replace` does for results that should not pass through the driver: executors write them.
+
+        `upserts` has one row per key. Raises what `replace` does, and `OperationalError` or `ConflictError` if Spark fails.
+        """
         schema, uri = rows_schema(table, database), self._handles.writer(table).uri
         files = [] if upserts is None else spark_writes.stage_frame(upserts, uri, table, schema)
         deleted_files = [] if deletes is None else spark_writes.stage_frame(deletes, uri, table, schema)
@@ -61,7 +64,8 @@ class DataFrameWriter:
             return written if written.rows else commit_transactions(delta, commit)
 
         with staged:
-            return self._writer.commit(table, work)
+            written = self._writer.commit(table, work)
+        return None if written is None else self._writer.noted(table, written)
 
 
 def _mark_rows(

@@ -41,7 +41,13 @@ class Evolution:
         self._writer = writer
 
     def add(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
-        """Add the columns that the Delta table lacks, in one commit."""
+        """Add the columns that a table lacks; idempotent. Readers and writers that do not know them ignore them, or write NULL.
+
+        Raises:
+            TypeMismatchError: A column of that name has another type.
+            ExistsError: A column of that name was dropped.
+            TransientError: The table is being loaded.
+        """
         new_fields = [field(column, database.precision) for column in columns]
 
         def work(handle: Handle, delta: DeltaTable) -> None:
@@ -95,7 +101,7 @@ class Evolution:
             raise
 
     def retype(self, table: Table, column: Column) -> None:
-        """Record a column's declared type, whose stored type is the same as before."""
+        """Record the declared type of a column or tag whose stored type stays the same."""
         self._annotate(table, column.name, {TYPE_METADATA.decode(): str(column.type)})
 
     def _annotate(self, table: Table, name: str, metadata: dict[str, str]) -> None:

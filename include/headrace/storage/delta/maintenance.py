@@ -20,7 +20,7 @@ from deltalake.transaction import RemoveAction
 
 from headrace.errors import Error
 from headrace.model.tables import Table
-from headrace.storage.delta.changes import committed_at
+from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
@@ -103,6 +103,7 @@ class Maintenance:
     def __init__(self, handles: Handles, writer: Writer) -> None:
         self._handles = handles
         self._writer = writer
+        self._changes = Changes(handles)
         self._mutex = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[tuple[str, str], Future[int]] = {}
@@ -120,10 +121,10 @@ class Maintenance:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
             self._running[key] = self._executor.submit(self._compact_if_due, table)
 
-    def compact(self, table: Table, spared: int = 0, bounds: Bounds | None = None) -> int:
+    def compact(self, table: Table, bounds: Bounds | None = None, *, spared: int = 0) -> int:
         """Compact small files except the latest `spared`, one commit per group; return how many files were replaced.
 
-        With `bounds`, only files that may have rows within them are compacted.
+        With `bounds`, only files that may have rows within them are compacted, without effect on others.
         """
         handle = self._handles.reader(table)
         with handle.latest() as delta:
@@ -146,7 +147,7 @@ class Maintenance:
         if not unread:
             return vacuum(handle, hours)
         removed = vacuum(handle, hours, unread) if len(unread) <= MAX_KEPT_VERSIONS else 0
-        first_unread = committed_at(handle, unread.start + 1)
+        first_unread = self._changes.committed_at(table, unread.start + 1)
         if first_unread is None:
             return removed
         # A full vacuum goes by the age of files alone, so it may only remove what is older than the first commit to be read.
@@ -165,7 +166,7 @@ class Maintenance:
             handle = self._handles.reader(table)
             with handle.latest() as delta:
                 due = is_compaction_due(handle.files(delta))
-            return self.compact(table, RECENT_FILES_KEPT) if due else 0
+            return self.compact(table, spared=RECENT_FILES_KEPT) if due else 0
         except Error as error:
             log.warning("compaction of %s.%s failed: %s", table.database, table.name, error)
             return 0

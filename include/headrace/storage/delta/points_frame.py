@@ -42,11 +42,15 @@ class PointsFrameWriter:
         table: Table,
         database: Database,
         rows: DataFrame,
-        replaced: ReplacedPoints | None,
+        replaced: ReplacedPoints | None = None,
+        *,
         max_rows: int,
-        check: Callable[[], None],
+        check: Callable[[], None] = lambda: None,
     ) -> WriteMetrics:
-        """Write points in one commit, in place of others; see `Tables.write_points_frame`."""
+        """Do what `Writer.write_points` does for points that should not pass through the driver at once: executors write them.
+
+        `rows` has one row per key, and `max_rows` is about new rows too. Raises `OperationalError` too if Spark fails.
+        """
         schema, uri, written = rows_schema(table, database), self._handles.writer(table).uri, rows.columns
         file_rows = max_rows or ROW_GROUP_ROWS
         files = spark_writes.stage_sorted(rows, uri, table, schema, file_rows)
@@ -66,7 +70,7 @@ class PointsFrameWriter:
             return staging.add_files(delta, staged.hand_over(files), None) if files else WriteMetrics(delta.version())
 
         with staged:
-            return self._writer.commit(table, work)
+            return self._writer.noted(table, self._writer.commit(table, work))
 
 
 def has_stored_key(uri: str, stored: pa.Table, table: Table, schema: pa.Schema, file: StagedFile, max_rows: int) -> bool:

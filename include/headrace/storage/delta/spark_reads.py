@@ -33,7 +33,7 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
 
 
 def read_changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> DataFrame:
-    """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Tables.changes`."""
+    """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Changes.read`."""
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     rows = reader.option("startingVersion", first).option("endingVersion", last).load(spark_path(uri))
     stored = [rows[f"`{_escape(name)}`"] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]

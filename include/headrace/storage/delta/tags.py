@@ -12,13 +12,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import TransientError
 from headrace.model.failpoints import failpoint
-from headrace.model.tables import Table, TableKind
+from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, stored_schema
 from headrace.storage.delta.keys import anti_join, conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.writer import Writer, with_all_columns
+from headrace.storage.types import field
 
 TAG_KEY: Final = [TableKind.SUPER.series_key]
 # Tags arrive a few at a time. Each file slows every reader and writer, so compact beyond this many.
@@ -42,7 +43,7 @@ class Tags:
             return self._read_current(handle, delta)
 
     def of_subtables(self, table: Table) -> pa.Table:
-        """All tags, and a row of NULLs for each subtable that has rows but no tags, by name."""
+        """What `read` returns, and a row of NULLs for each subtable that has rows but no tags."""
         tags = self.read(table)
         return completed(tags, self._names.read(table)).sort_by(TAG_KEY[0])
 
@@ -62,7 +63,11 @@ class Tags:
         return kept[1]
 
     def upsert(self, table: Table, rows: pa.Table) -> None:
-        """Insert or update tags: `tbname` and the tags to set, one row per subtable."""
+        """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.
+
+        Raises:
+            TransientError: A tag of `rows` was dropped or renamed meanwhile.
+        """
 
         def work(handle: Handle, delta: DeltaTable) -> None:
             stored = self._read_current(handle, delta)
@@ -92,13 +97,14 @@ class Tags:
 
         self._commit(table, work)
 
-    def add(self, table: Table, field: pa.Field) -> None:
-        """Add a tag that is NULL for all subtables, in place of one that an unfinished change has left."""
+    def add(self, table: Table, database: Database, tag: Column) -> None:
+        """Add a tag, NULL for all subtables, also when a column of that name is left from an unfinished change."""
+        new = field(tag, database.precision)
         with self._locked(table):
-            self._rewrite(table, lambda tags: _set(tags, field, pa.nulls(tags.num_rows, field.type)))
+            self._rewrite(table, lambda tags: _set(tags, new, pa.nulls(tags.num_rows, new.type)))
 
     def remove(self, table: Table, name: str) -> None:
-        """Remove a tag, if it exists."""
+        """Remove a tag with its values; one that does not exist is no error."""
         with self._locked(table):
             self._rewrite(table, lambda tags: _without_column(tags, name))
 

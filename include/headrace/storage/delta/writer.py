@@ -79,7 +79,7 @@ class Writer:
     """Commits to tables, one writer at a time per table, each commit a compare-and-set on the table's version.
 
     The lock only keeps Headrace's own processes from wasted work. Safety rests on the compare-and-set, as any other Delta writer
-    may commit at any time.
+    may commit at any time. `on_commit` is called with the table and the version after each commit of rows.
     """
 
     def __init__(self, handles: Handles, lock: Lock, attempts: int = MAX_ATTEMPTS) -> None:
@@ -87,11 +87,26 @@ class Writer:
         self._attempts = attempts
         self._lock = lock
         self._mutexes: dict[str, threading.Lock] = {}
+        self.on_commit: Callable[[Table, int], None] = lambda *_: None
 
     def write(
-        self, table: Table, database: Database, rows: pa.Table, update_columns: Collection[str] | None, commit: Commit | None
+        self,
+        table: Table,
+        database: Database,
+        rows: pa.Table,
+        *,
+        update_columns: Collection[str] | None = None,
+        commit: Commit | None = None,
     ) -> WriteMetrics:
-        """Insert or update rows in one commit; see `Tables.write`."""
+        """Insert rows, or update those whose key exists, in one commit.
+
+        Args:
+            table: The table.
+            database: Its database.
+            rows: Stored columns and `tbname`; a missing column is NULL. The last row of a key wins.
+            update_columns: Columns that an update replaces; None for all.
+            commit: Transaction to record. Nothing is written if it is recorded already, or if there are no rows.
+        """
         schema = rows_schema(table, database)
         deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
         rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
@@ -107,7 +122,7 @@ class Writer:
                 return append_rows(delta, rows, commit, all_columns)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
 
-        return self.commit(table, work)
+        return self.noted(table, self.commit(table, work))
 
     def replace(
         self,
@@ -116,9 +131,28 @@ class Writer:
         upserts: pa.Table | None,
         deletes: pa.Table | None,
         commit: Commit | None,
-        is_update: bool,
+        *,
+        is_update: bool = False,
     ) -> WriteMetrics | None:
-        """Upsert and delete rows in one commit; see `Tables.replace`."""
+        """Upsert whole rows and delete keys in one commit, which is recorded even if no row changes.
+
+        Rows that would not change are left out of the change feed. A key in both arguments is upserted.
+
+        Args:
+            table: The table.
+            database: Its database.
+            upserts: Stored columns and `tbname`.
+            deletes: `tbname`, timestamp[, key].
+            commit: Transaction to record.
+            is_update: Most of the keys exist, so the table need not be searched for them before the merge.
+
+        Returns:
+            None if `commit` is recorded already.
+
+        Raises:
+            FencedError: The guard of `commit` does not hold; nothing is written.
+            StaleReadError: The table has changed since `commit.read_version`; nothing is written.
+        """
         schema = rows_schema(table, database)
         key = list(table.primary_key)
         rows = keep_last_per_key(
@@ -146,20 +180,30 @@ class Writer:
         with self.exclusive(self.lock_name(table)):
             handle = self._handles.writer(table)
             rewritten = self.attempts_at_snapshot(handle, rewrite_files) if is_local(handle.uri) else Outcome.LEFT
-            if rewritten is Outcome.LEFT:
-                return self.attempts(handle, work)
-            return None if rewritten is Outcome.RECORDED else rewritten
+            left = self.attempts(handle, work) if rewritten is Outcome.LEFT else None
+        written = left if isinstance(rewritten, Outcome) else rewritten
+        return None if written is None else self.noted(table, written)
 
     def write_points(
         self,
         table: Table,
         database: Database,
         rows: pa.Table,
-        replaced: ReplacedPoints | None,
+        replaced: ReplacedPoints | None = None,
+        *,
         max_rows: int,
-        check: Callable[[], None],
+        check: Callable[[], None] = lambda: None,
     ) -> WriteMetrics:
-        """Write points of a tree in place of others, in one commit; see `Tables.write_points`."""
+        """Write points of a tree in one commit, in place of others.
+
+        Args:
+            table: The tree's table.
+            database: The tree's database.
+            rows: Stored columns and the device; NULL is no point.
+            replaced: Points that are removed unless the rows have them; None for none.
+            max_rows: Stored rows that are in the driver's memory at a time, at most; 0 for the default.
+            check: Called at the version that the commit builds on. What it raises prevents the commit.
+        """
         schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
         rows = keep_last_values_per_key(conform_rows(rows, schema, key, table.name), key)
 
@@ -178,10 +222,10 @@ class Writer:
                 return append_rows(delta, rows, None)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), written, None)
 
-        return self.commit(table, work)
+        return self.noted(table, self.commit(table, work))
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
-        """Record a lease epoch; see `Tables.fence`."""
+        """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
 
         def work(handle: Handle, delta: DeltaTable) -> None:
             check_epoch(handle, delta, job_id, epoch)
@@ -192,7 +236,7 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def retire(self, table: Table, job_id: str) -> None:
-        """Make all later commits of a job fail; see `Tables.retire`."""
+        """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
 
         def work(handle: Handle, delta: DeltaTable) -> None:
             if handle.transaction_version(delta, epoch_app(job_id)) != RETIRED:
@@ -202,7 +246,7 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def advance(self, table: Table, job_id: str) -> None:
-        """Commit a version without changes; see `Tables.advance`."""
+        """Make commits fail that build on the present version, so that their writers check again whether they may commit."""
 
         def work(_: Handle, delta: DeltaTable) -> None:
             commit_transactions(delta, Commit(execution_app(job_id), delta.version() + 1))
@@ -211,9 +255,23 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def delete(
-        self, table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
-    ) -> WriteMetrics:
-        """Delete rows; see `Tables.delete`."""
+        self,
+        table: Table,
+        database: Database,
+        *,
+        tbnames: Collection[str] | None = None,
+        ranges: Ranges | None = None,
+        where: str | None = None,
+    ) -> int:
+        """Delete rows and return how many; commit only if there are some.
+
+        Args:
+            table: The table.
+            database: Its database.
+            tbnames: Subtables; None for all.
+            ranges: Ranges of ticks, both ends inclusive; None for all times.
+            where: A further condition, SQL of delta-rs over stored columns.
+        """
         predicate = delete_predicate(table, database, tbnames, ranges, where)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
@@ -222,12 +280,19 @@ class Writer:
             metrics = delta.delete(predicate, commit_properties=commit_properties(None))
             return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
 
-        return self.commit(table, work)
+        return self.noted(table, self.commit(table, work)).deleted
 
     def clear(
-        self, table: Table, database: Database, columns: Sequence[tuple[str, Sequence[str]]], ranges: Ranges | None
-    ) -> WriteMetrics:
-        """Set values of a tree to NULL, and delete the rows that lose their last one. Repeating it changes nothing more."""
+        self, table: Table, database: Database, columns: Sequence[tuple[str, Sequence[str]]], ranges: Ranges | None = None
+    ) -> int:
+        """Delete values of a tree and return the number of changed rows; rows without any value are deleted.
+
+        Args:
+            table: The tree's table.
+            database: The tree's database.
+            columns: Devices, and the columns to delete values from.
+            ranges: Ranges of ticks, both ends inclusive; None for all times.
+        """
         scopes = [clearing(table, database, names, devices, ranges) for names, devices in devices_by_columns(columns)]
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
@@ -239,7 +304,13 @@ class Writer:
                 updated += int(metrics["num_updated_rows"])
             return WriteMetrics(delta.version(), updated=updated, deleted=deleted)
 
-        return self.commit(table, work)
+        return self.noted(table, self.commit(table, work)).rows
+
+    def noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:
+        """Call `on_commit` if rows were written."""
+        if written.rows:
+            self.on_commit(table, written.version)
+        return written
 
     def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
         """Do `work` at the table's newest version while no other Headrace process writes to it."""

@@ -67,6 +67,9 @@ class LoadOptions:
     now: int | None = None
 
 
+DEFAULT_OPTIONS: Final = LoadOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class LoadMetrics:
     """The result of a load: the table's version after it, rows by operation, bytes read."""
@@ -93,9 +96,25 @@ class Loader:
         self._uri = handles.writer(table).uri
 
     def load(
-        self, files: Sequence[Path], progress: Progress | None, options: LoadOptions, announce: Announce | None
+        self,
+        files: Sequence[Path],
+        progress: Progress | None = None,
+        *,
+        options: LoadOptions = DEFAULT_OPTIONS,
+        announce: Announce | None = None,
     ) -> LoadMetrics:
-        """Read, validate, announce and commit the files."""
+        """Load files of CSV, Parquet or NDJSON, all or none of them. The last row of a key wins.
+
+        Args:
+            files: The files, all of one format.
+            progress: Called with the rows and bytes read so far.
+            options: The format, the subtable of all rows, and what `now` means.
+            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname` and
+                those tags that have a column. An exception from it ends the load.
+
+        Raises:
+            DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
+        """
         now = time.time_ns() // 1_000_000 if options.now is None else options.now
         target = LoadTarget(self._table, self._database, options.tbname, now)
         with translate_errors(f"table {self._table.database}.{self._table.name}"):
@@ -160,7 +179,7 @@ class Loader:
         present_columns = _present_columns(converted)
         in_memory = [split.rows for split in converted if isinstance(split, ConvertedSplit)]
         if in_memory:
-            return self._writer.write(self._table, self._database, pa.concat_tables(in_memory), present_columns, None)
+            return self._writer.write(self._table, self._database, pa.concat_tables(in_memory), update_columns=present_columns)
         return self._commit_staged(_staged_files(converted), present_columns, sweep)
 
     def _collect(

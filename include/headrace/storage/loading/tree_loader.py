@@ -81,8 +81,18 @@ class TreeLoader:
     table: Table
     database: Database
 
-    def load(self, paths: Sequence[Path], progress: Progress | None, options: TreeLoadOptions, store: SeriesStore) -> LoadMetrics:
-        """Read, validate and commit the files; the missing series are created in between."""
+    def load(self, paths: Sequence[Path], store: SeriesStore, progress: Progress | None, options: TreeLoadOptions) -> LoadMetrics:
+        """Load files into a tree, all or none of them, with the rules of its INSERT: the last value at an instant wins.
+
+        Args:
+            paths: The files; their names decide on the format.
+            store: Finds the columns of series, and writes the values once all are validated.
+            progress: Called with the rows and bytes read so far.
+            options: The format, the device of all rows, and what `now` means.
+
+        Raises:
+            DataError: A value is invalid.
+        """
         now = time.time_ns() // 1_000_000 if options.now is None else options.now
         files = TreeFiles(self.database, options.device, now)
         with translate_errors(f"table {self.table.database}.{self.table.name}"):

@@ -96,7 +96,7 @@ class EmittedWindows:
 
     def _has_changed(self, first: int, last: int) -> bool:
         try:
-            return self.context.tables.change_rows(self.table, first, last) > 0
+            return self.context.tables.changes.count(self.table, first, last) > 0
         except HistoryGoneError:
             return True
 

@@ -105,7 +105,7 @@ class Filler:
         if self.plan.target.key is not None:
             deletes = superseded_keys(self.context, self.plan, filled.upserts, deletes)
         tables, table = self.context.tables, self.emitted.table
-        written = tables.replace(table, self.plan.target_database, filled.upserts, deletes, commit)
+        written = tables.writer.replace(table, self.plan.target_database, filled.upserts, deletes, commit)
         if written is None:
             self.emitted.forget()
         else:

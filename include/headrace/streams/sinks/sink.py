@@ -81,7 +81,7 @@ class DeltaSink:
         """See `Sink`."""
         self.target = TargetTable(self.context, self.plan)
         if self.context.epoch > 0:
-            self.context.tables.fence(self.plan.target, self.plan.id, self.context.epoch)
+            self.context.tables.writer.fence(self.plan.target, self.plan.id, self.context.epoch)
 
     def position(self) -> Position | None:
         """See `Sink`."""
@@ -122,7 +122,9 @@ class DeltaSink:
             deletes = superseded_keys(self.context, self.plan, upserts, deletes)
         commit = self._commit(position, expected)
         is_update = 2 * result.rewritten >= result.upserts.num_rows > 0
-        self.context.tables.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit, is_update=is_update)
+        self.context.tables.writer.replace(
+            self.plan.target, self.plan.target_database, upserts, deletes, commit, is_update=is_update
+        )
         return True
 
     def _commit(self, position: Position, expected: int | None) -> Commit:
@@ -135,8 +137,8 @@ class DeltaSink:
         deletes = target_keys(self.context, self.target, self._staged(all_.uri, all_.retracted)) if all_.retracted else None
         has_rows = upserts is not None or deletes is not None
         if has_rows:
-            commit, spark = self._commit(position, expected), self.context.spark()
-            self.context.tables.replace_frame(spark, self.plan.target, self.plan.target_database, upserts, deletes, commit)
+            commit = self._commit(position, expected)
+            self.context.tables.frames.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
         discard_staged(staged)
         return has_rows
 

@@ -111,7 +111,7 @@ class TargetGroups:
             identified = identified.filter(pc.invert(pc.is_in(names, pa.array(unavailable, pa.string()))))
             order = text_order(identified[SUBTABLE].combine_chunks())
         if identified.num_rows and self.plan.target.tags:
-            self.context.tables.upsert_tags(self.plan.target, self.tag_rows(identified).take(order))
+            self.context.tables.tags.upsert(self.plan.target, self.tag_rows(identified).take(order))
         if identified.num_rows == groups.num_rows:
             return identified.drop_columns([GROUP_ID])
         index = pa.array(match_rows(groups, identified, groups.column_names))

@@ -32,7 +32,7 @@ class CommitSizes:
     def _size(self, version: int) -> CommitSize:
         size = self._sizes.get(version)
         if size is None:
-            size = self._tables.commit_size(self._source, version)
+            size = self._tables.changes.size(self._source, version)
             self._add(version, size)
         return size
 

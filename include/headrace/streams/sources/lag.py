@@ -31,7 +31,7 @@ def measure_lag_ms(context: Context, record: JobRecord) -> int | None:
 def find_pending_since(context: Context, record: JobRecord, offsets: Offsets) -> int | None:
     """Return when the oldest commit after offsets was made, in epoch ms; None if there is none."""
     instants = (
-        context.tables.committed_at(table, offsets[source] + 1)
+        context.tables.changes.committed_at(table, offsets[source] + 1)
         for source, table in source_tables(context, record.definition.sources).items()
         if offsets[source] < context.tables.version(table)
     )

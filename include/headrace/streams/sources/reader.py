@@ -70,7 +70,7 @@ class ChangeReader:
 
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
         """See `Reader`."""
-        return self.context.tables.committed_at(self.source, version)
+        return self.context.tables.changes.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
         if not tags:
@@ -92,10 +92,10 @@ class ChangeReader:
         offsets, is_one_write = {self.id: last}, first == last
         count = self._sizes.count(first) if is_one_write else 0
         if count > self.context.settings.driver_rows:
-            stream = functools.partial(self.context.tables.stream_changes, self.source, first)
-            inserted = self.context.tables.inserted_rows(self.source, first)
+            stream = functools.partial(self.context.tables.changes.stream, self.source, first)
+            inserted = self.context.tables.changes.inserted(self.source, first)
             return Changes(offsets, LargeCommit(self.source.series_key, count, stream, inserted), is_one_write)
-        return Changes(offsets, self.context.tables.changes(self.source, first, last), is_one_write)
+        return Changes(offsets, self.context.tables.changes.read(self.source, first, last), is_one_write)
 
     def _last_version(self, first: int, latest_version: int) -> int:
         """Return the last version of a batch: as many whole commits as the row limit allows, and at least one."""

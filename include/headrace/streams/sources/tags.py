@@ -15,7 +15,7 @@ def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[st
     """Return the rows with these tags of their subtables as of now; NULL if a subtable has none."""
     if not tags:
         return rows
-    tag_table = tables.read_tags(source)
+    tag_table = tables.tags.read(source)
     rows = rows.drop_columns([name for name in tags if name in rows.column_names])  # an undeclared column may have the name
     tag_row = row_of_series(rows[source.series_key], tag_table[source.series_key])
     for name in tags:

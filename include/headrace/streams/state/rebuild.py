@@ -78,7 +78,7 @@ def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFra
     tags = plan.query.scans[0].tags
     if not tags:
         return rows
-    tag_rows = context.spark().createDataFrame(context.tables.read_tags(plan.source).select([plan.source.series_key, *tags]))
+    tag_rows = context.spark().createDataFrame(context.tables.tags.read(plan.source).select([plan.source.series_key, *tags]))
     return rows.join(F.broadcast(tag_rows), plan.source.series_key, "left")
 
 
