@@ -80,7 +80,7 @@ def execute(home: Path, *arguments: str) -> tuple[set[str], str]:
 
 @pytest.mark.parametrize("statement", ["SHOW STREAMS", "SHOW d.TABLES", "DESCRIBE d.t", "EXPLAIN USE d"])
 def test_statements_on_the_catalog_need_neither_arrow_nor_an_engine(home: Path, statement: str) -> None:
-    assert not imported(home, "sql", statement) & (ARROW | ENGINES | OTHERS | TERMINAL | {"sqlglot"})
+    assert not imported(home, "sql", statement) & (ARROW | ENGINES | OTHERS | TERMINAL)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_query_of_the_catalog_needs_no_spark(home: Path) -> None:
 def test_an_insert_needs_no_engine(home: Path) -> None:
     modules = imported(home, "sql", "INSERT INTO d.t VALUES (now, 1)")
     assert "deltalake" in modules
-    assert not modules & (ENGINES | {"sqlglot", "headrace.compute", "headrace.streams.definition.define", "alembic", "httpx"})
+    assert not modules & (ENGINES | {"headrace.compute", "headrace.streams.definition.define", "alembic", "httpx"})
 
 
 def test_help_opens_no_catalog(home: Path) -> None:
-    assert not imported(home, "--help") & (ARROW | ENGINES | OTHERS | {"sqlalchemy", "sqlglot", "headrace.service"})
+    assert not imported(home, "--help") & (ARROW | ENGINES | OTHERS | {"sqlalchemy", "headrace.service"})

@@ -9,7 +9,7 @@ import pytest
 
 import headrace
 from headrace.errors import Error, NotFoundError, TypeMismatchError
-from headrace.service.subtables import SubtableFilter
+from headrace.service.subtable_filter import SubtableFilter
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

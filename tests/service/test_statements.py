@@ -245,9 +245,12 @@ def test_system_tables_answer_queries(readings: headrace.Connection) -> None:
     assert fetch(readings, f"select count(*) from {relation}") == [(3,)]
     assert fetch(readings, f"select col_name from {relation} where position > 0 order by position desc limit 1") == [("b",)]
     assert fetch(readings, f"select col_name from {relation} where col_type like 'TIME%' or col_name = 'a'") == [("ts",), ("a",)]
+    keeps = "select `trigger`.keep from information_schema.ins_databases `trigger` union all select 'it''s' order by 1"
+    assert fetch(readings, keeps) == [(None,), ("it's",)]
     assert not getattr(readings.session.context.spark, "started", True)
-    with pytest.raises(NotFoundError):
-        readings.execute("select nothing from information_schema.ins_tables")
+    for query in ("select nothing from information_schema.ins_tables", "select 'a' match 'b' from information_schema.ins_tables"):
+        with pytest.raises(NotFoundError):
+            readings.execute(query)
 
 
 def test_show_create_can_be_executed_again(readings: headrace.Connection) -> None:

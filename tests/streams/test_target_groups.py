@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.model.failpoints import calling
 from headrace.runtime.table_removal import drop_subtables
 from headrace.storage.delta import keys
 from headrace.streams.definition.define import StreamPlan
@@ -128,6 +129,26 @@ def test_a_stream_writes_to_no_subtable_that_was_dropped_while_it_ran(env: Strea
     assert tags(env, plan) == {subtable.name: env.catalog.subtables.get("db", "d0").uid}
     rows = env.tables.scan(plan.target, plan.target_database)
     assert rows["tbname"].to_pylist() == [subtable.name]
+
+
+def test_rows_that_a_stream_writes_while_a_subtable_is_dropped_are_dropped_too(env: StreamEnvironment) -> None:
+    plan = env.create("create stream at_once trigger at_once into out as select _wstart ts, count(*) n from readings interval(10s)")
+    env.insert([("d0", 0, 1, None)])
+    env.settle()
+    (subtable,) = env.catalog.subtables.all("db", "out")
+
+    def write() -> None:
+        env.insert([("d0", 10_000, 1, None)])
+        env.settle()
+
+    with calling("tables.subtables.emptied", write):
+        drop_subtables(env.context, plan.target, plan.target_database, [subtable.name])
+    assert env.catalog.subtables.all("db", "out") == []
+    assert env.tables.scan(plan.target, plan.target_database).num_rows == 0
+    env.insert([("d0", 20_000, 1, None)])
+    env.settle()
+    assert env.catalog.subtables.all("db", "out") == [subtable]
+    assert env.tables.scan(plan.target, plan.target_database).num_rows == 1
 
 
 @pytest.mark.parametrize("added", [[*range(300)], [*range(0, 300, 2)], [299]])

@@ -59,7 +59,7 @@ def tree_query(sql: str) -> TreeQuery:
 
 def source_of(connection: headrace.Connection, query: TreeQuery) -> TreeSource:
     state = connection.session.state
-    return tree_source(tree_scope(query, state.context), state.context, {})
+    return tree_source(tree_scope(query, state.context), state.context)
 
 
 def test_recorded_answers_are_recomputed(connection: headrace.Connection) -> None:

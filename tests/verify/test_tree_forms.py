@@ -109,7 +109,7 @@ def tree_query(sql: str) -> TreeQuery:
 @pytest.mark.parametrize("sql", FORMS)
 def test_a_result_that_was_tampered_with_is_found(farm: headrace.Connection, sql: str) -> None:
     query, context = tree_query(sql), farm.session.context
-    source = tree_source(tree_scope(query, context), context, {})
+    source = tree_source(tree_scope(query, context), context)
     result = farm.execute(sql).fetch_arrow_table()
     assert result.num_rows
     assert verify_tree(query, lambda: result, source).equal
@@ -124,7 +124,7 @@ def test_the_rows_behind_a_group_of_tags_are_shown(farm: headrace.Connection) ->
     result = farm.execute(sql).fetch_arrow_table()
     at = result["site"].to_pylist().index("south")
     wrong = replaced(result, "sum(v)", at, 1.0)
-    difference = verify_tree(query, lambda: wrong, tree_source(tree_scope(query, context), context, {})).difference
+    difference = verify_tree(query, lambda: wrong, tree_source(tree_scope(query, context), context)).difference
     assert difference is not None
     assert difference.expected == ("south", float(sum(time % 7 for time in TIMES)))
     assert difference.total == len(TIMES)

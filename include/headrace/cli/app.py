@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import headrace
-from headrace.cli import backfill, docs, system, verify
+from headrace.cli import backfill, docs, logs, resident, system, verify
 from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.cli.output import Format, show_lines, show_table
@@ -151,5 +151,7 @@ def settle(home: Home = None) -> None:
 
 backfill.register(app)
 system.register(app)
+logs.register(app)
+resident.register(app)
 docs.register(app)
 verify.register(app)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headrace.queries.analysis import BYTES, FILES, Operator, QueryAnalysis
 from headrace.service.describing import describe_query
-from headrace.service.topics.queries import AnalyzeQuery
+
+if TYPE_CHECKING:
+    from headrace.service.topics.queries import AnalyzeQuery
 
 
 def analysis_lines(stage: AnalyzeQuery, analysis: QueryAnalysis) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,12 +18,14 @@ from headrace.queries.continuous_query import bind_body, recorded_query
 from headrace.queries.into import replaced_times
 from headrace.queries.into_layout import has_time
 from headrace.runtime.context import Context
-from headrace.service.topics.verifications import VerifyContinuousQuery
 from headrace.service.tree_verification import verify_tree_range
 from headrace.storage.types import arrow_type
 from headrace.trees.devices import find_devices
 from headrace.trees.scope import tree_scope
 from headrace.verify import VerificationResult
+
+if TYPE_CHECKING:
+    from headrace.service.topics.verifications import VerifyContinuousQuery
 
 
 def verify_continuous_query(stage: VerifyContinuousQuery, context: Context) -> VerificationResult:

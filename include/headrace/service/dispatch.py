@@ -66,9 +66,7 @@ TOPICS: Final[dict[str, tuple[type[Any], ...]]] = {
     "trees.queries": (tree_statements.TreeSelect,),
     "trees.shows": (tree_statements.TreeShow,),
 }
-"""The statements of each topic, whose modules are imported on first use because most import Arrow and Delta."""
-
-
+"""The statements of each topic. Topics are imported on first use because most import Arrow and Delta."""
 WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -82,7 +80,7 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
 
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
-    """Import and return the planner of a kind of statement."""
+    """Import and return the planner of a kind of statement: of `CreateTable`, the function `plan_create_table` of its topic."""
     topic = next(topic for topic, kinds in TOPICS.items() if kind in kinds)
     name = f"plan_{WORD_START.sub('_', kind.__name__).lower()}"
     planner: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.topics.{topic}"), name)

@@ -14,7 +14,8 @@ from headrace.model.progress import no_progress
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, authorize_points, required_rights
+from headrace.service.rights import AllowAll, Authorizer, authorize_points
+from headrace.service.stage import Stage, required_rights
 from headrace.service.state import SessionState
 from headrace.sql import parse
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.queries.running import RunningQueries
     from headrace.runtime.context import Context
     from headrace.service.embedded import EmbeddedRunner
-    from headrace.service.stage import Stage
     from headrace.verify import VerificationResult
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, database_securable, job_securable, required_rights, table_securable
+from headrace.service.rights import Action, Right, database_securable, job_securable, table_securable
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
@@ -79,6 +79,11 @@ class JobStage(Stage):
     def required(self) -> tuple[Right, ...]:
         """The right to the action."""
         return (Right(self.action, job_securable(self.record.definition)),)
+
+
+def required_rights(stages: Iterable[Stage]) -> tuple[Right, ...]:
+    """Collect the distinct rights that stages require, in the order of first use."""
+    return tuple(dict.fromkeys(right for stage in stages for right in stage.required))
 
 
 def describe_all(stages: Sequence[Stage]) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 
 from headrace.errors import Error
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.notifications import masked
 from headrace.model.positions import SourceId
 from headrace.model.snodes import Heartbeat
@@ -16,6 +16,7 @@ from headrace.runtime.context import Context
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
 from headrace.sql import parse
+from headrace.streams.kind import STREAM
 
 FIRST_DNODE: Final = 1
 STATUSES: Final = {
@@ -172,7 +173,7 @@ def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> Row:
 
 def stream_records(context: Context) -> list[JobRecord]:
     """Return the streams by database and name, without those that are being dropped."""
-    records = context.catalog.jobs.all(kind=JobKind.STREAM)
+    records = context.catalog.jobs.all(kind=STREAM)
     return [record for record in records if record.desired is not DesiredState.DROPPED]
 
 

@@ -15,16 +15,15 @@ from headrace.model.tables import Database, Table
 from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
-from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.topics.verifications import VerifyTree
-from headrace.service.verification import repeat_if_disturbed
+from headrace.service.verification import Versions, compare_undisturbed, query_rows
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult
 from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import TreeScope
+    from headrace.service.topics.verifications import VerifyTree
 
 
 def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationResult:
@@ -34,20 +33,16 @@ def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationR
         NotSupportedError: The query uses something that verify does not support.
     """
 
-    def compare(versions: dict[str, int]) -> VerificationResult:
-        return verify_tree(stage.query, lambda: query_rows(stage, session), tree_source(stage.scope, session.context, versions))
-
-    return repeat_if_disturbed(session, compare)
-
-
-def query_rows(stage: VerifyTree, session: SessionState) -> pa.Table:
-    """Return the query's rows, from a live snode if there is one, like any SELECT."""
-    result = query_living_snode(session.context, stage.sql, session.dialect, session.database)
-    if result is None:
+    def evaluate() -> pa.Table:
         rows = evaluate_query(stage.plan.plan, session.context)
         return rows if isinstance(stage.plan, TreePlan) else stage.plan.finish(rows)
-    assert result.table is not None
-    return result.table
+
+    def compare() -> tuple[VerificationResult, Callable[[], bool]]:
+        versions = Versions(session.context)
+        source = tree_source(stage.scope, session.context, versions)
+        return verify_tree(stage.query, lambda: query_rows(stage.sql, session, evaluate), source), versions.have_changed
+
+    return compare_undisturbed(compare)
 
 
 def verify_tree_range(
@@ -76,15 +71,17 @@ def verify_tree_range(
         NotSupportedError: The query uses something that verify does not support.
     """
     restricted = within(replace(query, into=()), start, end)
-    return verify_tree(restricted, rows, tree_source(scope, context, {}), written=written)
+    return verify_tree(restricted, rows, tree_source(scope, context), written=written)
 
 
-def tree_source(scope: TreeScope, context: Context, versions: dict[str, int]) -> TreeSource:
-    """Return what the paths of a query match; record in `versions` each table's version before it is read."""
+def tree_source(scope: TreeScope, context: Context, versions: Versions | None = None) -> TreeSource:
+    """Return what the paths of a query match."""
     if any(source.subtables for source in scope.tables.values()):
         raise NotSupportedError("verify does not support tables of the tdengine dialect", hint="verify the query in that dialect")
     rows = {
-        name: TreeRows(source.database, source.table, partial(read_rows, context, source.table, source.database, versions))
+        name: TreeRows(
+            source.database, source.table, partial(read_rows, versions or Versions(context), source.table, source.database)
+        )
         for name, source in scope.tables.items()
     }
     limits = {}
@@ -96,15 +93,14 @@ def tree_source(scope: TreeScope, context: Context, versions: dict[str, int]) ->
 
 
 def read_rows(
-    context: Context,
+    versions: Versions,
     table: Table,
     database: Database,
-    versions: dict[str, int],
     columns: Sequence[str],
     devices: Sequence[str],
     bounds: tuple[int, int],
 ) -> pa.Table:
     """Return the stored rows of devices within a range of ticks."""
-    versions.setdefault(f"{table.database}.{table.name}", context.tables.version(table))
-    names = [table.timestamp.name, table.series_key, *columns]
-    return context.tables.scan(table, database, columns=names, tbnames=devices, bounds=Bounds.of_ticks(*bounds, database.precision))
+    versions.record(table)
+    names, limits = [table.timestamp.name, table.series_key, *columns], Bounds.of_ticks(*bounds, database.precision)
+    return versions.context.tables.scan(table, database, columns=names, tbnames=devices, bounds=limits)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +22,9 @@ from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.runtime.context import Context
-from headrace.service.names import current_timezone, database_of, parse_name
+from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState
-from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
@@ -34,8 +33,49 @@ from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.tdengine.virtual import virtual_rows
 
+if TYPE_CHECKING:
+    from headrace.service.topics.verifications import VerifyQuery, VerifyStream
+
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
+
+
+@dataclass(slots=True)
+class Versions:
+    """The versions of the tables that a comparison reads, as of before it reads them."""
+
+    context: Context
+    read: dict[TableId, int] = field(default_factory=dict)
+
+    def record(self, table: Table) -> None:
+        """Record that a table is about to be read."""
+        self.read.setdefault(table.id, self.context.tables.version(table))
+
+    def have_changed(self) -> bool:
+        """Return whether one of the tables has been written to since."""
+        tables = self.context.catalog.tables
+        return any(
+            self.context.tables.version(tables.get(table.database, table.name)) != version for table, version in self.read.items()
+        )
+
+
+def compare_undisturbed(compare: Callable[[], tuple[VerificationResult, Callable[[], bool]]]) -> VerificationResult:
+    """Repeat a comparison until it matches or nothing was written during it; the last attempt counts in any case.
+
+    Args:
+        compare: Compares once, and returns a function that returns whether what was read has changed since.
+    """
+    for _ in range(MAX_ATTEMPTS - 1):
+        verification, has_changed = compare()
+        if verification.equal or not has_changed():
+            return verification
+    return compare()[0]
+
+
+def query_rows(sql: str, session: SessionState, evaluate: Callable[[], pa.Table]) -> pa.Table:
+    """Return a query's rows, from a live snode if there is one, like any SELECT."""
+    result = query_living_snode(session.context, sql, session.dialect, session.database)
+    return evaluate() if result is None or result.table is None else result.table
 
 
 def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResult:
@@ -44,57 +84,30 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
     Raises:
         NotSupportedError: The query uses something that verify does not support.
     """
-    timezone = current_timezone(session)
 
-    def compare(versions: dict[str, int]) -> VerificationResult:
-        return verify(stage.query, lambda: query_rows(stage, session), stored_tables(session, stage.plan, versions), timezone)
+    def rows() -> pa.Table:
+        return query_rows(stage.sql, session, lambda: evaluate_query(stage.plan, session.context))
 
-    return repeat_if_disturbed(session, compare)
+    def compare() -> tuple[VerificationResult, Callable[[], bool]]:
+        versions = Versions(session.context)
+        tables = stored_tables(session, stage.plan, versions)
+        return verify(stage.query, rows, tables, current_timezone(session)), versions.have_changed
 
-
-def query_rows(stage: VerifyQuery, session: SessionState) -> pa.Table:
-    """Return the query's rows, from a live snode if there is one, like any SELECT."""
-    result = query_living_snode(session.context, stage.sql, session.dialect, session.database)
-    rows = evaluate_query(stage.plan, session.context) if result is None else result.table
-    assert rows is not None
-    return rows
+    return compare_undisturbed(compare)
 
 
-def repeat_if_disturbed(session: SessionState, compare: Callable[[dict[str, int]], VerificationResult]) -> VerificationResult:
-    """Repeat a comparison until it matches or nothing was written during it; the last attempt counts in any case.
-
-    Args:
-        session: The session whose tables are read.
-        compare: Runs the comparison, and records in its argument the versions of the tables that it read.
-    """
-    for _ in range(MAX_ATTEMPTS - 1):
-        versions: dict[str, int] = {}
-        verification = compare(versions)
-        if verification.equal or all(version_of(session, name) == version for name, version in versions.items()):
-            return verification
-    return compare({})
-
-
-def version_of(session: SessionState, text: str) -> int:
-    """Return the current version of a table."""
-    name = parse_name(text)
-    return session.context.tables.version(find_relation(session.context.catalog, database_of(name, session), name.name).table)
-
-
-def stored_tables(session: SessionState, plan: AnyPlan, versions: dict[str, int]) -> Lookup:
-    """Return a lookup of tables by the names in a query, which records in `versions` each table's version before it is read."""
+def stored_tables(session: SessionState, plan: AnyPlan, versions: Versions) -> Lookup:
+    """Return a lookup of tables by the names in a query."""
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
         source = find_relation(context.catalog, database_of(name, session), name.name)
         if source.table.is_virtual:
             scan = find_scan(plan, source)
-            for reference in scan.references_read:
-                origin = reference.origin
-                table = context.catalog.tables.get(origin.database, origin.name)
-                versions.setdefault(str(origin), context.tables.version(table))
+            for origin in dict.fromkeys(reference.origin for reference in scan.references_read):
+                versions.record(context.catalog.tables.get(origin.database, origin.name))
             return virtual_table(context, scan)
-        versions.setdefault(str(name), context.tables.version(source.table))
+        versions.record(source.table)
         return stored_table(context, source.table, source.database, source.subtable)
 
     return lookup
@@ -157,15 +170,13 @@ def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     Raises:
         NotSupportedError: Its query uses something that verify does not support, or its trigger is FORCE_WINDOW_CLOSE.
     """
-    verification = None
-    for _ in range(MAX_ATTEMPTS):
+
+    def compare() -> tuple[VerificationResult, Callable[[], bool]]:
         record = context.catalog.jobs.by_id(stage.definition.id)
         verification = compare_stream(context, record)
-        position = context.catalog.jobs.by_id(stage.definition.id).progress.position
-        if verification.equal or position == record.progress.position:
-            return verification
-    assert verification is not None
-    return verification
+        return verification, lambda: context.catalog.jobs.by_id(record.definition.id).progress.position != record.progress.position
+
+    return compare_undisturbed(compare)
 
 
 def compare_stream(context: Context, record: JobRecord) -> VerificationResult:

@@ -1,8 +1,4 @@
-"""The tokens of a statement.
-
-`LexicalRules` provides the patterns. Importing sqlglot for its tokenizer would add a quarter to the time of a short command such as
-`SHOW STREAMS`.
-"""
+"""The tokens of a statement, by the patterns of `LexicalRules`."""
 
 from __future__ import annotations
 

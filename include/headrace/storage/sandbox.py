@@ -17,8 +17,12 @@ CONFINED: Final = {
 }
 
 
-def open_database() -> duckdb.DuckDBPyConnection:
-    """Open an empty database that cannot read or write files, reach the network, see Python variables or be reconfigured."""
+def open_database(**settings: str) -> duckdb.DuckDBPyConnection:
+    """Open an empty database that cannot read or write files, reach the network, see Python variables or be reconfigured.
+
+    Args:
+        settings: More settings of DuckDB.
+    """
     import duckdb
 
-    return duckdb.connect(config=dict(CONFINED))
+    return duckdb.connect(config={**settings, **CONFINED})

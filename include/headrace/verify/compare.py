@@ -35,9 +35,8 @@ class Mismatch:
     """The first difference between two results.
 
     Attributes:
-        expected: The expected row; None if an actual row has no counterpart.
+        expected: The expected row, at `position` among them; None if an actual row has no counterpart.
         actual: The actual row; None if the expected row is missing.
-        position: The position of `expected` among the expected rows.
         columns: The positions of the columns that differ.
     """
 
@@ -96,11 +95,8 @@ def first_difference(
 
 
 def _is_exact(expected: Sequence[ResultRow], actual: Sequence[ResultRow], position: int) -> bool:
-    return not any(isinstance(row[position], float) or _is_fraction(row[position]) for rows in (expected, actual) for row in rows)
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, Decimal) and value != value.to_integral_value()
+    values = (row[position] for rows in (expected, actual) for row in rows)
+    return not any(isinstance(one, float) or (isinstance(one, Decimal) and one != one.to_integral_value()) for one in values)
 
 
 def _key_of(row: ResultRow, exact: Sequence[int]) -> ResultRow:
@@ -115,20 +111,13 @@ def _take_unmatched(
     if len(positions) == len(rows):
         left = sorted(positions, key=lambda position: _sort_key(expected[position]))
         right = sorted(rows, key=_sort_key)
-        if all(_rows_equal(expected[position], row, comparisons) for position, row in zip(left, right, strict=True)):
+        if not any(_differing_columns(expected[position], row, comparisons) for position, row in zip(left, right, strict=True)):
             rows.clear()
             return []
-    return _match_pairwise(positions, expected, rows, comparisons)
-
-
-def _match_pairwise(
-    positions: Sequence[int], expected: Sequence[ResultRow], rows: list[ResultRow], comparisons: Sequence[ComparisonMode]
-) -> list[int]:
     missing = []
     for tries, position in enumerate(positions):
-        partner = None
-        if tries < MAX_COMPARISONS:
-            partner = next((index for index, row in enumerate(rows) if _rows_equal(expected[position], row, comparisons)), None)
+        candidates = enumerate(rows if tries < MAX_COMPARISONS else [])
+        partner = next((at for at, row in candidates if not _differing_columns(expected[position], row, comparisons)), None)
         if partner is None:
             missing.append(position)
         else:
@@ -141,10 +130,6 @@ def _sort_key(row: ResultRow) -> tuple[tuple[int, Any], ...]:
         (0, 0) if value is None else (1, float(value)) if isinstance(value, int | float | Decimal) else (2, str(value))
         for value in row
     )
-
-
-def _rows_equal(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> bool:
-    return not _differing_columns(expected, actual, comparisons)
 
 
 def _differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Sequence[ComparisonMode]) -> tuple[int, ...]:
@@ -201,7 +186,6 @@ def _texts_equal(expected: str, actual: str) -> bool:
 def _describe_mismatch(
     missing: Sequence[int], expected: Sequence[ResultRow], extra: Sequence[ResultRow], comparisons: Sequence[ComparisonMode]
 ) -> Mismatch:
-    """Pair the first missing row with the extra row that is most similar."""
     if not missing:
         return Mismatch(None, extra[0], None)
     row = expected[missing[0]]
@@ -214,7 +198,6 @@ def _describe_mismatch(
 def _first_misordered(
     expected: Sequence[ResultRow], actual: Sequence[ResultRow], comparisons: Sequence[ComparisonMode], ordered: Sequence[int]
 ) -> Mismatch | None:
-    """Return the first row that is not where ORDER BY puts it."""
     for row_number, (left, right) in enumerate(zip(expected, actual, strict=True)):
         columns = tuple(
             position for position in ordered if not values_equal(left[position], right[position], comparisons[position])

@@ -54,8 +54,6 @@ class Language:
     Attributes:
         rules: How functions and operators are compiled, by name.
         literal: Returns the value of a constant of a form of its own; None for other expressions.
-        cast: Compiles CAST.
-        condition: Converts a value to a condition.
         unify: Converts values to one type, which is None if all are NULL.
     """
 
@@ -127,8 +125,7 @@ def conjuncts(node: Expression | None) -> list[Expression]:
     return [node]
 
 
-def predicate(test: Test) -> Rule:
-    """Return the rule of a condition."""
+def _predicate(test: Test) -> Rule:
     return lambda use: Value(test(use), BOOL)
 
 
@@ -138,7 +135,7 @@ def both_ways(tests: Mapping[str, Test]) -> dict[str, Rule]:
     def negated(test: Test) -> Rule:
         return lambda use: Value(f"(NOT {test(use)})", BOOL)
 
-    return {name: predicate(test) for name, test in tests.items()} | {f"not {name}": negated(test) for name, test in tests.items()}
+    return {name: _predicate(test) for name, test in tests.items()} | {f"not {name}": negated(test) for name, test in tests.items()}
 
 
 def logic(compare: Compare, condition: Callable[[Value], str]) -> dict[str, Rule]:
@@ -159,11 +156,11 @@ def logic(compare: Compare, condition: Callable[[Value], str]) -> dict[str, Rule
         return f"({compare(use.compiler, '>=', subject, low)} AND {compare(use.compiler, '<=', subject, high)})"
 
     return {
-        **{name: predicate(comparison(sign)) for name, sign in COMPARISONS.items()},
+        **{name: _predicate(comparison(sign)) for name, sign in COMPARISONS.items()},
         **both_ways({"in": is_in, "between": between}),
-        "and": predicate(junction("AND")),
-        "or": predicate(junction("OR")),
-        "not": predicate(lambda use: f"(NOT {condition(use.values[0])})"),
-        "is null": predicate(lambda use: f"({use.values[0].sql} IS NULL)"),
-        "is not null": predicate(lambda use: f"({use.values[0].sql} IS NOT NULL)"),
+        "and": _predicate(junction("AND")),
+        "or": _predicate(junction("OR")),
+        "not": _predicate(lambda use: f"(NOT {condition(use.values[0])})"),
+        "is null": _predicate(lambda use: f"({use.values[0].sql} IS NULL)"),
+        "is not null": _predicate(lambda use: f"({use.values[0].sql} IS NOT NULL)"),
     }

@@ -36,12 +36,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The rows behind the rows of a result.
+    """The rows behind the rows of a result: what to show of them, as (name, column, type), and the conditions that tell them.
 
-    Attributes:
-        relation: The rows.
-        columns: What to show of them, as (name, column, type).
-        tests: The conditions that a row `m` belongs to the row of the result in the relation `{row}`.
+    A condition is that of a row `m` to belong to the row of the result in the relation `{row}`.
     """
 
     relation: str
@@ -54,8 +51,6 @@ class Answer:
     """A recomputed result: a relation with the columns of `outputs`, in the order of `_n`.
 
     Attributes:
-        precision: The unit of its ticks.
-        timezone: The time zone of its wall clock.
         ordered: Positions of the columns whose order is defined.
         members: The rows behind it, if they are known.
         windows: True if each row is a window's.
@@ -82,13 +77,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows to show.
-
-    Attributes:
-        names: Names of the columns.
-        rows: The rows, instants in ticks.
-        instants: Positions of the columns that hold instants.
-    """
+    """Rows to show, instants in ticks; `instants` are the positions of the columns that hold some."""
 
     names: tuple[str, ...]
     rows: tuple[ResultRow, ...]
@@ -100,12 +89,10 @@ class Difference:
     """The first difference between a result and its recomputation.
 
     Attributes:
-        names: Names of the result's columns.
         expected: The recomputed row; None if the actual row has no counterpart.
         actual: The actual row; None if the expected one is missing.
         columns: Names of the columns that differ.
-        source: Source rows that the expected row was computed from, at most `MAX_SAMPLE_ROWS`.
-        total: How many such rows there are.
+        source: Source rows that the expected row was computed from, at most `MAX_SAMPLE_ROWS` of `total`.
         instants: Positions of the columns that hold instants.
     """
 
@@ -125,9 +112,7 @@ class VerificationResult:
     Attributes:
         rows: Number of rows compared.
         seconds: How long DuckDB took.
-        precision: The unit of ticks.
         windows: True if each row is a window's.
-        difference: The first difference, None if there is none.
         remark: Why a difference may be legitimate, and what was not compared.
     """
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from headrace.verify.values import floored_mod
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 TS: Final = "_ts"
 """The column with the instant of a row."""
@@ -36,9 +37,9 @@ class Steps:
         return name
 
     def load(self, label: str, sql: str, **tables: pa.Table) -> str:
-        """Compute a relation from Arrow tables, which `sql` has by their names."""
+        """Compute a relation from Arrow tables, which `sql` has by their names, with timestamps as BIGINT."""
         for name, table in tables.items():
-            self.connection.register(name, table)
+            self.connection.register(name, without_timestamps(table))
         relation = self.step(label, sql)
         for name in tables:
             self.connection.unregister(name)
@@ -95,7 +96,7 @@ class Partition:
         return self.over("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING")
 
     def neighbors(self, column: str, time: str, present: str = "") -> tuple[str, str]:
-        """Return the last point up to a row and the first from it on, as structs of `t` and `v`; `present` tells points."""
+        """Return the last point up to a row and the first from it on (`t` and `v`); `present` is the condition of a point."""
         point = f"CASE WHEN {present or f'{column} IS NOT NULL'} THEN {{'t': {time}, 'v': {column}}} END"
         return f"(last_value({point} IGNORE NULLS) {self.so_far})", f"(first_value({point} IGNORE NULLS) {self.to_come})"
 
@@ -118,6 +119,15 @@ class Partition:
         first = f"greatest(0, (_rank - {count} + {step}) // {step})"
         numbers = f"unnest(range(CAST({first} AS BIGINT), _rank // {step} + 1))"
         return f"SELECT * EXCLUDE (_rank), {numbers} AS {WINDOW} FROM ({ranked})"
+
+
+def without_timestamps(rows: pa.Table) -> pa.Table:
+    """Convert Arrow timestamps (microseconds in UTC) to BIGINT."""
+    for position, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            micros = rows.column(position).cast(pa.timestamp("us", tz=field.type.tz)).cast(pa.int64())
+            rows = rows.set_column(position, field.name, micros)
+    return rows
 
 
 def order_term(column: str, *, descending: bool = False, nulls_first: bool = True) -> str:

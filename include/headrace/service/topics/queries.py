@@ -17,10 +17,9 @@ from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
-from headrace.service.rights import CATALOG, Action, Right, read_rights, required_rights
-from headrace.service.stage import Stage, describe_all
+from headrace.service.rights import CATALOG, Action, Right, read_rights
+from headrace.service.stage import Stage, describe_all, required_rights
 from headrace.service.state import PlanningContext, SessionState
-from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -157,21 +156,17 @@ def table_names(source: Source) -> list[Name]:
 def query_system_tables(statement: Select, session: PlanningContext) -> Result:
     """Run a query over system tables with DuckDB: they are small, so there is no need to start Spark."""
     import duckdb
-    import sqlglot
 
     from headrace.storage.sandbox import open_database
 
-    tree = sqlglot.parse_one(to_sql(statement), read="mysql")
-    for table in tree.find_all(sqlglot.exp.Table):
-        table.set("db", None)  # DuckDB has an information_schema of its own
-    text = tree.sql("duckdb")
-    with open_database() as connection:
+    text = system_tables.duckdb_sql(statement)
+    with open_database(default_null_order="nulls_first_on_asc_last_on_desc") as connection:
         for name, read in system_tables.RELATIONS.items():
             if name in text:
                 connection.register(name, read(session.context).arrow())
         try:
             return Result(connection.sql(text).to_arrow_table())
-        except (duckdb.CatalogException, duckdb.BinderException) as error:
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise NotFoundError(
                 f"{system_tables.SCHEMA} cannot answer the query: {error}",
                 hint=f"its tables are {', '.join(system_tables.RELATIONS)}",

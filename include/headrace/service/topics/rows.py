@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import NotFoundError, ProgrammingError
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
-from headrace.model.statements import Delete, Insert, InsertBlock, RowValue, SubtableSpec
+from headrace.model.statements import Delete, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Database, Name, Subtable, Table, TableKind
 from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
@@ -19,7 +20,6 @@ from headrace.service.results import Result
 from headrace.service.rights import Action
 from headrace.service.stage import Stage, TableStage
 from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.inserted_tags import TaggedBlock, separate_tags
 from headrace.service.topics.subtables import find_subtables, make_subtables, qualify_name, qualify_supertable, specs_without_tags
 from headrace.storage.values.rows import rows_to_arrow
 
@@ -186,7 +186,7 @@ def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
     tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
     if groups:
         from headrace.compute import language
-        from headrace.service.subtables import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
+        from headrace.service.subtable_filter import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
 
         subtables = SubtableFilter(
             table, database, read_tags(table, session), language(session.dialect), context.clock.now(), context.spark
@@ -201,3 +201,36 @@ def read_tags(table: Table, session: PlanningContext) -> pa.Table:
     if table.kind is TableKind.PLAIN:
         return pa.table({table.series_key: [table.name]})
     return session.context.tables.read_subtables(table)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedBlock:
+    """A block of INSERT INTO supertable without the tags, and for each subtable it names the tags of its first row."""
+
+    block: InsertBlock
+    subtables: tuple[SubtableSpec, ...] = ()
+
+
+def separate_tags(block: InsertBlock, table: Table, owner: Name) -> TaggedBlock:
+    """Separate tags from the other columns. `owner` is the supertable with its database."""
+    names = block.columns or ()
+    if table.series_key not in names or not any(table.is_tag(name) for name in names):
+        return TaggedBlock(block)
+    tags = [index for index, name in enumerate(names) if table.is_tag(name)]
+    others = [index for index in range(len(names)) if index not in tags]
+    key, tag_names = names.index(table.series_key), tuple(names[index] for index in tags)
+    subtables: dict[str, SubtableSpec] = {}
+    for row, span in zip(block.rows, block.row_spans, strict=True):
+        name = row[key] if len(row) == len(names) else None
+        if isinstance(name, str) and name not in subtables:
+            values = tuple(TagValue(check_constant(row[index], span), span) for index in tags)
+            subtables[name] = SubtableSpec(Name(owner.database, name, span), owner, values, tag_names, if_not_exists=True)
+    rows = tuple(tuple(row[index] for index in others) if len(row) == len(names) else row for row in block.rows)
+    return TaggedBlock(replace(block, rows=rows, columns=tuple(names[index] for index in others)), tuple(subtables.values()))
+
+
+def check_constant(value: RowValue, span: Span) -> Scalar:
+    """Return the value of a tag, which cannot be relative to the present."""
+    if isinstance(value, Now):
+        raise NotSupportedError("now as the value of a tag is not supported", hint="write the timestamp", span=span)
+    return value

@@ -46,17 +46,17 @@ def _map_sql(word: str, pairs: model.Properties) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateTreeDatabase) -> str:
+def _create_tree_database_sql(statement: model.CreateTreeDatabase) -> str:
     return _join(f"CREATE DATABASE {statement.path}", _text_if(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
 
 
 @statement_sql.register
-def _(statement: model.DropTreeDatabases) -> str:
+def _drop_tree_databases_sql(statement: model.DropTreeDatabases) -> str:
     return f"DELETE DATABASE {patterns_sql(statement.patterns)}"
 
 
 @statement_sql.register
-def _(statement: model.CreateTimeseries) -> str:
+def _create_timeseries_sql(statement: model.CreateTimeseries) -> str:
     if statement.aligned:
         return f"CREATE ALIGNED TIMESERIES {statement.device}{_parenthesize(map(_measurement_sql, statement.series))}"
     spec = statement.series[0]
@@ -81,12 +81,12 @@ def _spec_sql(spec: model.TimeseriesSpec) -> str:
 
 
 @statement_sql.register
-def _(statement: model.DropTimeseries) -> str:
+def _drop_timeseries_sql(statement: model.DropTimeseries) -> str:
     return f"DELETE TIMESERIES {patterns_sql(statement.patterns)}"
 
 
 @statement_sql.register
-def _(statement: model.AlterTimeseries) -> str:
+def _alter_timeseries_sql(statement: model.AlterTimeseries) -> str:
     return f"ALTER TIMESERIES {statement.path} {_change_sql(statement)}"
 
 
@@ -108,7 +108,7 @@ def _change_sql(statement: model.AlterTimeseries) -> str:
 
 
 @statement_sql.register
-def _(statement: model.SetTTL) -> str:
+def _set_ttl_sql(statement: model.SetTTL) -> str:
     if statement.ttl_ms is None:
         return f"UNSET TTL FROM {statement.path}"
     return f"SET TTL TO {statement.path} {statement.ttl_ms}"
@@ -118,35 +118,35 @@ def _(statement: model.SetTTL) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateTemplate) -> str:
+def _create_template_sql(statement: model.CreateTemplate) -> str:
     series = _text_if(statement.series, _parenthesize(map(_measurement_sql, statement.series)))
     return _join("CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), _text_if(statement.aligned, "ALIGNED"), series)
 
 
 @statement_sql.register
-def _(statement: model.AlterTemplate) -> str:
+def _alter_template_sql(statement: model.AlterTemplate) -> str:
     series = _parenthesize(map(_measurement_sql, statement.series))
     return f"ALTER DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} ADD {series}"
 
 
 @statement_sql.register
-def _(statement: model.DropTemplate) -> str:
+def _drop_template_sql(statement: model.DropTemplate) -> str:
     return f"DROP DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)}"
 
 
 @statement_sql.register
-def _(statement: model.SetTemplate) -> str:
+def _set_template_sql(statement: model.SetTemplate) -> str:
     verb, word = ("UNSET", "FROM") if statement.unset else ("SET", "TO")
     return f"{verb} DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} {word} {statement.path}"
 
 
 @statement_sql.register
-def _(statement: model.ActivateTemplate) -> str:
+def _activate_template_sql(statement: model.ActivateTemplate) -> str:
     return f"CREATE TIMESERIES USING DEVICE TEMPLATE ON {statement.path}"
 
 
 @statement_sql.register
-def _(statement: model.DeactivateTemplate) -> str:
+def _deactivate_template_sql(statement: model.DeactivateTemplate) -> str:
     name = "" if statement.name is None else LEXICAL_RULES.name_sql(statement.name)
     return _join("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
 
@@ -155,7 +155,7 @@ def _(statement: model.DeactivateTemplate) -> str:
 
 
 @statement_sql.register
-def _(statement: model.TreeInsert) -> str:
+def _tree_insert_sql(statement: model.TreeInsert) -> str:
     timed = any(time is not None for time in statement.times)
     columns = _parenthesize((*(("time",) if timed else ()), *statement.measurements))
     rows = (_row_sql(time, row, timed) for time, row in zip(statement.times, statement.rows, strict=True))
@@ -178,7 +178,7 @@ def _value_sql(value: RowValue) -> str:
 
 
 @statement_sql.register
-def _(statement: model.TreeDelete) -> str:
+def _tree_delete_sql(statement: model.TreeDelete) -> str:
     where = "" if statement.where is None else f"WHERE {RENDERER.sql(statement.where)}"
     return _join("DELETE FROM", patterns_sql(statement.patterns), where)
 
@@ -187,18 +187,18 @@ def _(statement: model.TreeDelete) -> str:
 
 
 @statement_sql.register
-def _(statement: model.TreeSelect) -> str:
+def _tree_select_sql(statement: model.TreeSelect) -> str:
     return query_sql(statement.query)
 
 
 @statement_sql.register
-def _(statement: Explain) -> str:
+def _explain_sql(statement: Explain) -> str:
     options = _text_if(statement.analyze, "ANALYZE ") + _text_if(statement.verbose, "VERBOSE ")
     return f"EXPLAIN {options}{statement_sql(statement.statement)}"
 
 
 @statement_sql.register
-def _(statement: model.TreeShow) -> str:
+def _tree_show_sql(statement: model.TreeShow) -> str:
     what = statement.what.upper()
     level = _text_if(statement.level is not None, f"LEVEL={statement.level}")
     return _join(
@@ -240,18 +240,18 @@ def _show_condition(statement: model.TreeShow) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateFunction) -> str:
+def _create_function_sql(statement: model.CreateFunction) -> str:
     uri = "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}"
     return _join(f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri)
 
 
 @statement_sql.register
-def _(statement: model.DropFunction) -> str:
+def _drop_function_sql(statement: model.DropFunction) -> str:
     return f"DROP FUNCTION {LEXICAL_RULES.name_sql(statement.name)}"
 
 
 @statement_sql.register
-def _(statement: model.CreateContinuousQuery) -> str:
+def _create_continuous_query_sql(statement: model.CreateContinuousQuery) -> str:
     return _join(
         f"CREATE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}",
         _resample_sql(statement),
@@ -271,15 +271,15 @@ def _resample_sql(statement: model.CreateContinuousQuery) -> str:
 
 
 @statement_sql.register
-def _(statement: model.DropContinuousQuery) -> str:
+def _drop_continuous_query_sql(statement: model.DropContinuousQuery) -> str:
     return f"DROP CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
 
 
 @statement_sql.register
-def _(statement: model.PauseContinuousQuery) -> str:
+def _pause_continuous_query_sql(statement: model.PauseContinuousQuery) -> str:
     return f"PAUSE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
 
 
 @statement_sql.register
-def _(statement: model.ResumeContinuousQuery) -> str:
+def _resume_continuous_query_sql(statement: model.ResumeContinuousQuery) -> str:
     return f"RESUME CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"

@@ -58,7 +58,7 @@ def _text_if(condition: bool, text: str) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateDatabase) -> str:
+def _create_database_sql(statement: model.CreateDatabase) -> str:
     options = [_database_option(name, value) for name, value in statement.options]
     precision = _text_if(statement.precision is not Precision.MILLISECOND, f"PRECISION '{statement.precision}'")
     exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
@@ -66,12 +66,12 @@ def _(statement: model.CreateDatabase) -> str:
 
 
 @statement_sql.register
-def _(statement: model.AlterDatabase) -> str:
+def _alter_database_sql(statement: model.AlterDatabase) -> str:
     return _join_words("ALTER DATABASE", name_sql(statement.name), *(_database_option(*option) for option in statement.options))
 
 
 @statement_sql.register
-def _(statement: model.MaintainDatabase) -> str:
+def _maintain_database_sql(statement: model.MaintainDatabase) -> str:
     ends = (("START WITH", statement.start), ("END WITH", statement.end))
     range_ = (f"{words} {RENDERER.scalar_sql(value)}" for words, value in ends if value is not None)
     return _join_words("COMPACT" if statement.compact else "FLUSH", "DATABASE", name_sql(statement.name), *range_)
@@ -83,17 +83,17 @@ def _database_option(name: str, value: str) -> str:
 
 
 @statement_sql.register
-def _(statement: model.DropDatabase) -> str:
+def _drop_database_sql(statement: model.DropDatabase) -> str:
     return _join_words("DROP DATABASE", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.UseDatabase) -> str:
+def _use_database_sql(statement: model.UseDatabase) -> str:
     return f"USE {name_sql(statement.name)}"
 
 
 @statement_sql.register
-def _(statement: model.CreateTable) -> str:
+def _create_table_sql(statement: model.CreateTable) -> str:
     tags = f"TAGS {_parenthesize(map(_column_sql, statement.tags))}" if statement.tags else ""
     return _join_words(
         f"CREATE {'STABLE' if statement.tags else 'TABLE'}",
@@ -118,7 +118,7 @@ def _comment_sql(comment: str | None) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateSubtables) -> str:
+def _create_subtables_sql(statement: model.CreateSubtables) -> str:
     subtables = (
         _join_words(_text_if(spec.if_not_exists, "IF NOT EXISTS"), name_sql(spec.name), _using_sql(spec))
         for spec in statement.subtables
@@ -127,7 +127,7 @@ def _(statement: model.CreateSubtables) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateSubtablesFromFile) -> str:
+def _create_subtables_from_file_sql(statement: model.CreateSubtablesFromFile) -> str:
     file = f"{_names_sql(statement.columns)} FILE {LEXICAL_RULES.quote(statement.path)}"
     return _join_words("CREATE TABLE", _text_if(statement.if_not_exists, "IF NOT EXISTS"), "USING", name_sql(statement.using), file)
 
@@ -139,13 +139,13 @@ def _using_sql(spec: model.SubtableSpec) -> str:
 
 
 @statement_sql.register
-def _(statement: model.DropTable) -> str:
+def _drop_table_sql(statement: model.DropTable) -> str:
     what = "DROP STABLE" if statement.supertable else "DROP VTABLE" if statement.is_virtual else "DROP TABLE"
     return _join_words(what, _text_if(statement.if_exists, "IF EXISTS"), ", ".join(map(name_sql, statement.names)))
 
 
 @statement_sql.register
-def _(statement: model.SetTags) -> str:
+def _set_tags_sql(statement: model.SetTags) -> str:
     values = ", ".join(f"{LEXICAL_RULES.name_sql(name)} = {RENDERER.scalar_sql(value.value)}" for name, value in statement.values)
     return f"ALTER {'VTABLE' if statement.is_virtual else 'TABLE'} {name_sql(statement.table)} SET TAG {values}"
 
@@ -156,27 +156,27 @@ def _alter_sql(statement: model.AlterTable, action: str, *parts: str) -> str:
 
 
 @statement_sql.register
-def _(statement: model.AddColumn) -> str:
+def _add_column_sql(statement: model.AddColumn) -> str:
     return _alter_sql(statement, "ADD", _column_sql(statement.column))
 
 
 @statement_sql.register
-def _(statement: model.DropColumn) -> str:
+def _drop_column_sql(statement: model.DropColumn) -> str:
     return _alter_sql(statement, "DROP", LEXICAL_RULES.name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.ModifyColumn) -> str:
+def _modify_column_sql(statement: model.ModifyColumn) -> str:
     return _alter_sql(statement, "MODIFY", _column_sql(statement.column))
 
 
 @statement_sql.register
-def _(statement: model.RenameColumn) -> str:
+def _rename_column_sql(statement: model.RenameColumn) -> str:
     return _alter_sql(statement, "RENAME", LEXICAL_RULES.name_sql(statement.name), LEXICAL_RULES.name_sql(statement.new_name))
 
 
 @statement_sql.register
-def _(statement: model.SetTableOptions) -> str:
+def _set_table_options_sql(statement: model.SetTableOptions) -> str:
     ttl = _text_if(statement.ttl_days is not None, f"TTL {statement.ttl_days}")
     keyword = "STABLE" if statement.supertable else "TABLE"
     return _join_words("ALTER", keyword, name_sql(statement.table), _comment_sql(statement.comment), ttl)
@@ -199,14 +199,14 @@ def _assigned_origin_sql(column: str | None, origin: model.Origin) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateVirtualTable) -> str:
+def _create_virtual_table_sql(statement: model.CreateVirtualTable) -> str:
     exists = _text_if(statement.if_not_exists, "IF NOT EXISTS")
     columns = map(_virtual_column_sql, statement.columns, statement.origins)
     return _join_words("CREATE VTABLE", exists, name_sql(statement.name), _parenthesize(columns))
 
 
 @statement_sql.register
-def _(statement: model.CreateVirtualSubtable) -> str:
+def _create_virtual_subtable_sql(statement: model.CreateVirtualSubtable) -> str:
     spec = statement.spec
     origins = _parenthesize(_assigned_origin_sql(column, origin) for column, origin in statement.origins)
     exists = _text_if(spec.if_not_exists, "IF NOT EXISTS")
@@ -214,13 +214,13 @@ def _(statement: model.CreateVirtualSubtable) -> str:
 
 
 @statement_sql.register
-def _(statement: model.AlterVirtualTable) -> str:
+def _alter_virtual_table_sql(statement: model.AlterVirtualTable) -> str:
     change = statement_sql(statement.change).replace("ALTER TABLE", "ALTER VTABLE", 1)
     return _join_words(change, "" if statement.origin is None else f"FROM {_origin_sql(statement.origin)}")
 
 
 @statement_sql.register
-def _(statement: model.SetOrigin) -> str:
+def _set_origin_sql(statement: model.SetOrigin) -> str:
     origin = "NULL" if statement.origin is None else _origin_sql(statement.origin)
     return f"ALTER VTABLE {name_sql(statement.table)} ALTER COLUMN {LEXICAL_RULES.name_sql(statement.column)} SET {origin}"
 
@@ -229,7 +229,7 @@ def _(statement: model.SetOrigin) -> str:
 
 
 @statement_sql.register
-def _(statement: model.Insert) -> str:
+def _insert_sql(statement: model.Insert) -> str:
     return f"INSERT INTO {' '.join(map(_block_sql, statement.blocks))}"
 
 
@@ -240,7 +240,7 @@ def _block_sql(block: model.InsertBlock) -> str:
 
 
 @statement_sql.register
-def _(statement: model.InsertFiles) -> str:
+def _insert_files_sql(statement: model.InsertFiles) -> str:
     return f"INSERT INTO {' '.join(map(_file_sql, statement.blocks))}"
 
 
@@ -251,7 +251,7 @@ def _file_sql(block: model.FileBlock) -> str:
 
 
 @statement_sql.register
-def _(statement: model.InsertSelect) -> str:
+def _insert_select_sql(statement: model.InsertSelect) -> str:
     columns = "" if statement.columns is None else _names_sql(statement.columns)
     return _join_words("INSERT INTO", name_sql(statement.table), columns, query_sql(statement.query))
 
@@ -265,7 +265,7 @@ def _now_sql(now: model.Now) -> str:
 
 
 @statement_sql.register
-def _(statement: model.Delete) -> str:
+def _delete_sql(statement: model.Delete) -> str:
     where = "" if statement.where is None else f"WHERE {expression_sql(statement.where)}"
     return _join_words("DELETE FROM", name_sql(statement.table), where)
 
@@ -274,12 +274,12 @@ def _(statement: model.Delete) -> str:
 
 
 @statement_sql.register
-def _(statement: model.Describe) -> str:
+def _describe_sql(statement: model.Describe) -> str:
     return f"DESCRIBE {name_sql(statement.table)}"
 
 
 @statement_sql.register
-def _(statement: model.Show) -> str:
+def _show_sql(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
         return _join_words("SHOW", what, _text_if(what == "TAGS", "FROM"), name_sql(statement.name))
@@ -289,12 +289,12 @@ def _(statement: model.Show) -> str:
 
 
 @statement_sql.register
-def _(statement: model.Select) -> str:
+def _select_sql(statement: model.Select) -> str:
     return query_sql(statement.query)
 
 
 @statement_sql.register
-def _(statement: model.Explain) -> str:
+def _explain_sql(statement: model.Explain) -> str:
     options = (_text_if(statement.analyze, "ANALYZE"), _text_if(statement.verbose, "VERBOSE TRUE"))
     return _join_words("EXPLAIN", *options, statement_sql(statement.statement))
 
@@ -303,7 +303,7 @@ def _(statement: model.Explain) -> str:
 
 
 @statement_sql.register
-def _(statement: model.CreateStream) -> str:
+def _create_stream_sql(statement: model.CreateStream) -> str:
     columns = "" if statement.columns is None else _parenthesize(map(_target_column_sql, statement.columns))
     tags = "" if statement.tags is None else f"TAGS {_parenthesize(map(_target_tag_sql, statement.tags))}"
     subtable = "" if statement.subtable is None else f"SUBTABLE({expression_sql(statement.subtable)})"
@@ -365,7 +365,7 @@ def _target_tag_sql(tag: model.TargetTag) -> str:
 
 
 @statement_sql.register
-def _(statement: model.AlterStream) -> str:
+def _alter_stream_sql(statement: model.AlterStream) -> str:
     return _join_words(
         "ALTER STREAM",
         _text_if(statement.if_exists, "IF EXISTS"),
@@ -379,46 +379,46 @@ def _(statement: model.AlterStream) -> str:
 
 
 @statement_sql.register
-def _(statement: model.ReplayStream) -> str:
+def _replay_stream_sql(statement: model.ReplayStream) -> str:
     return _join_words("REPLAY QUARANTINE OF STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.DropQuarantine) -> str:
+def _drop_quarantine_sql(statement: model.DropQuarantine) -> str:
     return _join_words("DROP QUARANTINE OF STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.ResetStream) -> str:
+def _reset_stream_sql(statement: model.ResetStream) -> str:
     return _join_words("RESET STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.DropStream) -> str:
+def _drop_stream_sql(statement: model.DropStream) -> str:
     return _join_words("DROP STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.PauseStream) -> str:
+def _pause_stream_sql(statement: model.PauseStream) -> str:
     return _join_words("PAUSE STREAM", _text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.ResumeStream) -> str:
+def _resume_stream_sql(statement: model.ResumeStream) -> str:
     exists, untreated = _text_if(statement.if_exists, "IF EXISTS"), _text_if(statement.ignore_untreated, "IGNORE UNTREATED")
     return _join_words("RESUME STREAM", exists, untreated, name_sql(statement.name))
 
 
 @statement_sql.register
-def _(statement: model.CreateSnode) -> str:
+def _create_snode_sql(statement: model.CreateSnode) -> str:
     return f"CREATE SNODE ON DNODE {statement.dnode}"
 
 
 @statement_sql.register
-def _(statement: model.DropSnode) -> str:
+def _drop_snode_sql(statement: model.DropSnode) -> str:
     return f"DROP SNODE ON DNODE {statement.dnode}"
 
 
 @statement_sql.register
-def _(statement: model.KillQuery) -> str:
+def _kill_query_sql(statement: model.KillQuery) -> str:
     return f"KILL QUERY {LEXICAL_RULES.quote(statement.id)}"

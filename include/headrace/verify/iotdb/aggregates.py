@@ -15,24 +15,18 @@ from headrace.verify.values import FLOATS, Value, unsupported
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """An aggregate of the values of a group.
-
-    Attributes:
-        sql: Over the rows.
-        type: The type of the result.
-        final: The result from the aggregated column `{a}`.
-    """
+class _Aggregate:
+    """An aggregate: its SQL over the rows of a group, its type, and the result from the aggregated column `{a}`."""
 
     sql: str
     type: DataType | None
     final: str = "{a}"
 
 
-Rule = Callable[[Arguments], Aggregate]
+Rule = Callable[[Arguments], _Aggregate]
 
 
-def compile_aggregate(compiler: Compiler, call: Call) -> Aggregate:
+def compile_aggregate(compiler: Compiler, call: Call) -> _Aggregate:
     """Compile a call of an aggregate over rows."""
     values = tuple(compiler.value(part) for part in call.arguments)
     if any(value.type is None for value in values):
@@ -41,11 +35,11 @@ def compile_aggregate(compiler: Compiler, call: Call) -> Aggregate:
 
 
 def _simple(template: str, type_: DataType) -> Rule:
-    return lambda use: Aggregate(template.format(x=use.values[0].sql, t=TS), type_)
+    return lambda use: _Aggregate(template.format(x=use.values[0].sql, t=TS), type_)
 
 
 def _numeric(template: str) -> Rule:
-    return lambda use: Aggregate(template.format(double(use.values[0])), DOUBLE)
+    return lambda use: _Aggregate(template.format(double(use.values[0])), DOUBLE)
 
 
 def _least_or_greatest(function: str, value: Value) -> str:
@@ -55,46 +49,45 @@ def _least_or_greatest(function: str, value: Value) -> str:
 
 
 def _end_of_range(function: str) -> Rule:
-    return lambda use: Aggregate(_least_or_greatest(function, use.values[0]), use.values[0].type)
+    return lambda use: _Aggregate(_least_or_greatest(function, use.values[0]), use.values[0].type)
 
 
-def _extreme(use: Arguments) -> Aggregate:
+def _extreme(use: Arguments) -> _Aggregate:
     """Return the value farthest from 0, the positive one of two."""
     (value,) = use.values
     if not value.is_kind(*NUMBERS):
         raise unsupported(f"extreme of {value.type}")
     low, high = (_least_or_greatest(function, value) for function in ("min", "max"))
-    return Aggregate(f"struct_pack(l := {low}, h := {high})", value.type, "CASE WHEN {a}.h >= -{a}.l THEN {a}.h ELSE {a}.l END")
+    return _Aggregate(f"struct_pack(l := {low}, h := {high})", value.type, "CASE WHEN {a}.h >= -{a}.l THEN {a}.h ELSE {a}.l END")
 
 
 def _value_at(function: str) -> Rule:
-    """Return the rule of the earliest (`arg_min`) or latest (`arg_max`) value."""
     template = f"{function}({{x}}, {{t}}) FILTER (WHERE {{x}} IS NOT NULL)"
-    return lambda use: Aggregate(template.format(x=use.values[0].sql, t=TS), use.values[0].type)
+    return lambda use: _Aggregate(template.format(x=use.values[0].sql, t=TS), use.values[0].type)
 
 
 def _value_by(order: str) -> Rule:
     """Return the rule of x in the row with the least or greatest y, the earliest of several."""
 
-    def rule(use: Arguments) -> Aggregate:
+    def rule(use: Arguments) -> _Aggregate:
         x, y = use.values
         if y.is_kind(*FLOATS):
             raise unsupported(f"{use.call.function} a FLOAT or DOUBLE")
         listed = f"list({x.sql} ORDER BY {y.sql} {order}, {TS}) FILTER (WHERE {y.sql} IS NOT NULL)"
-        return Aggregate(listed, x.type, "{a}[1]")
+        return _Aggregate(listed, x.type, "{a}[1]")
 
     return rule
 
 
-def _mode(use: Arguments) -> Aggregate:
+def _mode(use: Arguments) -> _Aggregate:
     """Return the most frequent value, of several the one that came first."""
     (value,) = use.values
     ordered = f"list({value.sql} ORDER BY {TS}) FILTER (WHERE {value.sql} IS NOT NULL)"
     counted = "list_transform(list_distinct({a}), lambda v: [len(list_filter({a}, lambda w: w = v)), -list_position({a}, v)])"
-    return Aggregate(ordered, value.type, f"{{a}}[-(list_reverse_sort({counted})[1][2])]")
+    return _Aggregate(ordered, value.type, f"{{a}}[-(list_reverse_sort({counted})[1][2])]")
 
 
-def _count_if(use: Arguments) -> Aggregate:
+def _count_if(use: Arguments) -> _Aggregate:
     """Count the runs of true rows whose length meets a condition. NULL is passed over, or ends a run."""
     condition, length = use.values
     if condition.type != BOOL or not isinstance(length.constant, str):
@@ -103,7 +96,7 @@ def _count_if(use: Arguments) -> Aggregate:
     letters = f"string_agg(CASE WHEN {condition.sql} THEN 't' ELSE 'f' END, '' ORDER BY {TS})"
     sql = f"{letters} FILTER (WHERE {condition.sql} IS NOT NULL)" if is_skipped else letters
     runs = "list_filter(string_split_regex({a}, 'f+'), lambda r: r <> '' AND length(r) " + length.constant + ")"
-    return Aggregate(sql, BIGINT, f"coalesce(len({runs}), 0)")
+    return _Aggregate(sql, BIGINT, f"coalesce(len({runs}), 0)")
 
 
 _MIN_TIME, _MAX_TIME = (f"{function}({{t}}) FILTER (WHERE {{x}} IS NOT NULL)" for function in ("min", "max"))

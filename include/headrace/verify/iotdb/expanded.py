@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.model.expressions import Expression, Literal
+from headrace.model.expressions import ColumnRef, Expression, Literal
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeGrouping, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.names import result_name
@@ -23,9 +23,8 @@ from headrace.verify.iotdb.expansion import (
     having_condition,
     or_any,
 )
-from headrace.verify.iotdb.levels import LevelExpansion
+from headrace.verify.iotdb.grouped import GroupedColumn, LevelExpansion, TagGroups, tag_columns
 from headrace.verify.iotdb.sources import Rows, RowsBuilder, TreeSource
-from headrace.verify.iotdb.tags import TagExpansion, TagGroups
 from headrace.verify.values import unsupported
 
 
@@ -123,27 +122,35 @@ class Expansion:
         return not (aggregated and any(map(excludes_all, conditions(self.query.where, [resolver]))))
 
     def _by_tags(self, keys: tuple[str, ...]) -> Expanded | None:
-        """Return the query over the points of groups of series with the same tags."""
-        expansion = TagExpansion(self.query, self.source, keys)
-        expansion.resolve()
-        if not expansion.outputs:
+        names = PathNames(self.source, self.query.prefixes)
+        columns, groups = tag_columns(self.query, names, keys)
+        if not columns:
             return None
-        groups = expansion.groups()
-        rows = self.builder.by_group(expansion.points(), expansion.types(), labeled=groups.values)
-        where = condition(self.query.where, [PathNames(self.source, self.query.prefixes).or_nothing])
-        items = tuple(expansion.items())
-        return Expanded(items, where, None, self.query.order_by, rows, absent=expansion.absent(groups), tags=groups)
+        rows, items = self._grouped_rows(columns, "TAGS", groups.values), []
+        absent: dict[Expression, frozenset[str]] = {}
+        for name, column in columns.items():
+            text = column.alias or result_name(replace(column.call, spelling=column.call.function))
+            node = replace(column.call, arguments=(ColumnRef(name), *column.call.arguments[1:]))
+            items.append(SelectItem(node, text))
+            absent[node] = frozenset(groups.values.keys() - column.groups.keys())
+        where = condition(self.query.where, [names.or_nothing])
+        return Expanded(tuple(items), where, None, self.query.order_by, rows, absent=absent, tags=groups)
 
     def _by_level(self, levels: Sequence[int]) -> Expanded | None:
-        """Return the query over the points of groups of series."""
         if self.query.where is not None and column_references(self.query.where):
             raise unsupported("conditions on values with GROUP BY LEVEL")
         expansion = LevelExpansion(self.query, PathNames(self.source, self.query.prefixes), levels)
         items, having = expansion.items(), expansion.having()
         if not items:
             return None
-        rows = self.builder.by_group(expansion.series(), expansion.types(), labeled=None)
+        rows = self._grouped_rows(expansion.columns(), "LEVEL")
         return Expanded(tuple(items), condition(self.query.where, [lambda _: []]), having, self.query.order_by, rows)
+
+    def _grouped_rows(self, columns: Mapping[str, GroupedColumn], clause: str, labels: Iterable[str] | None = None) -> Rows:
+        for column in columns.values():
+            column.check_unique(clause)
+        groups = {name: {label: list(parts.values()) for label, parts in one.groups.items()} for name, one in columns.items()}
+        return self.builder.by_group(groups, {name: column.type for name, column in columns.items()}, labeled=labels)
 
 
 def present(*nodes: Expression | None) -> list[Expression]:
@@ -169,7 +176,6 @@ def _used(nodes: Sequence[Expression], resolvers: Sequence[PathNames | Measureme
 
 
 def _expanded_items(item: SelectItem, resolve: Resolve) -> list[SelectItem]:
-    """Return one item for each column that an item expands to."""
     nodes = combinations(item.expression, resolve)
     return [SelectItem(node, item.alias or result_name(item.expression if counts_times(node) else node)) for node in nodes]
 

@@ -67,7 +67,6 @@ def _case_combinations(node: Case, resolve: Resolve) -> list[Expression]:
 
 
 def _conjunction(parts: Sequence[Expression]) -> Expression | None:
-    """Join conditions with AND."""
     return reduce(lambda left, right: Call("and", (left, right)), parts) if parts else None
 
 
@@ -150,7 +149,6 @@ def having_condition(node: Expression | None, resolve: Resolve) -> Expression | 
 
 
 def _or_nothing(resolve: Resolve) -> Resolve:
-    """Return a resolver with a name for a path that matches no series."""
     return lambda reference: resolve(reference) or [NOTHING]
 
 

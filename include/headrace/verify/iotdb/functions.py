@@ -19,13 +19,10 @@ INT32: Final = DataType(TypeKind.INT)
 
 
 def _of_double(template: str) -> Rule:
-    """Return the rule of a function of one number, DOUBLE."""
     return lambda use: Value(template.format(x=double(use.values[0]), nan=NAN, inf=INFINITY), DOUBLE)
 
 
 def _of_text(template: str, type_: DataType, *names: str) -> Rule:
-    """Return the rule of a function of one text, and of attributes."""
-
     def rule(use: Arguments) -> Value:
         if not use.values[0].is_text:
             raise unsupported(f"a function of text with {use.values[0].type}")
@@ -56,7 +53,6 @@ def _number_test(template: str) -> Rule:
 
 
 def _where_present(arguments: Sequence[Value], sql: str, type_: DataType) -> Value:
-    """Return a value in the rows in which an argument has one."""
     present = " OR ".join(f"{value.sql} IS NOT NULL" for value in arguments)
     return Value(f"(CASE WHEN {present} THEN {sql} END)", type_)
 
@@ -66,7 +62,6 @@ def _number(value: float) -> Rule:
 
 
 def _typed_constant(use: Arguments) -> Value:
-    """Return the attribute `value` with the type `type`."""
     type_ = TREE_TYPES[use.attributes["type"].upper()]
     return _where_present(use.values, f"CAST({quoted(use.attributes['value'])} AS {duck_type(type_)})", type_)
 

@@ -46,7 +46,6 @@ def _constant_ticks(compiler: Compiler, node: Expression) -> int | None:
 
 
 def _between(use: Arguments) -> str:
-    """Compile BETWEEN, NULL if a bound is."""
     subject, low, high = use.values
     tests = f"{_compare(use.compiler, '>=', subject, low)} AND {_compare(use.compiler, '<=', subject, high)}"
     present = " AND ".join(f"{bound.sql} IS NOT NULL" for bound in (low, high) if bound.constant is None)
@@ -95,7 +94,6 @@ def _arithmetic(sign: str) -> Rule:
 
 
 def _signed(use: Arguments) -> Value:
-    """Return a number with a sign in front of it, of the same type."""
     (value,), positive = use.values, use.call.function.endswith("+")
     if isinstance(value.constant, int | float) and not isinstance(value.constant, bool):
         return constant(value.constant if positive else -value.constant)
@@ -104,7 +102,6 @@ def _signed(use: Arguments) -> Value:
 
 
 def _compare(_: Compiler, sign: str, left: Value, right: Value) -> str:
-    """Compare values of comparable types."""
     kinds = [value.type.kind if value.type else None for value in (left, right)]
     if None in kinds:
         return f"({left.sql} {sign} {right.sql})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 
@@ -16,18 +15,10 @@ from headrace.verify.iotdb.spans import fixed_ticks
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, Steps
 from headrace.verify.values import Value, unsupported
 
-EDGES: Final = ("_time", "_end", START, END)
-"""The columns of a row's window: the time that its result shows, its end, and its first and last instant."""
-
 
 @dataclass(slots=True)
 class RowWindows:
-    """Assigns rows to windows.
-
-    Attributes:
-        partition: The rows that can be in one window, in the order of time.
-        control: The expression that VARIATION, CONDITION and COUNT look at.
-    """
+    """Assigns rows to windows by `control`, the expression that VARIATION, CONDITION and COUNT look at."""
 
     steps: Steps
     precision: Precision
@@ -35,7 +26,7 @@ class RowWindows:
     control: Value | None
 
     def assigned(self, grouping: RowGrouping, rows: str) -> str:
-        """Return the rows that belong to a window, with the columns of `EDGES`."""
+        """Return the rows that belong to a window, with the columns of `spans.EDGES`."""
         match grouping:
             case GroupBySession(gap=gap):
                 numbered = self.partition.sessions(rows, fixed_ticks(gap, self.precision))
@@ -60,11 +51,9 @@ class RowWindows:
         return self.steps.step("controlled", f"SELECT * FROM ({controlled}){where}")
 
     def _sized(self, numbered: str, size: str) -> str:
-        """Return the rows of windows with a number of rows, such as `>= 2`."""
         return f"SELECT * FROM ({numbered}) QUALIFY count(*) {self.partition.together(WINDOW)} {size}"
 
     def _conditions(self, grouping: GroupByCondition, rows: str) -> str:
-        """Return the rows of runs in which the condition is true."""
         assert self.control is not None
         if self.control.type != BOOL:
             raise unsupported(f"GROUP BY CONDITION of {self.control.type}")
@@ -93,7 +82,6 @@ class RowWindows:
 
 
 def _variation_windows(rows: Sequence[tuple[str, float | None]], delta: float) -> list[int]:
-    """Return the window numbers of the values of devices, in the order of device and time."""
     numbers: list[int] = []
     start: tuple[str, float | None] | None = None
     for device, value in rows:

@@ -18,10 +18,10 @@ from headrace.verify.iotdb.expanded import Expanded, Expansion, items_of, presen
 from headrace.verify.iotdb.expansion import END_TIME, is_time
 from headrace.verify.iotdb.fill import filled
 from headrace.verify.iotdb.operators import LANGUAGE
-from headrace.verify.iotdb.runs import EDGES, RowWindows
+from headrace.verify.iotdb.runs import RowWindows
 from headrace.verify.iotdb.series import SeriesColumns, is_sparse, series_calls
 from headrace.verify.iotdb.sources import RowsBuilder, TreeSource
-from headrace.verify.iotdb.spans import bounds_of, windows_of
+from headrace.verify.iotdb.spans import EDGES, bounds_of, windows_of
 from headrace.verify.result import Answer, Members, Output
 from headrace.verify.steps import END, START, TS, Partition, Steps, order_term
 from headrace.verify.values import FLOATS, Value, quoted, unsupported
@@ -42,18 +42,12 @@ def answer_tree(steps: Steps, query: TreeQuery, source: TreeSource) -> Answer | 
             raise unsupported(feature)
     compiler = Compiler(LANGUAGE, lambda _: None, source.precision, source.timezone)
     expanded = Expansion(query, source, RowsBuilder(steps, source, bounds_of(query, compiler))).expand()
-    return None if expanded is None else TreeSelect(steps, query, expanded, compiler).answer()
+    return None if expanded is None else _TreeSelect(steps, query, expanded, compiler).answer()
 
 
 @dataclass(slots=True)
-class TreeSelect:
-    """Computes one expanded query.
-
-    Attributes:
-        compiler: A compiler of constants.
-        aggregates: The columns of aggregates over groups, by their SQL.
-        calls: The columns of time-series functions over rows.
-    """
+class _TreeSelect:
+    """Computes one expanded query; `aggregates` are columns over groups by their SQL, `calls` those of time-series functions."""
 
     steps: Steps
     query: TreeQuery
@@ -63,7 +57,6 @@ class TreeSelect:
     calls: dict[Expression, Value] = field(default_factory=dict)
 
     def answer(self) -> Answer:
-        """Compute the query."""
         if self.windowed and not self.aggregated:
             raise unsupported("GROUP BY without aggregates")
         rows = self._with_calls(self._filtered())
@@ -80,37 +73,26 @@ class TreeSelect:
 
     @property
     def nodes(self) -> list[Expression]:
-        """The expressions of the columns."""
         return items_of(self.items)
 
     @property
-    def by_device(self) -> bool:
-        """Whether rows are of devices."""
-        return self.expanded.rows.devices is not None
-
-    @property
     def keys(self) -> list[str]:
-        """The columns that tell series of rows apart."""
-        return ["_device"] if self.by_device else []
+        return [] if self.expanded.rows.devices is None else ["_device"]
 
     @property
     def grouping(self) -> TreeGrouping:
-        """What GROUP BY says."""
         return self.query.grouping or TreeGrouping()
 
     @property
     def windowed(self) -> bool:
-        """Whether rows of the result are of windows."""
         return self.grouping.time is not None or self.grouping.rows is not None
 
     @property
     def aggregated(self) -> bool:
-        """Whether rows are aggregated."""
         return bool(aggregate_calls(*self.nodes))
 
     @property
     def shows_time(self) -> bool:
-        """Whether rows of the result have a time."""
         return self.windowed or not self.aggregated
 
     def _compiler(self, leaf: Leaf) -> Compiler:
@@ -118,7 +100,6 @@ class TreeSelect:
 
     @property
     def row_compiler(self) -> Compiler:
-        """The compiler of expressions over rows."""
         return self._compiler(self._row_leaf)
 
     def _row_leaf(self, node: Expression) -> Value | None:
@@ -130,7 +111,6 @@ class TreeSelect:
         return self.expanded.rows.columns.get(node.name, Value("NULL", None))
 
     def _group_leaf(self, node: Expression) -> Value | None:
-        """Compile an aggregate, or the time of a window."""
         match node:
             case ColumnRef() if is_time(node):
                 return Value("_time", TIMESTAMP)
@@ -172,11 +152,9 @@ class TreeSelect:
         return self._with_values(rows, [self.row_compiler.value(node).sql for node in inputs])
 
     def _with_values(self, relation: str, sqls: Iterable[str]) -> str:
-        """Compute the rows in which one of some expressions has a value."""
         return self.steps.step("values", f"SELECT * FROM {relation} WHERE {' OR '.join(f'{sql} IS NOT NULL' for sql in sqls)}")
 
     def _projected(self, rows: str) -> tuple[str, list[Value]]:
-        """Compute the columns of each row."""
         columns, values = self._columns(self.row_compiler)
         relation = self.steps.step("projected", f"SELECT {', '.join([f'{TS} AS _time', *self.keys, *columns])} FROM {rows}")
         if is_sparse(self.nodes):
@@ -228,10 +206,7 @@ class TreeSelect:
         return self.steps.load(label, "SELECT * FROM values_in", values_in=pa.table(columns))
 
     def _time_windows(self, clause: GroupByTime) -> str:
-        """Compute the windows of GROUP BY time."""
-        windows = windows_of(clause, self.row_compiler)
-        edges = zip(*((window.time, window.end, window.first, window.last) for window in windows), strict=True)
-        columns = list(edges) or [()] * len(EDGES)
+        columns = list(zip(*windows_of(clause, self.row_compiler), strict=True)) or [()] * len(EDGES)
         return self._table("windows", {name: pa.array(ticks, pa.int64()) for name, ticks in zip(EDGES, columns, strict=True)})
 
     def _fixed_outputs(self) -> list[Output]:
@@ -240,7 +215,7 @@ class TreeSelect:
         if self.expanded.tags is not None:
             tags = self.expanded.tags
             outputs += [Output(column, key, VARCHAR) for key, column in zip(tags.keys, tags.columns, strict=True)]
-        elif self.by_device:
+        elif self.keys:
             outputs.append(Output("_device", DEVICE_NAME, VARCHAR))
         ends = [item for item in self.expanded.items if item.expression == ColumnRef(END_TIME)][:1]
         return outputs + [Output("_end", item.alias or END_TIME, TIMESTAMP) for item in ends]
@@ -266,7 +241,7 @@ class TreeSelect:
         if isinstance(key, ColumnRef):
             if is_time(key):
                 return "_time"
-            if key.name.lower() == "device" and self.by_device:
+            if key.name.lower() == "device" and self.keys:
                 return "_device"
         return ""
 
@@ -284,20 +259,18 @@ class TreeSelect:
         return terms + (self.keys + times if self.expanded.tags is None else times + self.keys)
 
     def _sorted(self, relation: str, outputs: tuple[Output, ...], order: Sequence[str]) -> Answer:
-        """Compute ORDER BY, LIMIT and OFFSET."""
         tags, query = self.expanded.tags, self.query
         # With GROUP BY TAGS, the limits count windows.
         size = 1 if tags is None else len(tags.values)
         limit, offset = (None if number is None else number * size for number in (query.limit, query.offset))
-        result = self.steps.sorted(relation, order, limit, offset, *([] if tags is None else tags.columns_sql()))
+        result = self.steps.sorted(relation, order, limit, offset, *([] if tags is None else tags.columns.values()))
         fixed = [number for number, output in enumerate(outputs) if output.column in ("_time", "_device")]
         ordered = tuple(fixed) if not self._sort_keys() else ()
         return Answer(result, outputs, self.compiler.precision, self.compiler.timezone, ordered, self._behind(), self.windowed)
 
     def _behind(self) -> Members:
-        """Return how to find the rows behind one of the result."""
         rows = self.expanded.rows
-        tests = ["m._device = (SELECT _device FROM {row})"] if self.by_device else []
+        tests = ["m._device = (SELECT _device FROM {row})"] if self.keys else []
         if self.windowed:
             tests.append(f"m.{TS} BETWEEN (SELECT {START} FROM {{row}}) AND (SELECT {END} FROM {{row}})")
         elif self.shows_time:

@@ -21,12 +21,7 @@ _FIRST_EXTREMES: Final = "list(n ORDER BY x, n)[1] AS low, list(n ORDER BY x DES
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The points of the argument of a call.
-
-    Attributes:
-        relation: It has `_device`, `_ts`, the value `x` and the position `n` from 0, of each point.
-        type: The type of `x`.
-    """
+    """The points of the argument of a call: `_device`, `_ts`, the value `x` of a type, and the position `n` from 0, of each."""
 
     call: Call
     steps: Steps
@@ -59,8 +54,6 @@ Rule = Callable[[Points], tuple[str, DataType]]
 
 
 def _difference(wrap: str) -> Rule:
-    """Return the rule of the difference from the point before; what its type cannot hold is no point."""
-
     def rule(points: Points) -> tuple[str, DataType]:
         points.need_number()
         if points.type.kind in FLOATS:
@@ -89,7 +82,6 @@ def _change_points(points: Points) -> tuple[str, DataType]:
 
 
 def _diff(points: Points) -> tuple[str, DataType]:
-    """Return the difference from the value before as DOUBLE."""
     points.need_number()
     return points.before("CAST(x AS DOUBLE) - CAST(px AS DOUBLE)"), DOUBLE
 
@@ -161,7 +153,6 @@ def _m4_members(points: Points) -> str:
 
 
 def _bucket_size(points: Points) -> int:
-    """Return the number of points in a bucket."""
     points.need_number()
     points.refuse_nan()
     return int(1 / float(points.attributes.get("proportion", "0.1")))
@@ -234,11 +225,7 @@ def is_sparse(nodes: Sequence[Expression]) -> bool:
 
 @dataclass(slots=True)
 class SeriesColumns:
-    """Adds a column to the rows of a query for each call of a time-series function.
-
-    Attributes:
-        columns: The values of the calls so far, which the compiler has to find.
-    """
+    """Adds a column to rows for each call of a time-series function; `columns` are the values of the calls so far."""
 
     steps: Steps
     compiler: Compiler

@@ -13,7 +13,6 @@ from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.model.trees import Device, Timeseries
 from headrace.model.types import DOUBLE, TIMESTAMP, DataType
-from headrace.verify.arrow import without_timestamps
 from headrace.verify.steps import TS, Steps
 from headrace.verify.values import Value, duck_type, quoted, quoted_name, unsupported
 
@@ -179,7 +178,7 @@ class RowsBuilder:
         expired = [f"(_device = {quoted(path)} AND {TS} < {limits[path]})" for path in devices if path in limits]
         where = f"{_is_among(devices)} AND NOT ({' OR '.join(expired) or 'false'})"
         sql = f"SELECT * FROM (SELECT {', '.join(columns)} FROM rows_in) WHERE {where}"
-        return self.steps.load("tree", sql, rows_in=without_timestamps(tree.read(sorted(types), devices, self.bounds)))
+        return self.steps.load("tree", sql, rows_in=tree.read(sorted(types), devices, self.bounds))
 
 
 def _measured(name: str, devices: Iterable[Mapping[str, Series]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import calendar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,6 +14,7 @@ from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, GroupByTime, TimeRange, TreeQuery
 from headrace.verify.expressions import Compiler, conjuncts
 from headrace.verify.iotdb.operators import ticks_of
+from headrace.verify.steps import END, START
 from headrace.verify.values import unsupported
 
 MAX_WINDOWS: Final = 1_000_000
@@ -23,22 +24,8 @@ CALENDAR_UNITS: Final = {"n": 1, "y": 12}
 """Months of the units whose length depends on the calendar."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window: its first and last instant, the time that its row shows, and its end as `__endTime` shows it."""
-
-    first: int
-    last: int
-    time: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Length:
-    """A length of time: calendar months, and ticks after them."""
-
-    months: int = 0
-    ticks: int = 0
+EDGES: Final = ("_time", "_end", START, END)
+"""The columns of a window: the time that its row shows, its end as `__endTime` shows it, and its first and last instant."""
 
 
 def within(query: TreeQuery, start: int, end: int) -> TreeQuery:
@@ -73,10 +60,10 @@ def _is_constant(node: Expression) -> bool:
     return not any(isinstance(part, ColumnRef) for part in walk(node))
 
 
-def _length_of(duration: CompoundDuration, precision: Precision) -> _Length:
-    """Return a duration of GROUP BY time, with years and months of the calendar."""
+def _length_of(duration: CompoundDuration, precision: Precision) -> tuple[int, int]:
+    """Return a duration of GROUP BY time as calendar months, and ticks after them."""
     months = sum(part.count * CALENDAR_UNITS.get(part.unit, 0) for part in duration)
-    return _Length(months, fixed_ticks(tuple(part for part in duration if part.unit not in CALENDAR_UNITS), precision))
+    return months, fixed_ticks(tuple(part for part in duration if part.unit not in CALENDAR_UNITS), precision)
 
 
 def fixed_ticks(duration: CompoundDuration, precision: Precision) -> int:
@@ -85,35 +72,34 @@ def fixed_ticks(duration: CompoundDuration, precision: Precision) -> int:
     return sum(YEAR_DAYS * day * part.count if part.unit == "y" else part.ticks(precision) for part in duration)
 
 
-def windows_of(clause: GroupByTime, compiler: Compiler) -> list[Window]:
-    """Return every window of GROUP BY time, also those without rows."""
+def windows_of(clause: GroupByTime, compiler: Compiler) -> list[tuple[int, int, int, int]]:
+    """Return the columns of `EDGES` of every window of GROUP BY time, also those without rows."""
     if clause.range is None:
         raise unsupported("GROUP BY time without a range")
     first, end = ticks_of(compiler, clause.range.start), ticks_of(compiler, clause.range.end)
-    precision, zone = compiler.precision, compiler.timezone
-    length, step = _length_of(clause.interval, precision), _length_of(clause.step or clause.interval, precision)
+    length, step = (_length_of(part, compiler.precision) for part in (clause.interval, clause.step or clause.interval))
     # In `(start, end]` an instant belongs where the one before it belongs in `[start, end)`.
     shift = 1 if clause.range.left_open else 0
-    windows: list[Window] = []
-    while (start := _later(first, step, len(windows), precision, zone)) < end:
+    windows: list[tuple[int, int, int, int]] = []
+    # Months are counted from the start of the range.
+    while (start := _later(first, step[0] * len(windows), step[1] * len(windows), compiler)) < end:
         if len(windows) == MAX_WINDOWS:
             raise LimitError(f"verify recomputes at most {MAX_WINDOWS} windows", hint="make the range shorter")
-        # Months are counted from the start of the range.
-        passed = _Length(step.months * len(windows) + length.months, step.ticks * len(windows) + length.ticks)
-        stop = _later(first, passed, 1, precision, zone)
-        last = min(stop, end) - 1
-        windows.append(Window(start + shift, last + shift, last + shift if shift else start, last + shift))
+        stop = _later(first, step[0] * len(windows) + length[0], step[1] * len(windows) + length[1], compiler)
+        last = min(stop, end) - 1 + shift
+        windows.append((last if shift else start, last, start + shift, last))
     return windows
 
 
-def _later(start: int, length: _Length, count: int, precision: Precision, zone: str) -> int:
-    """Return the instant some lengths after another one; a day that a month lacks becomes its last day."""
-    if not length.months:
-        return start + length.ticks * count
-    seconds, rest = divmod(start, precision.ticks_per_second)
-    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(zone))
-    years, month = divmod(wall.month - 1 + length.months * count, 12)
+def _later(start: int, months: int, ticks: int, compiler: Compiler) -> int:
+    """Return the instant some months and ticks after another one; a day that a month lacks becomes its last day."""
+    if not months:
+        return start + ticks
+    second = compiler.precision.ticks_per_second
+    seconds, rest = divmod(start, second)
+    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(compiler.timezone))
+    years, month = divmod(wall.month - 1 + months, 12)
     year = wall.year + years
     day = min(wall.day, calendar.monthrange(year, month + 1)[1])
     moved = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
-    return round((moved - EPOCH).total_seconds()) * precision.ticks_per_second + rest + length.ticks * count
+    return round((moved - EPOCH).total_seconds()) * second + rest + ticks

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import FillClause, FillMode
 from headrace.model.types import BIGINT, DataType
+from headrace.verify.expressions import MIRRORED, Compiler, conjuncts
 from headrace.verify.steps import END, START, Partition, Steps
-from headrace.verify.tdengine.bounds import Range
+from headrace.verify.tdengine.conversions import to_instant
+from headrace.verify.tdengine.frames import ROW_TIME, Frame
 from headrace.verify.tdengine.windows import Grid
 from headrace.verify.values import Value, duck_type, instant, unsupported
 
@@ -18,15 +21,57 @@ FORCED: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """First and last instant, inclusive, that WHERE admits; None if it sets no bound."""
+
+    first: int | None = None
+    last: int | None = None
+
+
+def time_range(where: Expression | None, frame: Frame, compiler: Compiler) -> Range:
+    """Return the range of instants that the conjuncts of WHERE admit."""
+    bounds = [bound for condition in conjuncts(where) for bound in _bounds(condition, frame, compiler)]
+    firsts = [ticks for sign, ticks in bounds if sign in (">=", "=")]
+    lasts = [ticks for sign, ticks in bounds if sign in ("<=", "=")]
+    return Range(max(firsts, default=None), min(lasts, default=None))
+
+
+def _bounds(node: Expression, frame: Frame, compiler: Compiler) -> list[tuple[str, int]]:
+    """Return the inclusive bounds that one condition puts on the timestamp, as `(sign, ticks)`."""
+    match node:
+        case Call(function="between", arguments=(subject, low, high)) if _is_time(subject, frame):
+            ends = (ticks_of(low, compiler), ticks_of(high, compiler))
+            return [(">=", ends[0]), ("<=", ends[1])] if ends[0] is not None and ends[1] is not None else []
+        case Call(function=sign, arguments=(left, right)) if sign in MIRRORED:
+            if _is_time(right, frame) and not _is_time(left, frame):
+                left, right, sign = right, left, MIRRORED[sign]
+            ticks = ticks_of(right, compiler) if _is_time(left, frame) else None
+            return [] if ticks is None else [{"<": ("<=", ticks - 1), ">": (">=", ticks + 1)}.get(sign, (sign, ticks))]
+    return []
+
+
+def _is_time(node: Expression, frame: Frame) -> bool:
+    if not isinstance(node, ColumnRef) or frame.time is None:
+        return False
+    return node.name in (frame.time.name, *ROW_TIME) and node.table in (None, frame.time.qualifier)
+
+
+def ticks_of(node: Expression, compiler: Compiler) -> int | None:
+    """Return a constant as an instant, or None if it is not constant."""
+    if any(isinstance(part, ColumnRef) for part in walk(node)):
+        return None
+    value = compiler.value(node)
+    if not value.is_constant or value.constant is None:
+        return None
+    ticks = to_instant(compiler, value).constant
+    return ticks if isinstance(ticks, int) else None
+
+
+@dataclass(frozen=True, slots=True)
 class FillColumn:
     """A column of the windows: SQL over keys, `_ws` and `_we`, and its type.
 
-    Attributes:
-        column: Its name in the relation.
-        sql: How it is computed.
-        type: Its type.
-        is_filled: True if it depends on rows, so that FILL applies.
-        constant: SQL of the constant that FILL(VALUE, …) gives it.
+    `is_filled` if it depends on rows, so that FILL applies; `constant` is what FILL(VALUE, …) gives it.
     """
 
     column: str
@@ -98,7 +143,6 @@ def _grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Seq
 
 
 def _value(mode: FillMode, output: FillColumn, rows: Partition, *, stream: bool) -> str:
-    """Return a column's SQL at a window: its own value if the window has rows, else what the mode says."""
     column = output.column
     own = "_there" if stream or mode is FillMode.LINEAR else f"{column} IS NOT NULL"
     before, after = rows.neighbors(column, START, own)

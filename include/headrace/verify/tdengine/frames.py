@@ -13,7 +13,6 @@ from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, VARCHAR, DataType
-from headrace.verify.arrow import without_timestamps
 from headrace.verify.expressions import Compiler
 from headrace.verify.steps import TS, Steps
 from headrace.verify.tdengine.operators import LANGUAGE
@@ -58,12 +57,6 @@ class Frame:
     """A relation with the names of its columns, in the precision and time zone of its database.
 
     Attributes:
-        relation: The DuckDB relation.
-        columns: Its columns.
-        precision: The unit of its ticks.
-        timezone: The time zone of its wall clock.
-        time: The timestamp column.
-        tbname: The subtable's name.
         key: The composite key column.
         single: True if all rows belong to one subtable.
         subtables: A relation with the same columns and one row per subtable, in which only tags and `tbname` are set.
@@ -126,7 +119,7 @@ def row_compiler(frame: Frame) -> Compiler:
 
 def load_table(steps: Steps, stored: StoredTable) -> tuple[str, str]:
     """Load a table; return the relation of its rows and that of its subtables, both with the columns of `table_frame`."""
-    rows, tags = without_timestamps(stored.rows()), without_timestamps(stored.tags())
+    rows, tags = stored.rows(), stored.tags()
     return (
         steps.load("table", _rows_sql(stored), rows_in=rows, tags_in=tags),
         steps.load("subtables", _subtables_sql(stored), rows_in=rows, tags_in=tags),
@@ -163,7 +156,6 @@ def _subtables_sql(stored: StoredTable) -> str:
 
 
 def _with_tags(stored: StoredTable, columns: list[str], relation: str) -> str:
-    """Return the SELECT of columns of a relation, followed by tags and `tbname`."""
     tags = stored.table.tags
     selected = [*columns, *(_stored_column("g", tag.name, tag.type, stored) for tag in tags), f'r."{TBNAME}"']
     joined = f' LEFT JOIN tags_in g ON r."{TBNAME}" = g."{TBNAME}"' if tags else ""

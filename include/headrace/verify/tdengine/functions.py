@@ -76,8 +76,6 @@ def _log(use: Arguments) -> Value:
 
 
 def _extreme(function: str) -> Rule:
-    """Return the rule of `greatest` or `least`, NULL if an argument is."""
-
     def rule(use: Arguments) -> Value:
         type_, converted = unify(use.values)
         any_null = " OR ".join(f"{sql} IS NULL" for sql in converted) or "true"
@@ -132,7 +130,6 @@ def _ticks(use: Arguments, position: int = 0) -> str:
 
 
 def _time_difference(use: Arguments) -> Value:
-    """Compile TIMEDIFF, in whole units, fractions truncated."""
     unit = use.duration(2)
     divisor = unit.ticks(use.compiler.precision) if unit else 1
     return Value(f"(({_ticks(use, 0)} - {_ticks(use, 1)}) // {divisor})", BIGINT)
@@ -154,8 +151,6 @@ def _truncate_time(use: Arguments) -> Value:
 
 
 def _clock_field(sql: str) -> Rule:
-    """Return the rule of an integer that the wall clock shows."""
-
     def rule(use: Arguments) -> Value:
         clock = Clock(use.compiler.timezone, use.compiler.precision)
         return Value(f"CAST({sql.format(clock.timestamp(clock.wall(_ticks(use))))} AS BIGINT)", BIGINT)
@@ -164,7 +159,6 @@ def _clock_field(sql: str) -> Rule:
 
 
 def _to_iso8601(use: Arguments) -> Value:
-    """Compile TO_ISO8601, with the fraction of the database's precision and the zone's offset."""
     precision = use.compiler.precision
     if len(use.values) > 1 or precision is Precision.NANOSECOND:
         raise unsupported("to_iso8601 with a zone, or of nanoseconds")

@@ -12,10 +12,9 @@ from headrace.model.queries import FillClause, FillMode, InterpolationClause, Se
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 from headrace.verify.expressions import Compiler
 from headrace.verify.steps import TS
-from headrace.verify.tdengine.bounds import ticks_of
-from headrace.verify.tdengine.calls import constants_of
+from headrace.verify.tdengine.aggregates import constants_of
 from headrace.verify.tdengine.conversions import compile_cast
-from headrace.verify.tdengine.fill import interpolate
+from headrace.verify.tdengine.fill import interpolate, ticks_of
 from headrace.verify.tdengine.grouping import Key
 from headrace.verify.values import Value, instant, unsupported
 
@@ -89,7 +88,6 @@ class Points:
         return step("made", f"SELECT {selected} FROM {neighbors} WHERE {_KEPT.get(fill.mode, 'true')}")
 
     def _rows(self, keys: Sequence[str]) -> str:
-        """Compute the rows with the arguments as `a…`."""
         steps = self.select.steps
         values = [f"{value.sql} AS a{number}" for number, value in enumerate(self.arguments.values())]
         rows = steps.step("values", f"SELECT {', '.join([*keys, TS, *values])} FROM {self.select.filter_rows(self.keys)}")
@@ -116,7 +114,6 @@ class Points:
         return self.select.steps.step("at", f"SELECT {selected} FROM ({groups})")
 
     def _nearest(self, rows: str, join: str, sign: str) -> str:
-        """Return the row nearest to a point on one side of it, as a struct."""
         fields = ", ".join([f"'t': {TS}", *(f"'a{number}': a{number}" for number in range(len(self.arguments)))])
         order = "DESC" if sign == "<=" else "ASC"
         return f"(SELECT first({{{fields}}} ORDER BY {TS} {order}) FROM {rows} r WHERE {join} AND r.{TS} {sign} p.{AT})"

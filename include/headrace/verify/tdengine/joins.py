@@ -46,7 +46,6 @@ def _inside(left: Frame, right: Frame) -> Frame:
 
 
 def _times(columns: Sequence[Column], left: Frame, right: Frame) -> list[Column | None]:
-    """Return the time columns of both sides, as ON sees them."""
     sides = [*left.columns, *right.columns]
     return [next((new for new, old in zip(columns, sides, strict=True) if old is frame.time), None) for frame in (left, right)]
 

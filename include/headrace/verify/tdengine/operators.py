@@ -56,8 +56,6 @@ def _compare(compiler: Compiler, sign: str, left: Value, right: Value) -> str:
 
 
 def _arithmetic(sign: str) -> Rule:
-    """Return the rule of one of `+ - * / %`: DOUBLE, NULL if the divisor is 0; instants move by ticks."""
-
     def rule(use: Arguments) -> Value:
         if any(isinstance(node, DurationLiteral) and node.value.is_calendar for node in use.call.arguments):
             raise unsupported("arithmetic with calendar months")
@@ -73,7 +71,6 @@ def _arithmetic(sign: str) -> Rule:
 
 
 def _shifted(sign: str, left: Value, right: Value) -> Value:
-    """Move an instant by ticks, or subtract two instants."""
     if left.is_instant and right.is_instant:
         return Value(f"({left.sql} - {right.sql})", BIGINT)
     first, second = (left.sql, to_bigint(right)) if left.is_instant else (right.sql, to_bigint(left))

@@ -55,7 +55,6 @@ class Recomputation:
                 return join_frames(self.steps, source, self._frame(source.left), self._frame(source.right))
 
     def _table(self, source: TableSource) -> Frame:
-        """Load a table once per query."""
         name = str(source.name)
         stored = self.lookup(source.name)
         if name not in self.loaded:

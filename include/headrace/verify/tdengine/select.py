@@ -12,11 +12,9 @@ from headrace.verify.compare import ComparisonMode
 from headrace.verify.expressions import Compiler, conjuncts
 from headrace.verify.result import Answer, Members, Output
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, Steps, order_term
-from headrace.verify.tdengine.aggregates import ROW_FOR_NO_INPUT
-from headrace.verify.tdengine.bounds import Range, time_range
-from headrace.verify.tdengine.calls import RowsCall, calls_of, constants_of
+from headrace.verify.tdengine.aggregates import ROW_FOR_NO_INPUT, RowsCall, calls_of, constants_of
 from headrace.verify.tdengine.conversions import compile_cast
-from headrace.verify.tdengine.fill import FillColumn, fill_windows
+from headrace.verify.tdengine.fill import FillColumn, Range, fill_windows, time_range
 from headrace.verify.tdengine.frames import Frame
 from headrace.verify.tdengine.grouping import (
     Groups,
@@ -38,16 +36,12 @@ Column = Callable[[Expression, str], FillColumn]
 
 
 @dataclass(slots=True)
-class Computed:
+class _Computed:
     """What a SELECT computes before DISTINCT, ORDER BY and LIMIT.
 
     Attributes:
-        relation: The rows.
-        outputs: The columns of the select list.
         hidden: Columns for the ORDER BY expressions that are not in the select list.
-        natural: The columns that order rows without ORDER BY: group and time.
-        keys: The number of the first of them that tell groups apart.
-        members: The rows behind windows or groups.
+        natural: The columns that order rows without ORDER BY: group and time; the first `keys` of them tell groups apart.
     """
 
     relation: str
@@ -101,17 +95,16 @@ class Select:
         missing = [node for node in nodes if ordering_position(node, items) is None]
         return outputs, [make(node, f"h{number}") for number, node in enumerate(missing)]
 
-    def _interpolated(self, items: Sequence[SelectItem], keys: list[Key]) -> Computed:
+    def _interpolated(self, items: Sequence[SelectItem], keys: list[Key]) -> _Computed:
         points = Points(self, keys)
         compiler = points.compiler
         outputs, hidden = self._columns(items, lambda node, column: FillColumn.of(column, select_value(compiler, node)))
         natural = [*(key.column for key in keys), AT]
         selected = ", ".join([*natural, *(output.selected for output in [*outputs, *hidden])])
         relation = self.steps.step("points", f"SELECT {selected} FROM {points.compute()}")
-        return Computed(relation, outputs, hidden, natural, len(keys))
+        return _Computed(relation, outputs, hidden, natural, len(keys))
 
-    def _grouped(self, items: Sequence[SelectItem], keys: list[Key]) -> Computed:
-        """Compute a query with a window, GROUP BY or aggregates."""
+    def _grouped(self, items: Sequence[SelectItem], keys: list[Key]) -> _Computed:
         query, nodes = self.query, [item.expression for item in items]
         groups = Groups(query, self.frame, self.rows, keys, find_selection(nodes), self.stream)
         compiler = replace(self.rows, leaf=groups.leaf)
@@ -132,7 +125,7 @@ class Select:
         relation = self._windows(groups, members, columns, conditions, [*outputs, *hidden])
         relation = self._filled(groups, compiler, relation, [*outputs, *hidden])
         natural = columns + ([START] if query.window is not None else [])
-        return Computed(relation, outputs, hidden, natural, len(columns), self._members_of(members, columns))
+        return _Computed(relation, outputs, hidden, natural, len(columns), self._members_of(members, columns))
 
     def _members(self, rows: str, keys: Sequence[str]) -> str:
         """Assign rows to windows; a row in several windows is repeated."""
@@ -154,7 +147,6 @@ class Select:
     def _windows(
         self, groups: Groups, members: str, keys: Sequence[str], conditions: list[str], outputs: Sequence[FillColumn]
     ) -> str:
-        """Compute keys, the window's ends and the outputs of each group."""
         window = self.query.window
         ends = [] if window is None else [START, END]
         by = [*keys, *([WINDOW] if window is not None else [])]
@@ -195,8 +187,7 @@ class Select:
         keys = tuple(key.column for key in groups.keys)
         return fill_windows(self.steps, fill, Grid.of(window, self.rows), span, relation, keys, outputs, stream=self.stream)
 
-    def _plain(self, items: Sequence[SelectItem], keys: list[Key], nodes: Iterable[Expression]) -> Computed:
-        """Compute a query without a window and aggregates."""
+    def _plain(self, items: Sequence[SelectItem], keys: list[Key], nodes: Iterable[Expression]) -> _Computed:
         calls = {call for node in nodes for call in calls_of(node, *SERIES, "sample")}
         compiler, relation, order = self._with_series(calls, keys) if calls else (self.rows, self.filter_rows(keys), None)
         outputs, hidden = self._columns(items, lambda node, column: FillColumn.of(column, select_value(compiler, node)))
@@ -204,7 +195,7 @@ class Select:
         natural = [*(key.column for key in keys), *([order] if order else []), *by_time]
         columns = [output.selected for output in [*outputs, *hidden]] + [f"{sql} AS n{at}" for at, sql in enumerate(natural)]
         selected = self.steps.step("selected", f"SELECT {', '.join(columns)} FROM {relation}")
-        return Computed(selected, outputs, hidden, [f"n{at}" for at in range(len(natural))], len(keys))
+        return _Computed(selected, outputs, hidden, [f"n{at}" for at in range(len(natural))], len(keys))
 
     def _with_series(self, calls: set[Call], keys: list[Key]) -> tuple[Compiler, str, str | None]:
         """Compute the values of a function of adjacent rows.
@@ -234,7 +225,7 @@ class Select:
 
         return replace(self.rows, leaf=leaf), relation, result.order
 
-    def _sorted_and_limited(self, computed: Computed, items: Sequence[SelectItem], outputs: tuple[Output, ...]) -> Answer:
+    def _sorted_and_limited(self, computed: _Computed, items: Sequence[SelectItem], outputs: tuple[Output, ...]) -> Answer:
         """Apply DISTINCT, SLIMIT, ORDER BY and LIMIT; without ORDER BY rows come by group and time."""
         query, steps, relation, natural = self.query, self.steps, computed.relation, computed.natural
         sorts, by = order_terms(query.order_by, items, computed.hidden)
@@ -255,7 +246,6 @@ class Select:
         return Answer(relation, outputs, precision, self.frame.timezone, sorts, computed.members, windows)
 
     def _limited(self, label: str, relation: str, rank: str, offset: int | None, limit: int) -> str:
-        """Compute the rows whose rank lies within an offset and a limit."""
         where = f"_rank > {offset or 0} AND _rank <= {(offset or 0) + limit}"
         return self.steps.step(label, f"SELECT * EXCLUDE (_rank) FROM (SELECT *, {rank} AS _rank FROM {relation}) WHERE {where}")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.model.time import Duration
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
-from headrace.verify.tdengine.calls import RowsCall
+from headrace.verify.tdengine.aggregates import RowsCall
 from headrace.verify.tdengine.conversions import to_double
 from headrace.verify.values import duck_type, unsupported
 
@@ -18,17 +18,8 @@ RANK: Final = "_rank"
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesExpression:
-    """How a function is computed, in this order.
-
-    Attributes:
-        value: SQL of `_s`, its value.
-        type: The type of its value.
-        row_filter: Condition on the rows that it reads.
-        rank: SQL of `_rank`, if `value`, `result_filter` or `order` uses one.
-        result_filter: Condition on the rows that it returns.
-        order: Order of its rows, if not by time.
-    """
+class _SeriesExpression:
+    """How a function is computed: `row_filter`, then `_rank`, the value `_s`, and `result_filter`; `order` if not by time."""
 
     value: str
     type: DataType
@@ -38,11 +29,10 @@ class SeriesExpression:
     order: str | None = None
 
 
-Rule = Callable[[RowsCall], SeriesExpression]
+Rule = Callable[[RowsCall], _SeriesExpression]
 
 
 def _unit(use: RowsCall, position: int) -> int:
-    """Return the constant duration at a position in ticks, by default 1."""
     value = use.constants[position] if position < len(use.constants) else 1
     return value.ticks(use.compiler.precision) if isinstance(value, Duration) else 1
 
@@ -54,7 +44,7 @@ def _summable(use: RowsCall) -> tuple[str, DataType]:
     return to_double(use.x), DOUBLE
 
 
-def _diff(use: RowsCall) -> SeriesExpression:
+def _diff(use: RowsCall) -> _SeriesExpression:
     """Subtract the last value before; the first row is left out.
 
     Option 1 leaves out negative differences, 2 rows without a value, 3 both.
@@ -63,28 +53,28 @@ def _diff(use: RowsCall) -> SeriesExpression:
     x, type_ = _summable(use)
     value = f"TRY_CAST({x} - last_value({x} IGNORE NULLS) {use.rows.before} AS {duck_type(type_)})"
     result_filter = f"{RANK} > 1" + (f" AND ({VALUE} >= 0 OR {VALUE} IS NULL)" if option & 1 else "")
-    return SeriesExpression(value, type_, use.present if option & 2 else None, f"row_number() {use.rows.over()}", result_filter)
+    return _SeriesExpression(value, type_, use.present if option & 2 else None, f"row_number() {use.rows.over()}", result_filter)
 
 
-def _derivative(use: RowsCall) -> SeriesExpression:
+def _derivative(use: RowsCall) -> _SeriesExpression:
     """Divide the change from the previous value by the time since it; rows without a lapse of time are left out."""
     time, over = use.rows.order[0], use.rows.over()
     units = f"nullif(({time} - lag({time}) {over}) / {float(_unit(use, 0))!r}, 0)"
     value = f"({to_double(use.x)} - lag({to_double(use.x)}) {over}) / {units}"
     result_filter = f"{VALUE} >= 0" if use.number(1, 0) else f"{VALUE} IS NOT NULL"
-    return SeriesExpression(value, DOUBLE, use.present, None, result_filter)
+    return _SeriesExpression(value, DOUBLE, use.present, None, result_filter)
 
 
-def _csum(use: RowsCall) -> SeriesExpression:
+def _csum(use: RowsCall) -> _SeriesExpression:
     x, type_ = _summable(use)
-    return SeriesExpression(f"TRY_CAST(sum({x}) {use.rows.so_far} AS {duck_type(type_)})", type_, use.present)
+    return _SeriesExpression(f"TRY_CAST(sum({x}) {use.rows.so_far} AS {duck_type(type_)})", type_, use.present)
 
 
-def _mavg(use: RowsCall) -> SeriesExpression:
+def _mavg(use: RowsCall) -> _SeriesExpression:
     """Average the last `count` values, once there are as many."""
     count = int(use.number(0))
     mean = f"avg({to_double(use.x)}) {use.rows.over(f'ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW')}"
-    return SeriesExpression(mean, DOUBLE, use.present, f"row_number() {use.rows.over()}", f"{RANK} >= {count}")
+    return _SeriesExpression(mean, DOUBLE, use.present, f"row_number() {use.rows.over()}", f"{RANK} >= {count}")
 
 
 def _while_held(value: Callable[[RowsCall, str], str]) -> Rule:
@@ -93,20 +83,19 @@ def _while_held(value: Callable[[RowsCall, str], str]) -> Rule:
     `value` takes the call, and the FILTER and OVER clauses of the rows since the condition last failed.
     """
 
-    def rule(use: RowsCall) -> SeriesExpression:
+    def rule(use: RowsCall) -> _SeriesExpression:
         sign = use.constants[0]
         if not isinstance(sign, str) or sign.upper() not in SIGNS:
             raise unsupported(f"{use.function} with {sign!r}")
         condition = f"({to_double(use.x)} {SIGNS[sign.upper()]} {float(use.number(1))!r})"
         run = f"FILTER ({condition}) {use.rows.over('ROWS UNBOUNDED PRECEDING', keys=(RANK,))}"
         held = f"CASE WHEN {use.x.sql} IS NULL THEN NULL WHEN {condition} THEN {value(use, run)} ELSE -1 END"
-        return SeriesExpression(f"CAST({held} AS BIGINT)", BIGINT, None, f"count(*) FILTER (NOT {condition}) {use.rows.so_far}")
+        return _SeriesExpression(f"CAST({held} AS BIGINT)", BIGINT, None, f"count(*) FILTER (NOT {condition}) {use.rows.so_far}")
 
     return rule
 
 
 def _since_start(use: RowsCall, run: str) -> str:
-    """Return the time since the run began, in whole units."""
     time = use.rows.order[0]
     return f"({time} - min({time}) {run}) // {_unit(use, 2)}"
 
@@ -114,25 +103,24 @@ def _since_start(use: RowsCall, run: str) -> str:
 def _extremes(direction: str) -> Rule:
     """Return the rule of `top` or `bottom`: rows with the greatest or smallest values, the earliest in a tie."""
 
-    def rule(use: RowsCall) -> SeriesExpression:
+    def rule(use: RowsCall) -> _SeriesExpression:
         rank = f"row_number() {use.rows.over(order=(f'{use.x.sql} {direction}', *use.rows.order))}"
-        return SeriesExpression(use.x.sql, use.x.type or BIGINT, use.present, rank, f"{RANK} <= {int(use.number(0))}", f"-{RANK}")
+        return _SeriesExpression(use.x.sql, use.x.type or BIGINT, use.present, rank, f"{RANK} <= {int(use.number(0))}", f"-{RANK}")
 
     return rule
 
 
-def _tail(use: RowsCall) -> SeriesExpression:
+def _tail(use: RowsCall) -> _SeriesExpression:
     """Return the last rows, the latest first; an offset skips the latest."""
     count, offset = int(use.number(0)), int(use.number(1, 0))
     time, *ties = use.rows.order
     rank = f"row_number() {use.rows.over(order=(f'{time} DESC', *ties))}"
-    return SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} > {offset} AND {RANK} <= {offset + count}", RANK)
+    return _SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} > {offset} AND {RANK} <= {offset + count}", RANK)
 
 
-def _unique(use: RowsCall) -> SeriesExpression:
-    """Return the first row of each value."""
+def _unique(use: RowsCall) -> _SeriesExpression:
     rank = f"row_number() {use.rows.over(keys=(use.x.sql,))}"
-    return SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} = 1")
+    return _SeriesExpression(use.x.sql, use.x.type or BIGINT, None, rank, f"{RANK} = 1")
 
 
 SERIES: Final[dict[str, Rule]] = {

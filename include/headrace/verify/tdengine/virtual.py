@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.model.tables import TBNAME, ColumnReference, Table, TableId
 from headrace.storage.sandbox import open_database
-from headrace.verify.arrow import without_timestamps
+from headrace.verify.steps import without_timestamps
 from headrace.verify.values import quoted, quoted_name
 
 ReadOrigin = Callable[[TableId], tuple[Table, pa.Table]]

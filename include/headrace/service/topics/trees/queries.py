@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +12,6 @@ from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import describe_query, explain_plan
 from headrace.service.results import INSTANT, INT, STRING, CatalogRows, Result
-from headrace.service.results import Type as ResultType
 from headrace.service.rights import CATALOG, Action, Right, database_securable, read_rights
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext, SessionState
@@ -120,41 +119,25 @@ def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[St
 
 
 def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
-    if query.into:
-        from headrace.compute.iotdb.into import check_into
-
-        check_into(query)
-    if query.last:
-        return [plan_last(query, session)]
-    if tags := grouped_tags(query):
-        return [plan_by_tags(query, tags, session)]
-    bound = bind(query, session)
-    if query.into:
-        from headrace.compute.iotdb.into import into_targets
-
-        return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
-    if bound is None:
-        return [no_series({"Time": INSTANT})]
-    return [RunQuery(bound.plan)]
-
-
-def bind(query: TreeQuery, session: PlanningContext) -> TreePlan | None:
-    """Bind a query; None if its paths match no series."""
     from headrace.compute.iotdb.binding import bind_tree
-    from headrace.trees.scope import tree_scope
-
-    return bind_tree(query, tree_scope(query, session.context))
-
-
-def plan_last(query: TreeQuery, session: PlanningContext) -> Stage:
+    from headrace.compute.iotdb.by_tags import TagQuery
+    from headrace.compute.iotdb.into import check_into, into_targets
     from headrace.compute.iotdb.last import bind_last
     from headrace.trees.scope import tree_scope
 
-    bound = bind_last(query, tree_scope(query, session.context))
-    if bound is None:
-        columns = {"Time": INSTANT, "Timeseries": STRING, "Value": STRING, "DataType": STRING}
-        return no_series(columns)
-    return FindLast(bound)
+    if query.into:
+        check_into(query)
+    scope, tags = tree_scope(query, session.context), grouped_tags(query)
+    if query.last:
+        last = bind_last(query, scope)
+        return [no_series("Timeseries", "Value", "DataType") if last is None else FindLast(last)]
+    if tags:
+        grouped = TagQuery(query, scope, tags).plan()
+        return [no_series() if grouped is None else GroupByTags(grouped)]
+    bound = bind_tree(query, scope)
+    if query.into:
+        return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
+    return [no_series() if bound is None else RunQuery(bound.plan)]
 
 
 def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
@@ -162,17 +145,10 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
     return () if query.grouping is None or query.grouping.levels else query.grouping.tags
 
 
-def plan_by_tags(query: TreeQuery, tags: tuple[str, ...], session: PlanningContext) -> Stage:
-    from headrace.compute.iotdb.by_tags import TagQuery
-    from headrace.trees.scope import tree_scope
-
-    bound = TagQuery(query, tree_scope(query, session.context), tags).plan()
-    return no_series({"Time": INSTANT}) if bound is None else GroupByTags(bound)
-
-
-def no_series(columns: Mapping[str, ResultType]) -> Stage:
-    """Return the stage of a query whose paths match no series."""
-    return ReadCatalog("a query of no series", lambda: Result(CatalogRows(dict(columns), [])), DESCRIBE_CATALOG)
+def no_series(*names: str) -> Stage:
+    """Return the stage of a query whose paths match no series, with a column for time and for each name."""
+    columns = {"Time": INSTANT, **dict.fromkeys(names, STRING)}
+    return ReadCatalog("a query of no series", lambda: Result(CatalogRows(columns, [])), DESCRIBE_CATALOG)
 
 
 def report(rows: Sequence[tuple[IntoColumn, int]], *, by_device: bool) -> Result:

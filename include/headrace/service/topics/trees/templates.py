@@ -185,12 +185,11 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
     for spec in statement.series:
         check_encoding(spec)
         if template.find(spec.measurement) is not None:
-            present = ExistsError(
+            raise ExistsError(
                 f"Measurement [{spec.measurement}] already exist in schemaengine template {template.name}",
                 hint=f"SHOW NODES IN DEVICE TEMPLATE {template.name} lists its measurements",
                 span=spec.span,
-            )
-            raise present.with_status(TreeStatus.MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE)
+            ).with_status(TreeStatus.MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE)
     return [ExtendTemplate(template.name, new_series(statement.series))]
 
 
@@ -215,10 +214,9 @@ def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[
 def unset_template(path: str, name: str, pattern: PathPattern, session: PlanningContext) -> list[Stage]:
     catalog = session.context.catalog
     if catalog.templates.paths().get(path) != name:
-        missing = NotFoundError(
+        raise NotFoundError(
             f"No template on {path}", hint=f"SHOW PATHS SET DEVICE TEMPLATE {name} lists its paths", span=pattern.span
-        )
-        raise missing.with_status(TreeStatus.TEMPLATE_NOT_SET)
+        ).with_status(TreeStatus.TEMPLATE_NOT_SET)
     database = database_of(path, session.context)
     assert database is not None
     if any(device.template for device in devices_below(path, database, session.context)):

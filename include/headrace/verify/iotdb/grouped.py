@@ -1,12 +1,13 @@
-"""GROUP BY LEVEL: groups of the series whose paths have the same nodes at some levels."""
+"""GROUP BY LEVEL and TAGS: groups of the series with the same nodes at some levels, or the same values of some tags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace.model.expressions import Call, ColumnRef, Expression, transform
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
 from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeQuery
@@ -16,12 +17,75 @@ from headrace.verify.iotdb.aggregates import AGGREGATES, NEED_UNIQUE_INSTANTS, a
 from headrace.verify.iotdb.conversions import NUMBERS
 from headrace.verify.iotdb.expansion import COUNT_TIME, PathNames, combinations, having_condition
 from headrace.verify.iotdb.sources import Series
-from headrace.verify.values import unsupported
+from headrace.verify.values import quoted, unsupported
 
 COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
 """Aggregates that do not read values, so that series of any types can be in one group."""
 COMPUTING: Final = frozenset(("sum", "avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
 """Aggregates of DOUBLE, so that series of any numbers can be in one group."""
+NO_VALUE: Final = "NULL"
+"""What the result has for series that lack a tag."""
+
+
+@dataclass(slots=True)
+class GroupedColumn:
+    """The values that one aggregate reads: the series of each group, by label and path, and their common type."""
+
+    call: Call
+    alias: str | None = None
+    type: DataType = BIGINT
+    groups: dict[str, dict[str, Series]] = field(default_factory=dict)
+
+    def check_unique(self, clause: str) -> None:
+        """Raise `NotSupportedError` for an aggregate that needs one value an instant if a group has several series."""
+        if self.call.function in NEED_UNIQUE_INSTANTS and any(len(parts) > 1 for parts in self.groups.values()):
+            raise unsupported(f"{self.call.function} with GROUP BY {clause} of several series")
+
+
+@dataclass(frozen=True, slots=True)
+class TagGroups:
+    """The groups of GROUP BY TAGS, which take the place of devices: the tags, and their values by the label of each group."""
+
+    keys: tuple[str, ...]
+    values: Mapping[str, Mapping[str, str | None]]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the tags, as SQL over rows with the label of their group as `_device`."""
+        return {f"tag{at}": f"CASE _device {self._whens(key)} END AS tag{at}" for at, key in enumerate(self.keys)}
+
+    def _whens(self, key: str) -> str:
+        values = {label: NO_VALUE if tags[key] is None else str(tags[key]) for label, tags in self.values.items()}
+        return " ".join(f"WHEN {quoted(label)} THEN {quoted(value)}" for label, value in values.items())
+
+
+def tag_columns(query: TreeQuery, names: PathNames, keys: tuple[str, ...]) -> tuple[dict[str, GroupedColumn], TagGroups]:
+    """Return the columns of a query with GROUP BY TAGS, each of one function and measurement, by a name for its values."""
+    columns: dict[Call, GroupedColumn] = {}
+    groups: dict[str, dict[str, str | None]] = {}
+    for item in query.items:
+        call, pattern = _aggregate_of(item.expression)
+        for path in names(pattern):
+            series = names.series[path]
+            output = replace(call, arguments=(ColumnRef(series.name), *call.arguments[1:]))
+            column = columns.setdefault(output, GroupedColumn(output, type=series.series.type))
+            column.alias = item.alias or column.alias
+            column.type = column.type if column.type == series.series.type else BIGINT
+            tags = series.device.labels_of(series.series.measurement).tags
+            values = {key: tags.get(key) for key in keys}
+            label = json.dumps(values, ensure_ascii=False)
+            groups[label] = values
+            column.groups.setdefault(label, {})[path] = series
+    return {f"column {number}": column for number, column in enumerate(columns.values())}, TagGroups(keys, groups)
+
+
+def _aggregate_of(node: Expression) -> tuple[Call, ColumnRef]:
+    match node:
+        case Call(function=function, arguments=(ColumnRef() as path, *rest)) as call if (
+            function in AGGREGATES and function != COUNT_TIME and all(isinstance(part, Literal) for part in rest)
+        ):
+            return call, path
+    raise unsupported(f"{result_name(node)} with GROUP BY TAGS")
 
 
 @dataclass(slots=True)
@@ -40,13 +104,12 @@ class LevelExpansion:
     groups: dict[Call, dict[str, Series]] = field(default_factory=dict)
 
     def items(self) -> list[SelectItem]:
-        """Return the columns, as aggregates of the names in `series`. Each choice of FROM prefixes has columns of its own.
+        """Return the columns, as aggregates of the names in `columns`. Each choice of FROM prefixes has columns of its own.
 
         A column that repeats an earlier one, and has no alias, has the alias of that one.
         """
-        columns = [
-            column for item in self.query.items for full in self._with_prefixes(item) for column in self._columns(item, full)
-        ]
+        parts = [(item, full) for item in self.query.items for full in self._with_prefixes(item)]
+        columns = [column for item, full in parts for column in self._columns(item, full)]
         named: list[SelectItem] = []
         aliases: dict[str, str | None] = {}
         for text, column in columns:
@@ -79,7 +142,7 @@ class LevelExpansion:
         return list(columns.values())
 
     def having(self) -> Expression | None:
-        """Return HAVING, as a condition on aggregates of the names in `series`."""
+        """Return HAVING, as a condition on aggregates of the names in `columns`."""
         expanded = having_condition(self.query.having, self.names.or_nothing)
         return None if expanded is None else _over_groups(self._masked(expanded, keep_measurement=True))
 
@@ -100,17 +163,10 @@ class LevelExpansion:
 
         return transform(node, change)
 
-    def series(self) -> dict[str, dict[str, list[Series]]]:
-        """Return the series of each group, by a name for their values and an empty label."""
-        for call, parts in self.groups.items():
-            if call.function in NEED_UNIQUE_INSTANTS and len(parts) > 1:
-                raise unsupported(f"{call.function} with GROUP BY LEVEL of several series")
-        return {_group_name(call): {"": list(parts.values())} for call, parts in self.groups.items()}
-
-    def types(self) -> dict[str, DataType]:
-        """Return the types of the values of each group."""
+    def columns(self) -> dict[str, GroupedColumn]:
+        """Return the series of each group, which have no labels, by a name for their values."""
         return {
-            _group_name(call): _common_type(call.function, {part.series.type for part in parts.values()})
+            _group_name(call): GroupedColumn(call, None, _common_type(call.function, parts.values()), {"": parts})
             for call, parts in self.groups.items()
         }
 
@@ -123,13 +179,10 @@ def _is_count_of_all(node: Expression) -> bool:
 
 
 def _group_name(call: Call) -> str:
-    """Return the name of the values that an aggregate of a group reads."""
     return result_name(replace(call, spelling=call.function))
 
 
 def _over_groups(node: Expression) -> Expression:
-    """Replace the paths of groups in an expression by the names of their values."""
-
     def change(part: Expression) -> Expression | None:
         if isinstance(part, Call) and part.function in AGGREGATES:
             return replace(part, arguments=(ColumnRef(_group_name(part)),))
@@ -138,8 +191,9 @@ def _over_groups(node: Expression) -> Expression:
     return transform(node, change)
 
 
-def _common_type(function: str, types: set[DataType]) -> DataType:
+def _common_type(function: str, parts: Iterable[Series]) -> DataType:
     """Return the type of the values of a group; BIGINT of those that are only counted."""
+    types = {part.series.type for part in parts}
     if len(types) == 1:
         return next(iter(types))
     if function in COMPUTING and all(type_.kind in NUMBERS for type_ in types):

@@ -1,0 +1,84 @@
+"""`headrace logs`: what the components of the system have logged, and the tasks of snodes, streams and continuous queries."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from headrace.cli.options import Home, format_example
+from headrace.cli.output import show_lines, show_table
+from headrace.errors import NotFoundError
+from headrace.model.jobs import JobKind
+from headrace.runtime.dag_ids import job_dag_id, snode_dag_id, stream_dag_id
+
+FOLLOW_SECONDS: Final = 0.5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(epilog=format_example("headrace logs default --lines 200"))(logs)
+
+
+def logs(
+    name: Annotated[
+        str, typer.Argument(help="A component, an snode, database.stream, or a continuous query. Default: list the logs.")
+    ] = "",
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines, the last ones.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", help="Print further lines as they are written.")] = False,
+    home: Home = None,
+) -> None:
+    """Print the end of the log of a component of Airflow, or of the latest task of an snode, stream or continuous query."""
+    from headrace.settings import load
+
+    folder = (load() if home is None else load(home=home)).home_path / "logs"
+    if not name:
+        found = [(str(path.relative_to(folder)), path.stat().st_size) for path in sorted(folder.rglob("*.log"))]
+        show_table(("log", "bytes"), found)
+        return
+    path = find_log(folder, name)
+    with path.open(errors="replace") as file:
+        show_lines(map(readable, deque(file, lines)))
+        while follow:
+            show_lines(map(readable, file))
+            time.sleep(FOLLOW_SECONDS)
+
+
+def find_log(folder: Path, name: str) -> Path:
+    """Return the log of a component, or the latest one of the DAG of an snode, stream or continuous query.
+
+    Raises:
+        NotFoundError: Nothing of that name has logged anything.
+    """
+    component = folder / f"{name}.log"
+    if component.parent == folder and component.exists():
+        return component
+    found = [path for dag_id in dag_ids(name) for path in (folder / "airflow" / f"dag_id={dag_id}").rglob("*.log")]
+    if not found:
+        raise NotFoundError(f"{name} has no log in {folder}", hint="`headrace logs` lists the logs, SHOW STREAMS the streams")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def dag_ids(name: str) -> Iterator[str]:
+    """Yield the ids that the DAG of something of this name may have."""
+    database, dot, stream = name.rpartition(".")
+    if dot:
+        yield stream_dag_id(database, stream)
+    yield snode_dag_id(name)
+    yield job_dag_id(JobKind.CONTINUOUS_QUERY, "", name)
+
+
+def readable(line: str) -> str:
+    """Return a line of a log as text: those of Airflow's tasks are JSON."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line.rstrip("\n")
+    if not isinstance(entry, dict) or "event" not in entry:
+        return line.rstrip("\n")
+    return " ".join(str(entry[name]) for name in ("timestamp", "level", "event") if name in entry)

@@ -1,0 +1,52 @@
+"""`headrace snode` and `headrace maintain`: what Airflow, cron or another service manager runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import Home, format_example, open_connection
+from headrace.cli.output import show_lines, show_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command(epilog=format_example("headrace snode --name snode2"))(snode)
+    app.command(epilog=format_example("headrace maintain --database cold --retention-hours 720"))(maintain)
+
+
+def snode(
+    name: Annotated[str | None, typer.Option("--name", help="Name of the snode. Default: the setting HEADRACE_SNODE.")] = None,
+    wait: Annotated[
+        float | None, typer.Option("--wait", min=0, help="Seconds to wait while another driver holds the lease. Default: no limit.")
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Run an snode in this process, without Airflow, until it is interrupted."""
+    if home is not None:
+        os.environ["HEADRACE_HOME"] = str(home)
+    from headrace.runtime import entry_points
+    from headrace.service.endpoint import sql_runner
+
+    entry_points.snode(name, sql_runner, fill_histories=True, wait_s=wait)
+
+
+def maintain(
+    database: Annotated[str | None, typer.Option("--database", "-d", help="Only the tables of this database.")] = None,
+    retention_hours: Annotated[
+        int, typer.Option("--retention-hours", min=0, help="Keep files that were in use within this many hours.")
+    ] = 168,
+    home: Home = None,
+) -> None:
+    """Drop what has outlived its TTL, compact small files of tables, and remove files that are no longer needed."""
+    from headrace.runtime import table_maintenance
+    from headrace.runtime.table_removal import drop_expired
+
+    with open_connection(home) as connection:
+        context = connection.session.context
+        show_lines(f"dropped {dropped}, whose TTL has passed" for dropped in drop_expired(context, database))
+        done = table_maintenance.maintain(context, database, retention_hours=retention_hours)
+    rows = [(result.table, result.compacted, result.removed, result.kept) for result in done]
+    show_table(("table", "files compacted", "files removed", "kept"), rows)
