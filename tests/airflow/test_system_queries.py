@@ -12,7 +12,6 @@ import headrace
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
-from headrace.model.paths import ROOT
 from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.airflow.running import RunningSystem
 
@@ -43,7 +42,7 @@ class Queries:
             past.execute(statement)
 
     def record(self, name: str) -> JobRecord:
-        return self.up.catalog.jobs.get(ROOT, name, CONTINUOUS_QUERY)
+        return self.up.catalog.jobs.get("", name, CONTINUOUS_QUERY)
 
     def definition(self, name: str) -> JobDefinition:
         return self.record(name).definition

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.model.jobs import JobDefinition
 
 PACKAGES: Final = ("headrace.streams.kind", "headrace.queries.kind")
-"""The modules of this installation that register a kind."""
+"""The modules with the kinds of this installation, each named `KIND`, in the order in which kinds are shown."""
 _KINDS: Final[dict[str, JobKind]] = {}
 
 
@@ -23,6 +23,11 @@ def register(kind: JobKind) -> None:
     Raises:
         ValueError: Its name or its prefix of DAGs is taken.
     """
+    _import_packages()
+    _add(kind)
+
+
+def _add(kind: JobKind) -> None:
     for other in _KINDS.values():
         if other.name == kind.name or other.dag_prefix.startswith(kind.dag_prefix) or kind.dag_prefix.startswith(other.dag_prefix):
             raise ValueError(f"kinds of jobs {other.name!r} and {kind.name!r} are not distinct")
@@ -67,4 +72,4 @@ def unknown_kind(name: str) -> UnknownKindError:
 @functools.cache
 def _import_packages() -> None:
     for module in PACKAGES:
-        import_module(module)
+        _add(import_module(module).KIND)

@@ -28,6 +28,24 @@ STATUSES: Final = {
 }
 TRIGGERS: Final = {mode: mode.value.replace("_", " ").lower() for mode in TriggerMode} | {TriggerMode.CONTINUOUS_WINDOW_CLOSE: ""}
 """Names of trigger modes. TDengine leaves that of CONTINUOUS_WINDOW_CLOSE empty."""
+STREAM_TYPES: Final = {
+    "stream_name": STRING,
+    "create_time": INSTANT,
+    "stream_id": STRING,
+    "history_id": STRING,
+    "sql": STRING,
+    "status": STRING,
+    "source_db": STRING,
+    "target_db": STRING,
+    "target_table": STRING,
+    "watermark": BIGINT,
+    "trigger": STRING,
+    "sink_quota": STRING,
+    "checkpoint_interval": STRING,
+    "checkpoint_backup": STRING,
+    "history_scan_idle": STRING,
+    "message": STRING,
+}
 TASK_TYPES: Final = {
     "stream_name": STRING,
     "task_id": STRING,
@@ -61,24 +79,6 @@ Row = tuple[object, ...]
 
 def streams(context: Context) -> CatalogRows:
     """Return a row for each stream. A checkpoint belongs to each micro-batch, so there is no interval between checkpoints."""
-    columns = {
-        "stream_name": STRING,
-        "create_time": INSTANT,
-        "stream_id": STRING,
-        "history_id": STRING,
-        "sql": STRING,
-        "status": STRING,
-        "source_db": STRING,
-        "target_db": STRING,
-        "target_table": STRING,
-        "watermark": BIGINT,
-        "trigger": STRING,
-        "sink_quota": STRING,
-        "checkpoint_interval": STRING,
-        "checkpoint_backup": STRING,
-        "history_scan_idle": STRING,
-        "message": STRING,
-    }
     rows = []
     for record in stream_records(context):
         definition, statement = record.definition, recorded_statement(record.definition)
@@ -103,7 +103,7 @@ def streams(context: Context) -> CatalogRows:
                 message(record),
             )
         )
-    return CatalogRows(columns, rows)
+    return CatalogRows(STREAM_TYPES, rows)
 
 
 def stream_tasks(context: Context) -> CatalogRows:
