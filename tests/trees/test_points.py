@@ -41,8 +41,8 @@ def plant(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[headrace.C
         yield connection
 
 
-def query(connection: headrace.Connection) -> JobDefinition:
-    return connection.session.context.catalog.jobs.get("", "q", CONTINUOUS_QUERY).definition
+def query(connection: headrace.Connection, name: str = "q") -> JobDefinition:
+    return connection.session.context.catalog.jobs.get("", name, CONTINUOUS_QUERY).definition
 
 
 def load_file(connection: headrace.Connection, folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_of_two_queries_that_create_a_series_with_different_types_the_second_fai
     plant.execute(f"create cq r resample every {SECONDS}s {QUERY.replace('count', 'avg')}")
     plant.clock.advance(SECONDS * 1000)
     context, instant = plant.session.context, START + 2 * SECONDS * 1000
-    first, second = (context.catalog.jobs.get("root", name, CONTINUOUS_QUERY).definition for name in "qr")
+    first, second = query(plant, "q"), query(plant, "r")
     plant.execute(f"insert into root.plant.source(time, s1) values ({instant - 1000}, 1), ({instant - 2000}, 2)")
     created, refused = executions.execute_together(context, [(first, [instant]), (second, [instant])], "test")
     assert created is None

@@ -239,7 +239,7 @@ class GapFill:
 class SeriesCall:
     """A call of a series function: one whose value depends on neighboring rows.
 
-    The expressions come from the function's `SeriesRule`. `KEYS` in them stands for the partition columns, `TIES` for those that
+    The expressions come from the function's `SeriesRule`. `KEYS` in them is for the partition columns, `TIES` for those that
     order rows. `column` is `__s0`, `__s1`, …
     """
 

@@ -84,7 +84,7 @@ def write_points(context: Context, points: Sequence[Points], check: Callable[[],
     for own in points:
         for name, stored in own.stored(devices).items():
             parts[name].append(stored)
-    # All values are valid here and nothing is written yet, so what may refuse a write stands here, and what follows one below.
+    # All values are valid here and nothing is written yet, so what may refuse a write is here, and what follows one below.
     return {name: commit(context, name, stored, check) for name, stored in parts.items()}
 
 
