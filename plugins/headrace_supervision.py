@@ -170,11 +170,11 @@ def to_payload(result: SupervisionResult) -> dict[str, Any]:
 
 
 class SuperviseJob(BaseSensorOperator):
-    """Waits while a stream, or a continuous query of an snode, is healthy.
+    """Waits while a job of an snode is healthy.
 
     The task fails with the reason if the stream is STOPPED, is skipped if the stream is PAUSED, and succeeds if it is dropped.
     After a transient error the task is retried, and the retry waits for the stream's recovery. After any other error, clear the
-    task, or run RESUME STREAM or RESUME CONTINUOUS QUERY.
+    task, or resume the job by its statement.
 
     `on_failure_callback` is called for every stop. For a transient error, this is when the try fails, and again every ten minutes
     while the stream stays STOPPED; for any other error, it is when the task fails, and `exception` in the context is an
@@ -216,7 +216,7 @@ class SuperviseJob(BaseSensorOperator):
         """
         match event["verdict"]:
             case SupervisionStatus.PAUSED.value:
-                raise AirflowSkipException("it is paused; RESUME STREAM or RESUME CONTINUOUS QUERY resumes supervision")
+                raise AirflowSkipException("it is paused; supervision continues when it is resumed")
             case _ if event["transient"]:
                 # Airflow calls failure callbacks only after the last of the 10,000 tries, so call them for each failed try.
                 self.on_retry_callback = [*as_list(self.on_retry_callback), *as_list(self.on_failure_callback)]

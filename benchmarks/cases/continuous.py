@@ -10,7 +10,8 @@ from benchmarks.bench import Bench
 from benchmarks.measure import Timings
 from benchmarks.results import Limit, Measurement
 from headrace.model.continuous_queries import ExecutionState
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.jobs import JobRecord
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.continuous_queries import QueryTimers
 
 SECONDS: Final = 20
@@ -51,7 +52,7 @@ def create_queries(bench: Bench, name: str, count: int) -> list[JobRecord]:
             f"CREATE CQ bench{count}_{number} RESAMPLE EVERY 1s BEGIN SELECT count(v), avg(v) INTO {name}_out.d{number}(n, mean) "
             f"FROM {name}.source.d{number} GROUP BY (1s) END"
         )
-    return tree.session.context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    return tree.session.context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
 
 
 def measure_delays(bench: Bench, records: Sequence[JobRecord]) -> tuple[list[float], int]:

@@ -15,12 +15,13 @@ from benchmarks.measure import Timings, interleave
 from benchmarks.results import Limit, Measurement
 from headrace.catalog import Catalog
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
-from headrace.model.jobs import JobDefinition, JobKind, JobState
-from headrace.model.paths import ROOT
+from headrace.model.jobs import JobDefinition, JobState
 from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.settings import Settings, load
+from headrace.streams.kind import STREAM
 
 LIMIT_SECONDS: Final = 1.0
 # The first parse of a process includes imports, which the DAG processor does once before it forks.
@@ -66,7 +67,7 @@ def build_definition(number: int, prefix: str = "s", created: int = 0) -> JobDef
     name = f"{prefix}{number:03d}"
     return JobDefinition(
         id=f"{prefix}-{number:030d}",
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="power",
         name=name,
         sql=SQL.format(number=number),
@@ -90,8 +91,8 @@ def build_query(number: int) -> JobDefinition:
     schedule = Schedule(HOUR_MS, number, HOUR_MS, 0, TimeoutPolicy.BLOCKED, number)
     return JobDefinition(
         id=f"{number:032x}",
-        kind=JobKind.CONTINUOUS_QUERY,
-        database=ROOT,
+        kind=CONTINUOUS_QUERY,
+        database="",
         name=f"q{number:03d}",
         sql=QUERY.format(number=number),
         dialect="iotdb",

@@ -15,6 +15,7 @@ from benchmarks.measure import Memory, Timings, interleave, time_call
 from benchmarks.results import Limit, Measurement
 from headrace.history import backfill
 from headrace.model.ledger import ChunkState
+from headrace.streams.kind import STREAM
 
 NAME = "history_fill"
 TARGET = "history_result"
@@ -36,7 +37,7 @@ class Backfill:
         """Plan and compute all chunks. Creating the stream and going live are not measured."""
         context = self.bench.context
         self._create()
-        stream = context.catalog.jobs.get(DATABASE, NAME).definition.id
+        stream = context.catalog.jobs.get(DATABASE, NAME, STREAM).definition.id
         self.parts.clear()
         start = time.perf_counter()
         chunks = backfill.plan_chunks(context, stream)

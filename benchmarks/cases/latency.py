@@ -28,6 +28,7 @@ from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
 from headrace.model.tables import Table
 from headrace.storage.delta.commits import offset_app
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -101,7 +102,7 @@ class HeadraceStreams:
 
     def _offset_app(self, name: str) -> str:
         """Return the app transaction that records a stream's source offset in the log of its target."""
-        definition = self.bench.context.catalog.jobs.get(DATABASE, name).definition
+        definition = self.bench.context.catalog.jobs.get(DATABASE, name, STREAM).definition
         return offset_app(definition.id, definition.source_ids[0])
 
     @contextmanager
@@ -197,7 +198,7 @@ def timed_functions() -> list[TimedFunction]:
     from pyspark.sql.classic.dataframe import DataFrame
 
     from headrace.storage import Tables
-    from headrace.streams.runner import Runner
+    from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
@@ -211,7 +212,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("rows of the target", TargetTable, "to_rows"),
         TimedFunction("commit", Tables, "replace"),
-        TimedFunction("record progress (after the result)", Runner, "record"),
+        TimedFunction("record progress (after the result)", StreamRunner, "record"),
     ]
 
 

@@ -76,7 +76,7 @@ def timed_functions() -> list[TimedFunction]:
     """Return the functions of a micro-batch whose time may follow the state."""
     from headrace.compute.columnar import SegmentKernel
     from headrace.storage import Tables
-    from headrace.streams.runner import Runner
+    from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
@@ -94,7 +94,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("subtables of the target", TargetTable, "to_rows"),
         TimedFunction("commit", Tables, "replace"),
-        TimedFunction("record progress", Runner, "record"),
+        TimedFunction("record progress", StreamRunner, "record"),
     ]
 
 

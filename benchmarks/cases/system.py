@@ -18,6 +18,7 @@ from headrace.runtime import embedded_airflow
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.storage.delta.commits import offset_app
+from headrace.streams.kind import STREAM
 
 FIRST_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 1.0
@@ -39,14 +40,14 @@ class RunningStream:
         self.source = SystemSource(bench, SystemSource.PREFIX)
         self.name = f"{SystemSource.PREFIX}_stream"
         bench.execute(CREATE.format(name=self.name, trigger=TASK.trigger, source=self.source.table.name, window=TASK.window))
-        definition = bench.context.catalog.jobs.get(DATABASE, self.name).definition
+        definition = bench.context.catalog.jobs.get(DATABASE, self.name, STREAM).definition
         self.app = offset_app(definition.id, definition.source_ids[0])
         self.log = DeltaLogReader(bench.location(f"{self.name}_result"))
 
     def wait_until_running(self) -> None:
         """Wait until the snode runs the stream."""
         jobs = self.bench.context.catalog.jobs
-        wait_until(lambda: jobs.get(DATABASE, self.name).state is JobState.RUNNING, "the stream to run")
+        wait_until(lambda: jobs.get(DATABASE, self.name, STREAM).state is JobState.RUNNING, "the stream to run")
 
     def measure(self) -> float:
         """Return the seconds from the commit of the next rows to that of their result."""

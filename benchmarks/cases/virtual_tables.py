@@ -16,6 +16,7 @@ from benchmarks.data import START_MS, STEP_MS
 from benchmarks.measure import Memory, interleave
 from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.poller import SourcePollers
 
 ORIGINS: Final = 10
@@ -37,7 +38,7 @@ class Reading:
         self.written = [(bench.table(table), list(columns)) for table, columns in written]
         self.next_row = 0
         bench.execute(CREATE.format(name=name, values=", ".join(f"AVG({column})" for column in COLUMNS)))
-        self.record = bench.context.catalog.jobs.get(DATABASE, f"{name}_stream")
+        self.record = bench.context.catalog.jobs.get(DATABASE, f"{name}_stream", STREAM)
         self.pollers = SourcePollers(bench.context)
 
     def __call__(self) -> Sequence[float]:

@@ -11,7 +11,8 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.tree_statements import TimeoutPolicy
-from headrace.runtime.dag_ids import SPARK_CONNECTION, job_dag_id
+from headrace.queries.kind import is_resident
+from headrace.runtime.dag_ids import SPARK_CONNECTION, definition_dag_id
 from headrace.settings import Settings
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
@@ -68,10 +69,8 @@ MAX_RETRY_DELAY: Final = timedelta(minutes=5)
 
 def query_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the query changes."""
-    if definition.schedule.every < settings.cq_resident_every_ms:
-        dag = resident_dag(definition, settings)
-    else:
-        dag = scheduled_dag(definition, settings)
+    build = resident_dag if is_resident(definition, settings) else scheduled_dag
+    dag = build(definition, settings)
     # See the DAG of a stream.
     dag.params.update(build_form())
     return dag
@@ -112,7 +111,7 @@ def dag_arguments(definition: JobDefinition, doc: str) -> dict[str, Any]:
     details = definition.continuous_query
     targets = ", ".join(f"`{target}`" for target in details.targets) if details else ""
     return {
-        "dag_id": job_dag_id(definition.kind, definition.database, definition.name),
+        "dag_id": definition_dag_id(definition),
         "is_paused_upon_creation": False,
         "tags": ["headrace", "continuous query"],
         "description": f"Executes the continuous query {definition.name}",

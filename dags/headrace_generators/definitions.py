@@ -14,23 +14,17 @@ from airflow.sdk import DAG
 from headrace.catalog import Catalog
 from headrace.catalog.rows.jobs import definition_from_row, definition_to_row
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind
-from headrace.runtime.dag_ids import job_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import DesiredState, JobDefinition
+from headrace.runtime.dag_ids import definition_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
 from headrace_generators.broken import broken_dag
-from headrace_generators.continuous_query import query_dag
 from headrace_generators.snode import snode_dag
-from headrace_generators.stream import stream_dag
 
 log = logging.getLogger(__name__)
 
 CACHE_FILE_NAME: Final = "definitions.json"
-BUILDERS: Final[dict[JobKind, Callable[[JobDefinition, Settings], DAG]]] = {
-    JobKind.STREAM: stream_dag,
-    JobKind.CONTINUOUS_QUERY: query_dag,
-}
-"""Function that builds the DAG, by kind of job."""
 
 
 def generate(only: str | None = None) -> Iterator[DAG]:
@@ -44,9 +38,9 @@ def generate(only: str | None = None) -> Iterator[DAG]:
         if only is None or only == snode_dag_id(name):
             yield build_or_replace(snode_dag_id(name), lambda name=name: snode_dag(name, settings))  # type: ignore[misc]
     for definition in definitions:
-        dag_id = job_dag_id(definition.kind, definition.database, definition.name)
+        dag_id = definition_dag_id(definition)
         if only in (None, dag_id):
-            yield build_or_replace(dag_id, lambda definition=definition: BUILDERS[definition.kind](definition, settings))  # type: ignore[misc]
+            yield build_or_replace(dag_id, lambda definition=definition: kind_of(definition).dag()(definition, settings))  # type: ignore[misc]
 
 
 def build_or_replace(dag_id: str, build: Callable[[], DAG]) -> DAG:
@@ -84,7 +78,7 @@ def read_catalog(settings: Settings, only: str | None = None) -> tuple[list[JobD
     return definitions, members
 
 
-def find_definition(catalog: Catalog, kind: JobKind, database: str, name: str) -> list[JobDefinition]:
+def find_definition(catalog: Catalog, kind: str, database: str, name: str) -> list[JobDefinition]:
     """Return a job's definition as a list, which is empty if the job was dropped."""
     with suppress(NotFoundError):
         record = catalog.jobs.get(database, name, kind)

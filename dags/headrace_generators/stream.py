@@ -11,7 +11,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.notifications import masked
-from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, stream_dag_id
+from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, definition_dag_id
 from headrace.settings import Settings
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
@@ -67,7 +67,7 @@ Stream `{database}.{name}` reads `{source}` and writes `{target}`.
 def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the stream changes."""
     with DAG(
-        stream_dag_id(definition.database, definition.name),
+        definition_dag_id(definition),
         schedule=OncePerJob(definition.created),
         catchup=False,
         # The scheduled run, and two manual runs.

@@ -32,6 +32,7 @@ from headrace.errors import (
     TerminalError,
     TransientError,
     TypeMismatchError,
+    UnknownKindError,
 )
 from headrace.model.clock import ManualClock, SystemClock
 
@@ -99,6 +100,7 @@ __all__ = [
     "TimestampFromTicks",
     "TransientError",
     "TypeMismatchError",
+    "UnknownKindError",
     "VerificationResult",
     "Warning",
     "apilevel",

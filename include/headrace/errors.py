@@ -116,6 +116,12 @@ class NotSupportedError(TerminalError):
     code = "NOT_SUPPORTED"
 
 
+class UnknownKindError(TerminalError):
+    """The catalog has a job of a kind that no package of this installation has registered."""
+
+    code = "UNKNOWN_JOB_KIND"
+
+
 class OperationalError(TransientError):
     """PEP 249: Spark, the storage or the catalog's database failed."""
 

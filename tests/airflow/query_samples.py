@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from headrace.catalog import Catalog
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
-from headrace.model.jobs import JobDefinition, JobKind, JobState, StopReason
+from headrace.model.jobs import JobDefinition, JobState, StopReason
 from headrace.model.tree_statements import TimeoutPolicy
+from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.airflow.conftest import NOW
 
 EVERY = 10_000
@@ -30,8 +31,8 @@ def add_query(
     details = ContinuousQuery(schedule, "Europe/Berlin", ("root.plant.line1",), ("root.agg.line1",))
     job = JobDefinition(
         id=f"cq-{name}",
-        kind=JobKind.CONTINUOUS_QUERY,
-        database="root",
+        kind=CONTINUOUS_QUERY,
+        database="",
         name=name,
         sql=SQL.format(name=name),
         dialect="iotdb",

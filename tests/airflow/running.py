@@ -21,6 +21,7 @@ from headrace.runtime.readiness import find_obstacles
 from headrace.runtime.supervision import read_snapshot
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load
+from headrace.streams.kind import STREAM
 from tests.support.waiting import wait_until
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class RunningSystem:
         return self.connection.execute(statement).fetchall()
 
     def stream(self, name: str, database: str = "power") -> JobRecord:
-        return self.catalog.jobs.get(database, name)
+        return self.catalog.jobs.get(database, name, STREAM)
 
     def await_state(self, name: str, state: JobState, database: str = "power") -> JobRecord:
         """Wait until a stream is in a state, and return its record."""

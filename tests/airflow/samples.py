@@ -7,16 +7,17 @@ from pathlib import Path
 from headrace.catalog import Catalog
 from headrace.model.clock import Clock
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
-from headrace.model.jobs import JobCounters, JobDefinition, JobKind, JobProgress, JobState, StopReason
-from headrace.model.paths import ROOT
+from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.positions import Position, source_id
 from headrace.model.stream_metrics import StreamSample
 from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.context import Context
 from headrace.settings import Settings
 from headrace.storage import Tables
+from headrace.streams.kind import STREAM
 
 SQL = (
     "CREATE STREAM power.{name} {options} INTO power.{name}_out AS SELECT _wstart, avg(v) FROM power.meters "
@@ -72,7 +73,7 @@ def definition(name: str = "avg_v", *, options: str = "FILL_HISTORY 1", created:
     sql = SQL.format(name=name, options=options)
     return JobDefinition(
         id=f"id-{name}",
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="power",
         name=name,
         sql=sql,
@@ -150,8 +151,8 @@ def add_query(
     """Record a continuous query as CREATE CONTINUOUS QUERY does, and return its definition."""
     job = JobDefinition(
         id=f"cq-{name}",
-        kind=JobKind.CONTINUOUS_QUERY,
-        database=ROOT,
+        kind=CONTINUOUS_QUERY,
+        database="",
         name=name,
         sql=QUERY_SQL.format(name=name, every=every, policy=policy),
         dialect="iotdb",

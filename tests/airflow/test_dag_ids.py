@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.jobs import JobKind
 from headrace.runtime.dag_ids import dag_tag, job_from_dag_id, snode_dag_id, snode_from_dag_id, stream_dag_id
+from headrace.streams.kind import STREAM
 
 NAMES = st.text(alphabet=st.sampled_from("ab_.1-é 漢"), min_size=1, max_size=8)
 # What Airflow allows in a key.
@@ -46,7 +46,7 @@ def test_where_one_name_ends_and_the_next_begins_is_told_apart() -> None:
 
 @given(NAMES, NAMES)
 def test_an_id_tells_its_names(database: str, name: str) -> None:
-    assert job_from_dag_id(stream_dag_id(database, name)) == (JobKind.STREAM, database, name)
+    assert job_from_dag_id(stream_dag_id(database, name)) == (STREAM, database, name)
     assert snode_from_dag_id(snode_dag_id(name)) == name
     assert snode_from_dag_id(stream_dag_id(database, name)) is None
     assert job_from_dag_id(snode_dag_id(name)) is None

@@ -187,7 +187,7 @@ def test_definitions_are_cached_when_they_are_read(catalog: Catalog, home: Setti
     generated()
     catalog.members.create(2, "default")
     generated()
-    assert read_cache(home) == ([catalog.jobs.get("power", "avg_v").definition], ["default", "snode2"])
+    assert read_cache(home) == ([catalog.jobs.get("power", "avg_v", "stream").definition], ["default", "snode2"])
     catalog.jobs.set_desired("id-avg_v", DesiredState.DROPPED)
     generated()
     assert read_cache(home) == ([], ["default", "snode2"])
@@ -275,7 +275,7 @@ def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Cata
 def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog) -> None:
     add_stream(catalog)
     dag = generated()[STREAM]
-    assert catalog.jobs.get("power", "avg_v").definition.sql in dag.doc_md
+    assert catalog.jobs.get("power", "avg_v", "stream").definition.sql in dag.doc_md
     assert "power.meters" in dag.doc_md
 
 

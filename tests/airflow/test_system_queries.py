@@ -11,8 +11,9 @@ import pytest
 import headrace
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.continuous_queries import Execution, ExecutionState
-from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.paths import ROOT
+from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.airflow.running import RunningSystem
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
@@ -42,7 +43,7 @@ class Queries:
             past.execute(statement)
 
     def record(self, name: str) -> JobRecord:
-        return self.up.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
+        return self.up.catalog.jobs.get(ROOT, name, CONTINUOUS_QUERY)
 
     def definition(self, name: str) -> JobDefinition:
         return self.record(name).definition

@@ -162,7 +162,7 @@ def test_an_error_of_the_trigger_is_reported_and_tried_again_after_a_pause(home:
     with closing(sqlite3.connect(home.home_path / "catalog.db")) as database, database:
         database.execute("UPDATE jobs SET state = 'UNKNOWN'")
     payload = asyncio.run(fired(stream))
-    assert "'UNKNOWN' is not a valid JobState" in payload["text"]
+    assert "'UNKNOWN'" in payload["text"]
     with pytest.raises(SupervisionError, match="UNKNOWN"):
         complete(payload)
     policy = SuperviseJob(task_id="supervise", job_id="any").retry_policy
@@ -235,5 +235,5 @@ def test_any_other_error_fails_the_task_without_retries() -> None:
 def test_a_paused_stream_skips_the_task() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    with pytest.raises(AirflowSkipException, match="RESUME STREAM"):
+    with pytest.raises(AirflowSkipException, match="when it is resumed"):
         complete({"verdict": "paused"})

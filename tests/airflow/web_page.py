@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
 from headrace.errors import Error
+from headrace.jobs.activity import JobActivity
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.streams.sources.subscriptions import JobActivity
 
 ACTION = {"X-Headrace-Action": "pause"}
 """The header of a request that changes something."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from headrace.catalog import Catalog
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition
 from headrace.model.ledger import Chunk
 from headrace.model.tables import Column, Database, Table, TableId, TableKind
 from headrace.model.types import DataType, TypeKind
+from headrace.streams.kind import STREAM
 
 TS = Column("ts", DataType(TypeKind.TIMESTAMP))
 CURRENT = Column("current", DataType(TypeKind.FLOAT))
@@ -25,7 +26,7 @@ def definition(name: str = "avg_current", **changed: object) -> JobDefinition:
     """Return a stream from power.meters to power.averages; with another name, to a target of its own."""
     overrides: dict[str, object] = {
         "id": f"id-{name}",
-        "kind": JobKind.STREAM,
+        "kind": STREAM,
         "database": "power",
         "name": name,
         "sql": "CREATE STREAM …",

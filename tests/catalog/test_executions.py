@@ -10,8 +10,8 @@ from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.continuous_queries import ContinuousQuery, Execution, ExecutionState, Schedule
-from headrace.model.jobs import JobKind
 from headrace.model.tree_statements import TimeoutPolicy
+from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.catalog.samples import definition
 
 EVERY_10S = Schedule(10_000, 0, 10_000, 0, TimeoutPolicy.BLOCKED, first=20_000)
@@ -25,17 +25,17 @@ def query(catalog: Catalog) -> str:
 
 def create(catalog: Catalog, name: str, schedule: Schedule) -> str:
     details = ContinuousQuery(schedule, "UTC", ("root.plant.**",), ("root.agg.::",))
-    job = definition(name, kind=JobKind.CONTINUOUS_QUERY, database="root", sources=(), target=None, continuous_query=details)
+    job = definition(name, kind=CONTINUOUS_QUERY, database="", sources=(), target=None, continuous_query=details)
     catalog.jobs.create(job)
     return job.id
 
 
 def test_a_continuous_query_is_recorded_with_its_schedule_and_without_a_database(catalog: Catalog, query: str) -> None:
-    record = catalog.jobs.get("root", "cq1", JobKind.CONTINUOUS_QUERY)
+    record = catalog.jobs.get("", "cq1", CONTINUOUS_QUERY)
     assert (record.definition.id, record.definition.schedule, str(record.definition)) == (query, EVERY_10S, "cq1")
     assert record.definition.databases == frozenset()
-    with pytest.raises(NotFoundError, match="CQ cq2 doesn't exist") as refused:
-        catalog.jobs.get("root", "cq2", JobKind.CONTINUOUS_QUERY)
+    with pytest.raises(NotFoundError, match="continuous query cq2 does not exist") as refused:
+        catalog.jobs.get("", "cq2", CONTINUOUS_QUERY)
     assert refused.value.hint == "did you mean cq1?"
 
 

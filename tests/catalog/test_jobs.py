@@ -12,6 +12,7 @@ from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecor
 from headrace.model.positions import Position
 from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Database, TableId
+from headrace.streams.kind import STREAM
 from tests.catalog.samples import definition, supertable, with_stream
 
 REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
@@ -28,7 +29,7 @@ def test_a_new_stream_is_desired_running_but_not_yet_observed(meters: Catalog) -
     stream = definition()
     assert meters.jobs.create(stream)
     record = JobRecord(stream, DesiredState.RUNNING, JobState.CREATED, JobProgress())
-    assert meters.jobs.get("power", "avg_current") == record
+    assert meters.jobs.get("power", "avg_current", STREAM) == record
     assert meters.jobs.by_id(stream.id) == record
     assert meters.jobs.all() == [record]
 
@@ -79,11 +80,11 @@ def test_streams_are_looked_up_by_name_and_target_and_counted_by_source(meters: 
     for one in (stream, other):
         meters.jobs.create(one)
         assert one.target is not None
-        record = meters.jobs.find("power", one.name)
-        assert record == meters.jobs.of_target(one.target) == meters.jobs.get("power", one.name)
-    assert meters.jobs.find("power", "none") is meters.jobs.find("none", "other") is None
+        record = meters.jobs.find("power", one.name, STREAM)
+        assert record == meters.jobs.of_target(one.target) == meters.jobs.get("power", one.name, STREAM)
+    assert meters.jobs.find("power", "none", STREAM) is meters.jobs.find("none", "other", STREAM) is None
     assert meters.jobs.of_target(TableId("power", "meters")) is None
-    assert [meters.jobs.count_streams(name) for name in ("power", "none")] == [2, 0]
+    assert [meters.jobs.count(STREAM, name) for name in ("power", "none")] == [2, 0]
 
 
 def test_streams_are_listed_by_snode(meters: Catalog) -> None:
@@ -137,10 +138,10 @@ def test_a_dropped_stream_is_missing_everywhere(catalog: Catalog) -> None:
 def test_a_missing_stream_is_named_with_the_nearest_one(catalog: Catalog) -> None:
     with_stream(catalog)
     with pytest.raises(NotFoundError, match=r"stream power\.avg_curent does not exist") as caught:
-        catalog.jobs.get("power", "avg_curent")
+        catalog.jobs.get("power", "avg_curent", STREAM)
     assert caught.value.hint == "did you mean power.avg_current?"
     with pytest.raises(NotFoundError, match="database none does not exist"):
-        catalog.jobs.get("none", "avg_current")
+        catalog.jobs.get("none", "avg_current", STREAM)
 
 
 def test_a_driver_whose_lease_has_passed_on_can_no_longer_write(catalog: Catalog, clock: ManualClock) -> None:

@@ -7,11 +7,11 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.tables import Column, Database
-from headrace.model.trees import Device, DeviceTemplate, TemplateSeries, Timeseries, tree_table
+from headrace.model.trees import Device, DeviceTemplate, NewSeries, Timeseries, tree_table
 from headrace.model.types import BIGINT, DOUBLE
 
-S1 = TemplateSeries("s1", BIGINT)
-S2 = TemplateSeries("s2", DOUBLE, "RLE", "SNAPPY")
+S1 = NewSeries("s1", BIGINT)
+S2 = NewSeries("s2", DOUBLE, "RLE", "SNAPPY")
 T1 = DeviceTemplate("t1", (S1,), aligned=True)
 
 
@@ -44,10 +44,8 @@ def test_a_path_has_one_template_with_those_above_and_below(plant: Catalog) -> N
             plant.templates.set("t1", "root.plant", path)
     plant.templates.set("t1", "root.plant", "root.plant.a.bc")
     assert plant.templates.paths() == {"root.plant.a.b": "t1", "root.plant.a.bc": "t1"}
-    assert plant.templates.covering("root.plant.a.b.c.d") == ("root.plant.a.b", T1)
-    assert plant.templates.covering("root.plant.a.b") == ("root.plant.a.b", T1)
-    assert plant.templates.covering("root.plant.a") is None
-    assert plant.templates.covering("root.plant.a.x") is None
+    paths = [f"root.plant.a{rest}" for rest in ("", ".b", ".b.c.d", ".x")]
+    assert plant.templates.covering(paths) == dict.fromkeys(paths[1:3], ("root.plant.a.b", T1))
 
 
 def test_a_template_that_is_set_is_not_dropped(plant: Catalog) -> None:

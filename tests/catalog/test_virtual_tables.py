@@ -11,6 +11,7 @@ from headrace.catalog.alterations import with_renamed_column, without_column
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.streams import StreamSchema
 from headrace.model.tables import ColumnReference, Database, TableId
+from headrace.streams.kind import STREAM
 from tests.catalog.samples import CURRENT, TS, definition, plain_table, supertable
 
 METERS, PUMP, VIRTUAL = TableId("power", "meters"), TableId("other", "pump"), TableId("power", "virtual")
@@ -95,7 +96,7 @@ def test_what_a_stream_over_a_virtual_table_reads_cannot_be_dropped(virtual: Cat
     read = (reference("v"), reference("v", "flow", PUMP, "pump"))
     schema = StreamSchema((TS, CURRENT), (), ("ts", "current", "flow"), (), TableId("power", "v"), read)
     virtual.jobs.create(definition(sources=(METERS, PUMP), target=None, schema=schema))
-    assert virtual.jobs.get("power", "avg_current").definition.schema == schema
+    assert virtual.jobs.get("power", "avg_current", STREAM).definition.schema == schema
     virtual.virtual_tables.set_origin("power", "v", "current", None)
     virtual.virtual_tables.set_origin("power", "v", "flow", None)
     with pytest.raises(IntegrityError, match=r"power\.d1 cannot be dropped: stream power\.avg_current reads it"):

@@ -13,7 +13,7 @@ from headrace.cli.app import app
 from headrace.cli.completion import SqlCompleter
 from headrace.cli.system import describe_jobs
 from headrace.errors import Error, NotFoundError, ProgrammingError
-from headrace.model.jobs import JobKind
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.supervision import read_snapshot
 from tests.cli.terminal import Terminal
 
@@ -63,10 +63,10 @@ def test_a_backfill_of_a_query_shows_its_progress(home: Path) -> None:
 def test_explain_runs_nothing(home: Path) -> None:
     output = run(home, "backfill", "--cq", "hour by hour", "--from", str(START), "--to", str(START + 2 * HOUR), "--explain")
     assert output.startswith("compute 2 intervals of continuous query hour by hour again, from 2023-11-14 22:00:00+00:00, before")
-    assert "needs the right to operate continuous query root.hour by hour" in output
+    assert "needs the right to operate continuous query hour by hour" in output
     with headrace.connect(home, dialect="iotdb") as connection:
         catalog = connection.session.context.catalog
-        job = catalog.jobs.get("root", "hour by hour", JobKind.CONTINUOUS_QUERY)
+        job = catalog.jobs.get("", "hour by hour", CONTINUOUS_QUERY)
         assert catalog.executions.all(job.definition.id) == []
 
 
@@ -105,7 +105,7 @@ def test_doctor_counts_streams_and_queries(home: Path) -> None:
 
 def test_status_lists_queries_with_lag_and_why_they_failed(connection: headrace.Connection) -> None:
     catalog = connection.session.context.catalog
-    definition = catalog.jobs.get("root", "hourly", JobKind.CONTINUOUS_QUERY).definition
+    definition = catalog.jobs.get("", "hourly", CONTINUOUS_QUERY).definition
     claims = [catalog.executions.claim(definition.id, definition.schedule, START + n * HOUR, "test") for n in range(3)]
     for claimed in claims[:2]:
         catalog.executions.finish(claimed, 12_000)

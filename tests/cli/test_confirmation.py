@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli.app import app
 from headrace.errors import Error, ProgrammingError
+from headrace.streams.kind import STREAM
 from tests.cli.terminal import Terminal
 
 CREATE = "stream s trigger at_once into o as select _wstart, {} v from t interval(1m)"
@@ -29,7 +30,7 @@ def home(tmp_path: Path) -> Path:
 
 def query(home: Path) -> str:
     with headrace.connect(home) as connection:
-        return connection.session.context.catalog.jobs.get("d", "s").definition.sql
+        return connection.session.context.catalog.jobs.get("d", "s", STREAM).definition.sql
 
 
 def run(home: Path, *arguments: str) -> str:

@@ -20,8 +20,9 @@ from headrace.catalog import executions as ledger_module
 from headrace.errors import FencedError, NotFoundError
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution, ExecutionState
-from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.queries.executions import execute, recompute
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
 from headrace.settings import current, load
 
@@ -52,12 +53,12 @@ def create(connection: headrace.Connection, name: str, source: str = "root.plant
 
 
 def records(connection: headrace.Connection) -> list[JobRecord]:
-    return connection.session.context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    return connection.session.context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
 
 
 def ledger(connection: headrace.Connection, name: str) -> list[Execution]:
     catalog = connection.session.context.catalog
-    return list(reversed(catalog.executions.all(catalog.jobs.get("root", name, JobKind.CONTINUOUS_QUERY).definition.id)))
+    return list(reversed(catalog.executions.all(catalog.jobs.get("", name, CONTINUOUS_QUERY).definition.id)))
 
 
 @contextmanager

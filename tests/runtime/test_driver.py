@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
+from headrace.jobs.activity import JobActivity
 from headrace.model.clock import ManualClock
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
@@ -21,8 +22,9 @@ from headrace.runtime.driver import Driver, idle_pause_s
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.poller import SourcePollers
-from headrace.streams.sources.subscriptions import JobActivity
+from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import Meters, readings
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -174,7 +176,7 @@ def test_a_stream_that_cannot_be_parsed_is_stopped_and_the_others_run(meters: Me
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
     meters.context.catalog.jobs.create(bad, progress=JobProgress(Position(0, {bad.source_ids[0]: 0})))
     driver.reconcile()
-    while driver._pollers.poll():
+    while pollers_of(driver).poll():
         pass
     driver.reconcile()
     record = meters.context.catalog.jobs.by_id("bad")
@@ -231,7 +233,7 @@ def create(meters: Meters, name: str) -> str:
     """Record a stream whose text no driver can parse."""
     definition = JobDefinition(
         id=name,
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="db",
         name=name,
         sql="CREATE STREAM x INTO",
@@ -254,7 +256,7 @@ def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Contex
         polls.append(timeout_s)
         return False
 
-    monkeypatch.setattr(driver._pollers, "poll", poll)
+    monkeypatch.setattr(pollers_of(driver), "poll", poll)
     driver.start()
     try:
         wait_until(lambda: polls, "the first poll")
@@ -270,7 +272,7 @@ def test_sources_are_polled_while_the_catalog_hangs(context: Context, monkeypatc
     driver = Driver(context, "default", fills=False, batches=Histogram(), ended=lambda: None)
     answer, polls = threading.Event(), threading.Semaphore(0)
     monkeypatch.setattr(driver, "reconcile", answer.wait)
-    monkeypatch.setattr(driver._pollers, "poll", lambda _: polls.release())
+    monkeypatch.setattr(pollers_of(driver), "poll", lambda _: polls.release())
     driver.start()
     try:
         for _ in range(3):

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState
+from headrace.jobs.activity import JobActivity
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
-from headrace.streams.sources.subscriptions import JobActivity
+from headrace.streams.kind import STREAM
 
 
 def reading() -> SnodeMetrics:
     definition = JobDefinition(
         id="id",
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="db",
         name='odd "name"',
         sql="create stream",

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from headrace.model.continuous_queries import ContinuousQuery, Execution, ExecutionState, Schedule
 from headrace.model.execution_history import ExecutionHistory
-from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobKind, JobProgress, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.tree_statements import TimeoutPolicy
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.metrics import render_metrics
 from headrace.runtime.snode import count_jobs
 from tests.runtime.test_metrics import reading
@@ -18,8 +19,8 @@ SCHEDULE = Schedule(1_000, 0, 1_000, 0, TimeoutPolicy.BLOCKED, 5_000)
 def query(name: str, state: JobState = JobState.RUNNING) -> JobRecord:
     definition = JobDefinition(
         id=f"id-{name}",
-        kind=JobKind.CONTINUOUS_QUERY,
-        database="root",
+        kind=CONTINUOUS_QUERY,
+        database="",
         name=name,
         sql="CREATE CQ …",
         dialect="iotdb",

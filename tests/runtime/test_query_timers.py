@@ -11,8 +11,8 @@ import headrace
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import JobRecord
 from headrace.runtime.continuous_queries import execute_due
-from headrace.runtime.reasons import reason_of
 from headrace.settings import load
+from headrace.streams.failures import reason_of
 from tests.runtime.test_continuous_queries import SECOND, START, create, done, ledger, records, running
 from tests.support.waiting import wait_until
 
@@ -58,6 +58,5 @@ def test_the_timers_rest_if_only_the_range_of_a_backfill_is_unfinished(connectio
 @pytest.mark.parametrize("statement", ["STREAM", "CONTINUOUS QUERY"])
 def test_the_hint_of_a_reason_names_the_statement_of_the_job(statement: str) -> None:
     from headrace.errors import DataError
-    from headrace.model.jobs import JobKind
 
-    assert reason_of(DataError("overflow"), 0, JobKind(statement.lower())).hint == f"fix the cause, then run RESUME {statement}"
+    assert reason_of(DataError("overflow"), 0, statement.lower()).hint == f"fix the cause, then run RESUME {statement}"

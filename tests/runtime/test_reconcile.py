@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.roles import MAX_RETRY_MS, Role, polled_role, retry_pause, role
+from headrace.streams.kind import STREAM
 
 NOW = 1_000_000
 PASSING = StopReason("OPERATIONAL", "the disk was full", "wait", NOW, transient=True)
@@ -24,7 +25,7 @@ def stream(
 ) -> JobRecord:
     definition = JobDefinition(
         id="id",
-        kind=JobKind.STREAM,
+        kind=STREAM,
         database="db",
         name="s",
         sql="create stream",
@@ -37,7 +38,8 @@ def stream(
 
 
 def decide(record: JobRecord, *, filled: bool = False, fills: bool = True, retry_at: int = 0) -> Role:
-    return role(record, filled=filled, fills=fills, retry_at=retry_at, now=NOW)
+    decided = role(record, retry_at=retry_at, now=NOW)
+    return polled_role(record, filled=filled, fills=fills) if decided is Role.HOST else decided
 
 
 def test_a_stream_without_history_goes_to_the_pollers_at_once() -> None:

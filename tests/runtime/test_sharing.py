@@ -22,6 +22,8 @@ from headrace.runtime.metrics import Histogram
 from headrace.runtime.sharing import plan_moves, port_of
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
+from headrace.streams.kind import STREAM
+from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import DATABASE, START, Meters, readings
 from tests.runtime.test_snode import context, settings, start, until
 from tests.support.jobs import Job
@@ -154,7 +156,7 @@ def owners(context: Context) -> Counter[str]:
 def work(driver: Driver) -> None:
     """Let a driver do all that is due, in this thread."""
     driver.reconcile()
-    while driver._pollers.poll():
+    while pollers_of(driver).poll():
         driver.reconcile()
     driver.reconcile()
 
@@ -182,13 +184,13 @@ def test_a_stream_that_moves_between_drivers_continues_and_the_old_driver_is_fen
         assert context.catalog.jobs.move(stream, "default", "snode2"), "taken while the first driver still runs it"
     work(second)
     meters.write(readings(60, seed=2, start=START + 2_000_000))
-    while first._pollers.poll():
+    while pollers_of(first).poll():
         pass
-    assert first._pollers.streams == frozenset(), "it drops the streams that it has lost, and lives on"
+    assert pollers_of(first).streams == frozenset(), "it drops the streams that it has lost, and lives on"
     work(second)
     assert are_complete(context, meters)
     for driver in drivers:
-        driver._pollers.close()
+        pollers_of(driver).close()
 
 
 @pytest.mark.spark
@@ -255,8 +257,8 @@ def test_a_stream_continues_in_another_home_over_the_same_warehouse_and_catalog(
         two.execute(f"insert into m1 values ({START + 9000}, 4) ({START + 60_000}, 8)")
         two.settle()
         assert two.execute("select n, total from o").fetchall() == [(3, 7)], "the open session was in the checkpoint"
-        job = two.session.context.catalog.jobs.get("d", "s")
+        job = two.session.context.catalog.jobs.get("d", "s", STREAM)
         events = two.session.context.catalog.events.all("job", job.definition.id)
         assert not [event for event in events if event.kind == "STATE_RESTORED"], "it was read, not computed again"
     with open_context(home("three")).catalog as catalog:
-        assert catalog.jobs.get("d", "s").state is JobState.RUNNING
+        assert catalog.jobs.get("d", "s", STREAM).state is JobState.RUNNING

@@ -90,12 +90,12 @@ TREE_STATEMENTS = {
     "select count(s1) from root.plant.** group by tags(unit)": "read table root.plant.devices",
     "show devices": "describe catalog",
     "create cq q begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end": (
-        "create continuous query root.q, read catalog, write catalog, describe continuous query root.q"
+        "create continuous query q, read catalog, write catalog, describe continuous query q"
     ),
     "show cq executions": "describe catalog",
-    "drop cq tens": "drop continuous query root.tens, describe continuous query root.tens",
-    "pause cq tens": "operate continuous query root.tens",
-    "resume cq tens": "operate continuous query root.tens, describe continuous query root.tens",
+    "drop cq tens": "drop continuous query tens, describe continuous query tens",
+    "pause cq tens": "operate continuous query tens",
+    "resume cq tens": "operate continuous query tens, describe continuous query tens",
     "show devices where time > 1": "describe catalog, read catalog",
     f"create function parts as '{SPLIT}'": "create catalog",
     "drop function part": "drop catalog",
@@ -119,7 +119,7 @@ JOBS: dict[str, Plan] = {
 }
 TREE_JOBS: dict[str, Plan] = {
     "read catalog": lambda session, _: verifications.plan_continuous_query_verification(session.state, "tens", None, None),
-    "operate continuous query root.tens": lambda session, _: backfills.plan_query_backfill(session.state, "tens", None, None),
+    "operate continuous query tens": lambda session, _: backfills.plan_query_backfill(session.state, "tens", None, None),
     "alter database root.plant, write database root.plant": lambda session, file: loads.plan_load(
         session.state, [file], "root.plant", device="root.plant.line1"
     ),
@@ -260,7 +260,7 @@ def test_explain_ends_with_the_rights_that_are_needed(prepared: headrace.Connect
         "query on Spark",
         "compare d.out1 with what DuckDB computes from d.readings",
     ]
-    assert prepared.session.context.catalog.jobs.get("d", "s").state is JobState.CREATED
+    assert prepared.session.context.catalog.jobs.get("d", "s", "stream").state is JobState.CREATED
     assert prepared.session.context.tables.rows(prepared.session.context.catalog.tables.get("d", "plain")) == 0
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.jobs.activity import JobActivity
 from headrace.model.snodes import Lease
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
-from headrace.streams.sources.subscriptions import JobActivity
+from headrace.streams.kind import STREAM
 
 QUERY = "select batch_ms, message from information_schema.ins_stream_progress"
 
@@ -19,7 +20,7 @@ QUERY = "select batch_ms, message from information_schema.ins_stream_progress"
 def stream(readings: headrace.Connection) -> str:
     """Return the id of a stream that no driver runs yet."""
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
-    return readings.session.context.catalog.jobs.get("d", "s").definition.id
+    return readings.session.context.catalog.jobs.get("d", "s", STREAM).definition.id
 
 
 def take_lease(connection: headrace.Connection) -> Lease:

@@ -9,6 +9,7 @@ import pytest
 import headrace
 from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobState, StopReason
+from headrace.streams.kind import STREAM
 from headrace.web.view import job_detail
 
 START = 1_700_000_000_000
@@ -58,7 +59,7 @@ def test_the_status_follows_the_stream(stream: headrace.Connection) -> None:
     stream.execute("pause stream s")
     assert select(stream, "status") == [("paused",)]
     stream.execute("resume stream s")
-    job = stream.session.context.catalog.jobs.get("d", "s").definition.id
+    job = stream.session.context.catalog.jobs.get("d", "s", STREAM).definition.id
     stream.session.context.catalog.jobs.set_state(job, JobState.STOPPED, StopReason("DATA", "too large", "cast it", START))
     assert select(stream, "status, message") == [("failed", "[DATA] too large (cast it)")]
     stream.session.context.catalog.jobs.set_state(job, JobState.STOPPED, StopReason("X", "lost", "wait", START, transient=True))
@@ -93,7 +94,7 @@ def test_addresses_of_notifications_are_shown_without_their_secrets(readings: he
     )
     readings.execute(sql)
     catalog = readings.session.context.catalog
-    record = catalog.jobs.get("d", "s")
+    record = catalog.jobs.get("d", "s", STREAM)
     shown = [
         *(sql for table in ("ins_streams", "ins_stream_progress") for (sql,) in select(readings, "`sql`", table)),
         job_detail(catalog, record, START)["sql"],

@@ -20,6 +20,7 @@ from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
 from headrace.context import Context
 from headrace.errors import HistoryGoneError, NotFoundError
+from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobDefinition, JobRecord
 from headrace.model.statements import CreateStream, Select
@@ -34,10 +35,10 @@ from headrace.storage.delta import changes
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import StreamPlan, catalog_scope, define, plan_recorded_stream
 from headrace.streams.quarantine.stored_rows import HISTORY_BATCH
-from headrace.streams.runner import Runner
+from headrace.streams.runner import StreamRunner
 from headrace.streams.sources import spill
 from headrace.streams.sources.lag import measure_counters
-from headrace.streams.sources.poller import RunnerFactory, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.wide import dispatch
 from headrace.streams.windows.change_batch import LargeCommit
@@ -80,7 +81,7 @@ class StreamEnvironment:
     context: Context
     database: Database
     pollers: SourcePollers | None = None
-    runner: RunnerFactory = Runner
+    runner: RunnerFactory = StreamRunner
     table: Table = READINGS
     subtables: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {name: (g,) for name, g in SUBTABLES.items()})
 

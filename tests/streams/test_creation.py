@@ -19,6 +19,7 @@ from headrace.settings import Settings, load
 from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define, plan_recorded_stream
+from headrace.streams.kind import STREAM
 from tests.streams.environment import READINGS, SUBTABLES
 from tests.support.forking import die_at, execute
 from tests.support.racing import race
@@ -80,7 +81,7 @@ def test_a_kill_at_any_point_leaves_a_complete_stream_or_none(tmp_path: Path, po
         killed(tmp_path / "home", statement(options=options), point)
         names = [table.name for table in context.catalog.tables.all("db")]
         if point == "streams.create.recorded":
-            record = context.catalog.jobs.get("db", "s")
+            record = context.catalog.jobs.get("db", "s", STREAM)
             progress = record.progress
             version = context.tables.version(READINGS)
             offsets = {plan_recorded_stream(record.definition, context.catalog).source_ids[0]: version}
@@ -186,7 +187,7 @@ def test_the_database_keeps_a_second_stream_from_a_target(settings: Settings) ->
     with opened(settings) as context:
         create_tables(context)
         create(context, statement())
-        record = context.catalog.jobs.get("db", "s")
+        record = context.catalog.jobs.get("db", "s", STREAM)
         row = to_row(record) | {"id": "another", "name": "another"}
         engine = context.catalog.jobs._store.engine
         with pytest.raises(exc.IntegrityError), engine.begin() as connection:
@@ -215,4 +216,4 @@ def test_a_refused_stream_leaves_no_state(tmp_path: Path) -> None:
         with pytest.raises(Error):
             create(context, statement("t"))
         folders = list(Path(context.state_uri).iterdir())
-        assert [folder.name for folder in folders] == [context.catalog.jobs.get("db", "s").definition.id]
+        assert [folder.name for folder in folders] == [context.catalog.jobs.get("db", "s", STREAM).definition.id]

@@ -29,6 +29,7 @@ from headrace.sql import parse
 from headrace.streams.definition.checks import check_statement
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.definition.groups import GroupKind
+from headrace.streams.kind import STREAM
 from tests.streams.environment import StreamEnvironment
 
 INT, VARCHAR, TIMESTAMP = DataType(TypeKind.INT), DataType(TypeKind.VARCHAR, 20), DataType(TypeKind.TIMESTAMP)
@@ -285,7 +286,7 @@ def test_the_number_of_streams_on_a_database_is_limited(env_with_targets: Stream
     with pytest.raises(LimitError, match="61 streams"):
         env_with_targets.define(one_more)
     assert env_with_targets.define(one_more, max_streams=62).name == "t"
-    replaced = env_with_targets.catalog.jobs.get(env_with_targets.database.name, "s7").definition
+    replaced = env_with_targets.catalog.jobs.get(env_with_targets.database.name, "s7", STREAM).definition
     assert env_with_targets.define(one_more, replaced=replaced).name == "t"
 
 

@@ -16,6 +16,7 @@ from headrace.errors import FencedError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobState
 from headrace.streams.lifecycle import forget
+from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.outbox import OutboxSink
 from headrace.streams.sources.poller import SourcePollers
 from tests.streams.environment import StreamEnvironment
@@ -192,7 +193,7 @@ def sink_of(env: StreamEnvironment) -> OutboxSink:
     assert env.pollers is not None
     (poller,) = env.pollers._pollers.values()
     (subscription,) = poller._subscriptions.values()
-    assert subscription.runner is not None
+    assert isinstance(subscription.runner, StreamRunner)
     assert isinstance(subscription.runner.sink, OutboxSink)
     return subscription.runner.sink
 

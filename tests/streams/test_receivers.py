@@ -21,6 +21,7 @@ from headrace.model.positions import Position
 from headrace.storage.delta.outbox import Message
 from headrace.streams.notifications import websocket
 from headrace.streams.notifications.websocket import WebSocketSender
+from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.notifying import NotifyingSink
 from headrace.streams.sources.poller import SourcePollers
 from tests.streams.environment import StreamEnvironment
@@ -179,7 +180,7 @@ def sink_of(pollers: SourcePollers) -> NotifyingSink:
     """Return the sink of the only stream."""
     (poller,) = pollers._pollers.values()
     (subscription,) = poller._subscriptions.values()
-    assert subscription.runner is not None
+    assert isinstance(subscription.runner, StreamRunner)
     assert isinstance(subscription.runner.sink, NotifyingSink)
     return subscription.runner.sink
 

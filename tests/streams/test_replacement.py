@@ -11,6 +11,7 @@ import headrace
 from headrace.errors import Error, InternalError, InvalidStreamError, NotFoundError, NotSupportedError
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import DesiredState, JobRecord
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.poller import SourcePollers
 
 START = 1_700_000_000_000
@@ -41,7 +42,7 @@ def execute_and_settle(connection: headrace.Connection, sql: str) -> None:
 
 
 def job(connection: headrace.Connection) -> JobRecord:
-    return connection.session.context.catalog.jobs.get("d", "s")
+    return connection.session.context.catalog.jobs.get("d", "s", STREAM)
 
 
 def plan_text(connection: headrace.Connection, sql: str) -> str:

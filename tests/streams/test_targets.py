@@ -8,6 +8,7 @@ import pytest
 
 import headrace
 from headrace.errors import InvalidStreamError
+from headrace.streams.kind import STREAM
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -32,7 +33,7 @@ def fetch(connection: headrace.Connection, sql: str) -> list[tuple[object, ...]]
 
 
 def counter(connection: headrace.Connection, stream: str, name: str) -> int:
-    return int(getattr(connection.session.context.catalog.jobs.get("d", stream).progress.counters, name))
+    return int(getattr(connection.session.context.catalog.jobs.get("d", stream, STREAM).progress.counters, name))
 
 
 def test_a_target_with_listed_columns_keeps_the_key_of_the_source(connection: headrace.Connection) -> None:
@@ -153,7 +154,7 @@ def test_a_group_whose_name_is_taken_is_discarded_and_the_others_are_not(connect
     )
     connection.execute(f"insert into w1 values ({START}, 1) w2 values ({START}, 1) ({START + 1}, 1)")
     assert fetch(connection, "select tbname, n from o") == [(other, 2)]
-    stream = connection.session.context.catalog.jobs.get("d", "s")
+    stream = connection.session.context.catalog.jobs.get("d", "s", STREAM)
     events = connection.session.context.catalog.events.all("job", stream.definition.id)
     assert [event.kind for event in events if one in event.message] == ["DISCARDED"]
     assert stream.state.value == "RUNNING"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.model.failpoints import FailpointError, armed
 from headrace.storage.object_store import file_system
-from headrace.streams.runner import Runner, state_store
+from headrace.streams.runner import StreamRunner, state_store
 from headrace.streams.sources import spill
 from headrace.streams.wide.commits import WideCommits
 from headrace.streams.wide.divided import DividedCommits
@@ -233,7 +233,7 @@ def test_what_a_killed_driver_has_staged_is_deleted_when_the_stream_starts(wide:
     assert staged_files(wide)
     discard_leftovers(replace(wide.context, epoch=1), plan.id)
     assert staged_files(wide), "an older driver leaves what newer ones stage"
-    Runner(wide.context, wide.record(plan), NoReader()).restore()
+    StreamRunner(wide.context, wide.record(plan), NoReader()).restore()
     assert staged_files(wide) == []
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from headrace.compute.plan import WSTART
 from headrace.context import Context
+from headrace.jobs.runners import RunnerFactory
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.runner import Reader, Runner
+from headrace.streams.runner import Reader, StreamRunner
 from headrace.streams.sinks.sink import DeltaSink, Sink
-from headrace.streams.sources.poller import RunnerFactory
 from headrace.streams.state.checkpoints import StreamState, window_table
 from headrace.streams.windows.change_batch import Changes
 
@@ -66,7 +66,9 @@ def ticker_factory(
 ) -> RunnerFactory:
     """Return a factory of runners for tickers; `before` is called at the start of every micro-batch."""
 
-    def runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
-        return Runner(context, record, reader, processor=lambda context, plan: Ticker(context, plan, before, every_ms), sink=sink)
+    def runner(context: Context, record: JobRecord, reader: Reader) -> StreamRunner:
+        return StreamRunner(
+            context, record, reader, processor=lambda context, plan: Ticker(context, plan, before, every_ms), sink=sink
+        )
 
     return runner

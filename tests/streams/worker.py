@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 from headrace.catalog import Catalog
 from headrace.compute.plan import WSTART
 from headrace.context import Context
+from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
 from headrace.settings import load
 from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.runner import Runner
+from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink
 from headrace.streams.sources import poller
-from headrace.streams.sources.poller import RunnerFactory, SourcePollers
+from headrace.streams.sources.poller import SourcePollers
 from tests.streams.receiver import sender
 from tests.streams.ticking import ticker_factory
 
@@ -62,7 +63,7 @@ def main(home: Path, port: int, now: int, epoch: int, database: str | None = Non
     with Catalog.open(settings.catalog, clock=clock.now) as catalog:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
         context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
-        pollers = SourcePollers(context, runner=outbox_factory(port) if port else Runner)
+        pollers = SourcePollers(context, runner=outbox_factory(port) if port else StreamRunner)
         records = [record for record in catalog.jobs.all() if database in (None, record.definition.database)]
         pollers.reconcile(records)
         while pollers.poll():

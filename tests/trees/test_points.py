@@ -11,9 +11,10 @@ import pytest
 
 import headrace
 from headrace.errors import Error
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition
 from headrace.model.trees import TREE_TABLE, DeviceSeries
 from headrace.queries import executions
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, PermissionDeniedError, Right
 from headrace.settings import load
 from tests.support.interpreted import interpret_plans
@@ -41,7 +42,7 @@ def plant(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[headrace.C
 
 
 def query(connection: headrace.Connection) -> JobDefinition:
-    return connection.session.context.catalog.jobs.get("root", "q", JobKind.CONTINUOUS_QUERY).definition
+    return connection.session.context.catalog.jobs.get("", "q", CONTINUOUS_QUERY).definition
 
 
 def load_file(connection: headrace.Connection, folder: Path) -> None:
@@ -111,3 +112,16 @@ def test_a_session_asks_its_authorizer_for_the_databases(plant: headrace.Connect
     ):
         WAYS[way](connection, tmp_path)
     assert context.catalog.trees.find("root.plant", [DEVICE]) == {}
+
+
+def test_of_two_queries_that_create_a_series_with_different_types_the_second_fails(plant: headrace.Connection) -> None:
+    plant.execute(f"create cq r resample every {SECONDS}s {QUERY.replace('count', 'avg')}")
+    plant.clock.advance(SECONDS * 1000)
+    context, instant = plant.session.context, START + 2 * SECONDS * 1000
+    first, second = (context.catalog.jobs.get("root", name, CONTINUOUS_QUERY).definition for name in "qr")
+    plant.execute(f"insert into root.plant.source(time, s1) values ({instant - 1000}, 1), ({instant - 2000}, 2)")
+    created, refused = executions.execute_together(context, [(first, [instant]), (second, [instant])], "test")
+    assert created is None
+    assert refused is not None
+    assert "not compatible with the data type of source column" in refused.message
+    assert plant.execute(f"select count(s1) from {DEVICE}").fetchall() == [(SECONDS,)]

@@ -18,7 +18,7 @@ from headrace.catalog.store import Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model import conversion
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobProgress, JobRecord, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
 from headrace.model.snodes import DriverStatus, Heartbeat
 from headrace.model.tables import Table, TableId
@@ -30,7 +30,7 @@ JOB_ID: Final = "job_id"
 STATUS_BY_ID: Final = select(*STATUS).where(JOBS.c.id == bindparam(JOB_ID))
 JOB_BY_ID: Final = select(*JOBS.c).where(JOBS.c.id == bindparam(JOB_ID))
 UPDATE_BY_ID: Final = update(JOBS).where(JOBS.c.id == bindparam(JOB_ID))
-IS_QUERY: Final = JOBS.c.kind == JobKind.CONTINUOUS_QUERY.value
+HAS_SCHEDULE: Final = JOBS.c.continuous_query.is_not(None)
 NEWEST_EPOCH: Final = (
     select(LEASES.c.epoch)
     .where(LEASES.c.snode == select(JOBS.c.snode).where(JOBS.c.id == bindparam(JOB_ID)).scalar_subquery())
@@ -80,7 +80,7 @@ class Jobs:
             ):
                 if if_not_exists:
                     return False
-                raise exists(definition.kind.value, str(definition))
+                raise exists(definition.kind, str(definition))
             self._insert(connection, row, definition, target)
         return True
 
@@ -124,17 +124,17 @@ class Jobs:
         if connection.scalar(statement.returning(JOBS.c.id)) is None:
             raise ExistsError(f"a job with the id {definition.id} exists already")
 
-    def get(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord:
+    def get(self, database: str, name: str, kind: str) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
         record = self.find(database, name, kind)
         if record is not None:
             return record
         with self._store.read() as connection:
-            if kind is not JobKind.CONTINUOUS_QUERY:
+            if database:
                 require_database(connection, database)
             raise _missing_name(connection, kind, database, name)
 
-    def find(self, database: str, name: str, kind: JobKind = JobKind.STREAM) -> JobRecord | None:
+    def find(self, database: str, name: str, kind: str) -> JobRecord | None:
         """Return the job of a name; None if it does not exist, or its database does not."""
         return self._find(*_matches(kind, database, name))
 
@@ -142,10 +142,10 @@ class Jobs:
         """Return the job that fills a table, if there is one."""
         return self._find(JOBS.c.target_database == target.database, JOBS.c.target_table == target.name)
 
-    def count_streams(self, database: str) -> int:
-        """Return the number of streams whose first source is in a database."""
+    def count(self, kind: str, database: str) -> int:
+        """Return the number of jobs of a kind whose first source is in a database."""
         first_source_database = JOBS.c.sources[(0, "database")].as_string()
-        query = select(func.count()).where(JOBS.c.kind == JobKind.STREAM.value, first_source_database == database)
+        query = select(func.count()).where(JOBS.c.kind == kind, first_source_database == database)
         with self._store.read() as connection:
             return connection.scalar(query) or 0
 
@@ -157,11 +157,11 @@ class Jobs:
                 return record
         raise _missing_id(id)
 
-    def all(self, snode: str | None = None, kind: JobKind | None = None) -> list[JobRecord]:
+    def all(self, snode: str | None = None, kind: str | None = None) -> list[JobRecord]:
         """Return every job, or those of one snode or kind, by database and name."""
         conditions = [] if snode is None else [JOBS.c.snode == snode]
         if kind is not None:
-            conditions.append(JOBS.c.kind == kind.value)
+            conditions.append(JOBS.c.kind == kind)
         with self._store.read() as connection:
             return self._read(connection, *conditions, is_kept=self._definitions.has_some())
 
@@ -230,7 +230,7 @@ class Jobs:
     def drop(self, id: str) -> None:
         """Remove the record and its ledger, if there is one."""
         with self._store.write() as connection:
-            name = connection.scalar(delete(JOBS).where(JOBS.c.id == id).returning(case((IS_QUERY, JOBS.c.name))))
+            name = connection.scalar(delete(JOBS).where(JOBS.c.id == id).returning(case((HAS_SCHEDULE, JOBS.c.name))))
             if name is not None:
                 row = insert(connection, DROPPED_QUERIES).values(name=name, number=1)
                 number = DROPPED_QUERIES.c.number + 1
@@ -277,15 +277,15 @@ def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> b
     )
 
 
-def _matches(kind: JobKind, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
-    return JOBS.c.kind == kind.value, JOBS.c.database == database, JOBS.c.name == name
+def _matches(kind: str, database: str, name: str) -> tuple[ColumnElement[bool], ...]:
+    return JOBS.c.kind == kind, JOBS.c.database == database, JOBS.c.name == name
 
 
-def _missing_name(connection: Connection, kind: JobKind, database: str, name: str) -> NotFoundError:
-    names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind.value, JOBS.c.database == database))
-    if kind is JobKind.CONTINUOUS_QUERY:
-        return NotFoundError(f"CQ {name} doesn't exist.", hint=nearest(names, name) or "SHOW CQS lists what there is")
-    return not_found(kind.value, f"{database}.{name}", [f"{database}.{other}" for other in names])
+def _missing_name(connection: Connection, kind: str, database: str, name: str) -> NotFoundError:
+    names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind, JOBS.c.database == database))
+    if not database:
+        return NotFoundError(f"{kind} {name} does not exist", hint=nearest(names, name))
+    return not_found(kind, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 
 def _missing_id(id: str) -> NotFoundError:

@@ -101,9 +101,8 @@ def refuse_jobs_using(connection: Connection, table: TableId, columns: Iterable[
     for job in _definitions(connection) if names else ():
         used = names & used_columns(job, table, names)
         if used:
-            kind = job.kind.value
             raise IntegrityError(
-                f"column {min(used)} of {table} is needed by {kind} {job}", hint=f"DROP {kind.upper()} {job} first"
+                f"column {min(used)} of {table} is needed by {job.kind} {job}", hint=f"DROP {job.kind.upper()} {job} first"
             )
 
 
@@ -165,7 +164,7 @@ def refuse_references(
 
 def refuse_users(connection: Connection, table: TableId, refusal: str) -> None:
     """Raise `IntegrityError`, which begins with `refusal`, if a job reads or fills a table, or a virtual table refers to it."""
-    jobs = [f"{job.kind.value} {job}" for job in _definitions(connection) if table in job.tables]
+    jobs = [f"{job.kind} {job}" for job in _definitions(connection) if table in job.tables]
     origin = and_(COLUMN_REFERENCES.c.origin_database == table.database, COLUMN_REFERENCES.c.origin_table == table.name)
     series = select(COLUMN_REFERENCES.c.database, COLUMN_REFERENCES.c.series).where(origin).distinct()
     order = (COLUMN_REFERENCES.c.database, COLUMN_REFERENCES.c.series)
@@ -209,5 +208,5 @@ def _definitions(connection: Connection) -> Iterator[JobDefinition]:
 def _refuse(described_object: str, jobs: Iterable[JobDefinition], why: str) -> None:
     job = next(iter(jobs), None)
     if job is not None:
-        kind = job.kind.value
-        raise IntegrityError(f"{described_object} cannot be dropped: {kind} {job} {why}", hint=f"DROP {kind.upper()} {job} first")
+        hint = f"DROP {job.kind.upper()} {job} first"
+        raise IntegrityError(f"{described_object} cannot be dropped: {job.kind} {job} {why}", hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, update
 
@@ -14,14 +14,14 @@ from headrace.catalog.rows.trees import (
     TEMPLATE_PATHS,
 )
 from headrace.catalog.rules import hold_databases
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Store, insert, is_among
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
 from headrace.model.paths import join_path, split_path
 from headrace.model.tables import Column
 from headrace.model.tree_status import TreeStatus
-from headrace.model.trees import DeviceTemplate, TemplateSeries, Timeseries
+from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
 
 
 class Templates:
@@ -64,14 +64,17 @@ class Templates:
             rows = connection.execute(select(TEMPLATE_PATHS).order_by(TEMPLATE_PATHS.c.path)).mappings()
             return {row["path"]: row["template"] for row in rows}
 
-    def covering(self, path: str) -> tuple[str, DeviceTemplate] | None:
-        """Return the template that is set to a path or to one above it, with the path that it is set to."""
-        nodes = split_path(path)
-        prefixes = [join_path(nodes[:length]) for length in range(1, len(nodes) + 1)]
-        query = select(TEMPLATE_PATHS).where(TEMPLATE_PATHS.c.path.in_(prefixes))
+    def covering(self, paths: Collection[str]) -> dict[str, tuple[str, DeviceTemplate]]:
+        """Return the template that is set to each path or to one above it, with the path that it is set to."""
         with self._store.read() as connection:
-            row = connection.execute(query).mappings().first()
-            return None if row is None else (row["path"], get_template(connection, row["template"]))
+            if connection.scalar(select(TEMPLATE_PATHS.c.path).limit(1)) is None:
+                return {}
+            above = {path: prefixes(path) for path in paths}
+            wanted = {prefix for own in above.values() for prefix in own}
+            query = select(TEMPLATE_PATHS).where(is_among(connection, TEMPLATE_PATHS.c.path, list(wanted)))
+            names = {row["path"]: row["template"] for row in connection.execute(query).mappings()}
+            templates = {name: get_template(connection, name) for name in set(names.values())}
+        return {path: (at, templates[names[at]]) for path, own in above.items() for at in own if at in names}
 
     def set(self, name: str, database: str, path: str) -> None:
         """Set a template to a path; `ExistsError` if one is set to this path, above or below it."""
@@ -94,7 +97,7 @@ class Templates:
         with self._store.read() as connection:
             return list(connection.scalars(query))
 
-    def extend(self, name: str, series: Sequence[TemplateSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
+    def extend(self, name: str, series: Sequence[NewSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
         """Add measurements to a template and to all devices that use it, in one transaction.
 
         Args:
@@ -109,7 +112,7 @@ class Templates:
             connection.execute(changed.values(series=[to_json(one) for one in extended]))
             for database, by_measurement in columns.items():
                 add_columns(connection, database, list(by_measurement.values()))
-                extend_devices(connection, database, name, [stored_series(one, by_measurement) for one in series])
+                extend_devices(connection, database, name, [one.stored(by_measurement[one.measurement].name) for one in series])
 
 
 def get_template(connection: Connection, name: str) -> DeviceTemplate:
@@ -122,14 +125,15 @@ def get_template(connection: Connection, name: str) -> DeviceTemplate:
     return from_row(DeviceTemplate, row)
 
 
+def prefixes(path: str) -> list[str]:
+    """Return a path and those above it."""
+    nodes = split_path(path)
+    return [join_path(nodes[:length]) for length in range(1, len(nodes) + 1)]
+
+
 def nested_path(path: str, others: Sequence[str]) -> str | None:
     """Return the first of some paths that is the path, above or below it."""
     return next((other for other in others if path == other or other.startswith(path + ".") or path.startswith(other + ".")), None)
-
-
-def stored_series(series: TemplateSeries, columns: Mapping[str, Column]) -> Timeseries:
-    """Return a measurement as a series of a device."""
-    return Timeseries(series.measurement, series.type, columns[series.measurement].name, series.encoding, series.compression)
 
 
 def extend_devices(connection: Connection, database: str, template: str, series: Sequence[Timeseries]) -> None:

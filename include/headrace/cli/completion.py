@@ -12,8 +12,9 @@ from prompt_toolkit.document import Document
 
 from headrace.cli.shell_dialects import DIALECTS
 from headrace.errors import Error
-from headrace.model.jobs import JobKind
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.sql import lexical_rules_of
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     from headrace.model.tables import Table
@@ -70,7 +71,7 @@ class SqlCompleter(Completer):
     def query_names(self) -> list[str]:
         """Return the names of continuous queries, as statements write them."""
         try:
-            records = self._session.context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+            records = self._session.context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
         except Error:
             return []
         rules = lexical_rules_of(self._session.dialect)
@@ -82,7 +83,7 @@ class SqlCompleter(Completer):
         try:
             databases = [database.name for database in catalog.databases.all()]
             tables = [table for database in databases for table in catalog.tables.all(database)]
-            streams = [record.definition for record in catalog.jobs.all(kind=JobKind.STREAM)]
+            streams = [record.definition for record in catalog.jobs.all(kind=STREAM)]
         except Error:
             return []
         mentioned = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", text)]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ import psutil
 
 from headrace.cli.console import err, out
 from headrace.errors import ConfigurationError, Error
-from headrace.model.jobs import JobKind
+from headrace.jobs.registry import kinds
 from headrace.settings import Settings, load
 from headrace.storage.spark.jars import cache_directory, spark_jars
 from headrace.storage.spark.java import check_java
@@ -71,12 +72,12 @@ def check_home(settings: Settings) -> str:
 
 
 def check_catalog(settings: Settings) -> str:
-    """Open the catalog, and return how many databases, streams and continuous queries it has."""
+    """Open the catalog, and return how many databases and jobs of each kind it has."""
     from headrace.catalog import Catalog
 
     with Catalog.open(settings.catalog) as catalog:
-        streams, queries = (len(catalog.jobs.all(kind=kind)) for kind in (JobKind.STREAM, JobKind.CONTINUOUS_QUERY))
-        return f"{len(catalog.databases.all())} databases, {streams} streams, {queries} continuous queries"
+        counts = Counter(record.definition.kind for record in catalog.jobs.all())
+        return ", ".join([f"{len(catalog.databases.all())} databases", *(f"{counts[kind.name]} {kind.plural}" for kind in kinds())])
 
 
 def check_warehouse(settings: Settings) -> str:

@@ -14,8 +14,8 @@ import typer
 from headrace.cli.options import Home, format_example
 from headrace.cli.output import show_lines, show_table
 from headrace.errors import NotFoundError
-from headrace.model.jobs import JobKind
-from headrace.runtime.dag_ids import job_dag_id, snode_dag_id, stream_dag_id
+from headrace.jobs.registry import kinds
+from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 
 FOLLOW_SECONDS: Final = 0.5
 
@@ -66,11 +66,11 @@ def find_log(folder: Path, name: str) -> Path:
 
 def dag_ids(name: str) -> Iterator[str]:
     """Yield the ids that the DAG of something of this name may have."""
-    database, dot, stream = name.rpartition(".")
-    if dot:
-        yield stream_dag_id(database, stream)
     yield snode_dag_id(name)
-    yield job_dag_id(JobKind.CONTINUOUS_QUERY, "", name)
+    database, _, job = name.rpartition(".")
+    for kind in kinds():
+        yield job_dag_id(kind.name, database, job)
+        yield job_dag_id(kind.name, "", name)
 
 
 def readable(line: str) -> str:

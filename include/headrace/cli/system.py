@@ -14,7 +14,7 @@ from headrace.cli.options import Home, format_example
 from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.jobs import JobRecord
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -179,6 +179,7 @@ def describe_jobs(state: Snapshot, histories: Mapping[str, ExecutionHistory], st
 
 def describe_job(record: JobRecord, activity: ReportedActivity, history: ExecutionHistory, now: int) -> tuple[str, ...]:
     """Return the cells of a job: name, kind, state, lag, rows in and out, and why it is stopped, slow or behind."""
+    from headrace.jobs.registry import is_known, kind_of
     from headrace.runtime.activity import current_lag_ms
 
     definition, counters = record.definition, record.progress.counters
@@ -186,10 +187,10 @@ def describe_job(record: JobRecord, activity: ReportedActivity, history: Executi
     problem = record.reason or activity.slow_batch or quarantine_text(counters.rows_quarantined) or failure_text(history)
     return (
         str(definition),
-        definition.kind.value,
+        definition.kind,
         record.state.value,
         "–" if lag is None else f"{lag} ms",
-        "–" if definition.kind is JobKind.CONTINUOUS_QUERY else f"{counters.rows_in:,}",
+        f"{counters.rows_in:,}" if is_known(definition.kind) and kind_of(definition).counts_rows_in else "–",
         f"{counters.rows_out:,}",
         str(problem),
     )

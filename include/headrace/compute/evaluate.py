@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ from headrace.compute.evaluation.ordering import (
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
-from headrace.compute.nodes import Column, Node
+from headrace.compute.nodes import Column, Node, call, raw, substitute
 from headrace.compute.plan import (
-    KEYS_PLACEHOLDER,
+    KEYS,
     SERIES_KEY,
-    TIES_PLACEHOLDER,
+    TIES,
     TS,
     WEND,
     WSTART,
@@ -44,7 +44,7 @@ from headrace.compute.plan import (
 )
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider
-from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
@@ -111,11 +111,9 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
 
     Returns `p…`, `_ts` and `_series_key` if the source has them, and `o…` in stored types.
     """
-    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
-    columns = [f"{key.node} AS {key.column}" for key in plan.keys]
-    columns += [f"{sql} AS {name}" for name, sql in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if sql]
-    columns += [f"{to_stored_type(output.node, output.type, plan.precision)} AS {output.column}" for output in plan.outputs]
-    return filtered.selectExpr(*(resolve_now(plan, column) for column in columns))
+    filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
+    outputs = {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
+    return filtered.selectExpr(*named_sql(plan, ordering_columns(plan) | outputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,22 +346,22 @@ def ordering_columns(plan: Plan) -> dict[str, Node]:
 
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
     """Evaluate the select list of the rows within LIMIT and OFFSET only. Those of other rows may be invalid."""
-    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
+    filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
     natural = ordering_columns(plan)
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     keys = natural | {sort.column: outputs[sort.column] for sort in plan.sorts}
-    keyed = filtered.selectExpr("*", *(resolve_now(plan, f"{sql} AS {column}") for column, sql in keys.items()))
+    keyed = filtered.selectExpr("*", *named_sql(plan, keys))
     limited = limit_first(plan, keyed, list(natural))
-    selected = {output.column: output.column if output.column in keys else str(output.node) for output in plan.outputs}
+    selected = {output.column: Column(output.column) if output.column in keys else output.node for output in plan.outputs}
     for output, value in zip(plan.outputs, plan.gap_fill.values if plan.gap_fill is not None else (), strict=False):
         if value is not None:
-            selected[output.column] = f"coalesce({selected[output.column]}, {value})"
-    return limited.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in selected.items()))
+            selected[output.column] = call("coalesce", selected[output.column], value)
+    return limited.selectExpr(*named_sql(plan, selected))
 
 
 def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
-    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
+    filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
     columns = ordering_columns(plan)
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
@@ -371,7 +369,7 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         filtered = add_series_arrow_calls(plan, filtered)
     if plan.series:
         filtered, columns, natural = add_series_calls(plan, filtered, columns)
-    result = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in (columns | outputs).items()))
+    result = filtered.selectExpr(*named_sql(plan, columns | outputs))
     if plan.is_sparse:
         result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
@@ -383,19 +381,20 @@ def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> t
     renamed = {name: f"__{name}" for name in columns}
     keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
     order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + ([str(plan.key)] if plan.key else [])
+    names: dict[str, Node] = {KEYS.name: raw(keys), TIES.name: raw(", ".join(order))}
 
-    def substitute(sql: str) -> str:
-        return resolve_now(plan, sql.replace(KEYS_PLACEHOLDER, keys).replace(TIES_PLACEHOLDER, ", ".join(order)))
+    def add(frame: DataFrame, nodes: Mapping[str, Node | None]) -> DataFrame:
+        return frame.selectExpr("*", *named_sql(plan, {name: substitute(node, names) for name, node in nodes.items() if node}))
 
-    result = rows.selectExpr("*", *(resolve_now(plan, f"{sql} AS {renamed[name]}") for name, sql in columns.items()))
-    before = [call.before for call in plan.series if call.before]
-    result = result.where(substitute(" AND ".join(before))) if before else result
-    result = result.selectExpr("*", *(substitute(f"{call.first} AS _{call.column}") for call in plan.series if call.first))
-    result = result.selectExpr("*", *(substitute(f"{call.value} AS {call.column}") for call in plan.series))
-    keep = [call.keep for call in plan.series if call.keep]
-    result = result.where(substitute(" AND ".join(keep))) if keep else result
-    result = result.selectExpr("*", *(substitute(f"{call.order} AS {call.column}_order") for call in plan.series if call.order))
+    def keep(frame: DataFrame, conditions: Iterable[Node | None]) -> DataFrame:
+        present = [substitute(condition, names) for condition in conditions if condition]
+        return frame.where(" AND ".join(f"({to_sql(plan, condition)})" for condition in present)) if present else frame
+
+    result = keep(add(rows, {renamed[name]: node for name, node in columns.items()}), (call.before for call in plan.series))
+    result = add(result, {f"_{call.column}": call.first for call in plan.series})
+    result = add(result, {call.column: call.value for call in plan.series})
+    result = add(keep(result, (call.keep for call in plan.series)), {f"{call.column}_order": call.order for call in plan.series})
     natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in plan.series if call.order]
-    names = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
-    positions: dict[str, Node] = {name: Column(column) for name, column in names.items()}
+    places = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
+    positions: dict[str, Node] = {name: Column(column) for name, column in places.items()}
     return result, positions, [*natural, *(name for name in columns if name not in natural)]

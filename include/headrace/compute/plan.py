@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.compute.nodes import Neighbor, Node, call
+from headrace.compute.nodes import Column, Neighbor, Node, call
 from headrace.compute.plan_sources import OneRow, Regrouping, Scan, ScanUnion, SeriesRows
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import Argument, Bound, WindowPlan
@@ -41,9 +41,9 @@ IS_START = "_start"
 IS_END = "_end"
 FIRST_ROW = "_first"
 ROW_COUNT = "_rows"
-KEYS_PLACEHOLDER = "\x00keys\x00"
+KEYS = Column("\x00keys\x00")
 """Replaced by the partition columns when a series call is evaluated."""
-TIES_PLACEHOLDER = "\x00ties\x00"
+TIES = Column("\x00ties\x00")
 """Replaced by the columns that order rows when a series call is evaluated."""
 
 
@@ -224,14 +224,14 @@ class GapFill:
 
     Attributes:
         mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
-        values: Spark SQL of the constant for each output; None for an output that is not filled.
+        values: The constant for each output; None for an output that is not filled.
         time: The output that holds the instant; the same instant for all rows if the result has no times.
         max_age: Greatest distance in ticks of a previous value.
     """
 
     mode: str
-    values: tuple[str | None, ...]
-    time: str
+    values: tuple[Node | None, ...]
+    time: Node
     max_age: int | None = None
 
 
@@ -239,17 +239,17 @@ class GapFill:
 class SeriesCall:
     """A call of a series function: one whose value depends on neighboring rows.
 
-    The SQL comes from the function's `SeriesRule`. `KEYS_PLACEHOLDER` and `TIES_PLACEHOLDER` in it stand for the partition columns
-    and for the columns that order rows. `column` is `__s0`, `__s1`, …
+    The expressions come from the function's `SeriesRule`. `KEYS` in them stands for the partition columns, `TIES` for those that
+    order rows. `column` is `__s0`, `__s1`, …
     """
 
     column: str
     function: str
-    value: str
-    first: str | None
-    before: str | None
-    keep: str | None
-    order: str | None
+    value: Node
+    first: Node | None
+    before: Node | None
+    keep: Node | None
+    order: Node | None
     sparse: bool = False
 
 

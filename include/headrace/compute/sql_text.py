@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.compute.nodes import NOW, Node, bigint, bigint_sql, substitute
+from collections.abc import Mapping
+
+from headrace.compute.nodes import NOW, Node, bigint, substitute
 from headrace.compute.plan import Plan
 from headrace.compute.types import from_ticks, spark_type
 from headrace.model.time import Precision
@@ -14,9 +16,14 @@ def at_present(plan: Plan, node: Node) -> Node:
     return substitute(node, {NOW.name: bigint(plan.present)})
 
 
-def resolve_now(plan: Plan, sql: str | Node) -> str:
-    """Render an expression as Spark SQL, with the plan's present in place of `NOW`."""
-    return str(sql).replace(NOW.name, bigint_sql(plan.present))
+def to_sql(plan: Plan, node: Node) -> str:
+    """Render an expression as Spark SQL at the plan's present."""
+    return str(at_present(plan, node))
+
+
+def named_sql(plan: Plan, nodes: Mapping[str, Node]) -> list[str]:
+    """Render expressions as Spark SQL at the plan's present, each with its name."""
+    return [f"{to_sql(plan, node)} AS {name}" for name, node in nodes.items()]
 
 
 def to_stored_type(node: Node, type_: DataType, precision: Precision) -> Node:

@@ -11,13 +11,6 @@ from headrace.model.streams import StreamSchema
 from headrace.model.tables import TableId
 
 
-class JobKind(StrEnum):
-    """The kind of statement that a job comes from. Names are unique within a database and a kind; the database of CQs is `root`."""
-
-    STREAM = "stream"
-    CONTINUOUS_QUERY = "continuous query"
-
-
 class DesiredState(StrEnum):
     """The state that the user asked for."""
 
@@ -67,6 +60,8 @@ class JobDefinition:
     """A job as recorded: the statement's text, and the context in which its names were resolved.
 
     Attributes:
+        kind: The name of the kind of job. Names are unique within a kind and a database.
+        database: The database to which its name belongs; empty if names of its kind belong to none.
         sources: Tables whose changes the job reads. The first has the time line that the job's instants are on. A continuous
             query has none, since its paths are resolved in each execution.
         target: Table that takes the results; None if they go to several, or leave the catalog's tables.
@@ -74,10 +69,11 @@ class JobDefinition:
         schema: Columns for which the job was defined. Without it none of its tables' columns can be dropped.
         continuous_query: The schedule of a continuous query.
         replaces: What the backfill of the job replaces in the target; None if it only adds.
+        owner: The user whose statement created the job.
     """
 
     id: str
-    kind: JobKind
+    kind: str
     database: str
     name: str
     sql: str
@@ -89,6 +85,7 @@ class JobDefinition:
     schema: StreamSchema | None = None
     continuous_query: ContinuousQuery | None = None
     replaces: Replacement | None = None
+    owner: str = ""
 
     @property
     def source(self) -> TableId:
@@ -113,9 +110,7 @@ class JobDefinition:
     @property
     def databases(self) -> frozenset[str]:
         """The databases that the job belongs to, reads and writes; none of a continuous query, which outlives its databases."""
-        if self.kind is JobKind.CONTINUOUS_QUERY:
-            return frozenset()
-        return frozenset({self.database, *(table.database for table in self.tables)})
+        return frozenset(filter(None, (self.database, *(table.database for table in self.tables))))
 
     @property
     def schedule(self) -> Schedule:
@@ -126,12 +121,12 @@ class JobDefinition:
 
     def __str__(self) -> str:
         """Return the name that statements use."""
-        return job_name(self.kind, self.database, self.name)
+        return job_name(self.database, self.name)
 
 
-def job_name(kind: JobKind, database: str, name: str) -> str:
+def job_name(database: str, name: str) -> str:
     """Return the name by which statements call a job."""
-    return name if kind is JobKind.CONTINUOUS_QUERY else f"{database}.{name}"
+    return f"{database}.{name}" if database else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +231,9 @@ class JobRecord:
 
     @property
     def resumed_state(self) -> JobState:
-        """Return the state in which the job resumes after a stop: live, or in its backfill, which continuous queries have not."""
-        is_live = self.is_live or self.definition.kind is JobKind.CONTINUOUS_QUERY
-        return JobState.RUNNING if is_live else JobState.FILLING
+        """Return the state in which the job resumes after a stop: in its backfill if it has not completed one."""
+        has_history = not self.is_live and self.progress.boundary is not None
+        return JobState.FILLING if has_history else JobState.RUNNING
 
     @property
     def offsets(self) -> Offsets | None:

@@ -35,13 +35,17 @@ class Timeseries:
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateSeries:
-    """One measurement of a device template. `encoding` and `compression` are empty for the defaults."""
+class NewSeries:
+    """A series to be created, or one that devices of a template have. `encoding` and `compression` are empty for the defaults."""
 
     measurement: str
     type: DataType
     encoding: str = ""
     compression: str = ""
+
+    def stored(self, column: str) -> Timeseries:
+        """Return the series with the column that holds its values."""
+        return Timeseries(self.measurement, self.type, column, self.encoding, self.compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,10 @@ class DeviceTemplate:
     """A list of series that devices of any database can share."""
 
     name: str
-    series: tuple[TemplateSeries, ...] = ()
+    series: tuple[NewSeries, ...] = ()
     aligned: bool = False
 
-    def find(self, measurement: str) -> TemplateSeries | None:
+    def find(self, measurement: str) -> NewSeries | None:
         """Return the series of a measurement."""
         return next((series for series in self.series if series.measurement == measurement), None)
 
@@ -70,24 +74,14 @@ NO_LABELS: Final = SeriesLabels()
 
 
 @dataclass(frozen=True, slots=True)
-class NewSeries:
-    """A series to be created. `encoding` and `compression` are empty for the defaults."""
-
-    measurement: str
-    type: DataType
-    encoding: str = ""
-    compression: str = ""
-    labels: SeriesLabels | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceSeries:
-    """Series of a device that are to exist; `aligned` is what the device is to be if it is new."""
+    """Series of a device that are to exist, with the labels of those that are new; `aligned` is what a new device is to be."""
 
     database: Database
     path: str
     series: tuple[NewSeries, ...]
     aligned: bool = False
+    labels: Mapping[str, SeriesLabels] = field(default_factory=dict)
 
     def missing(self, present: Device | None) -> list[NewSeries]:
         """Return the series that a device lacks, under their names and as aliases; all of them if it does not exist."""

@@ -16,17 +16,18 @@ from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
 from headrace.compute.language import language
 from headrace.context import Context
-from headrace.errors import ExistsError, InternalError, NotFoundError, ProgrammingError
+from headrace.errors import ExistsError, InternalError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
-from headrace.model.jobs import JobDefinition, JobKind
-from headrace.model.paths import ROOT, join_path, split_path
+from headrace.model.jobs import JobDefinition
+from headrace.model.paths import join_path, split_path
 from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
 from headrace.model.tree_status import TreeStatus
 from headrace.queries.instants import constant_ticks
 from headrace.queries.into import check_types
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.sql import parse
 from headrace.trees.devices import find_devices
 from headrace.trees.scope import expressions, tree_scope
@@ -69,8 +70,8 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     )
     return JobDefinition(
         id=f"cq-{uuid.uuid4().hex}",
-        kind=JobKind.CONTINUOUS_QUERY,
-        database=ROOT,
+        kind=CONTINUOUS_QUERY,
+        database="",
         name=statement.name,
         sql=statement.text,
         dialect=DIALECT,
@@ -84,11 +85,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
 
 def is_taken(name: str, context: Context) -> bool:
     """Return whether a continuous query has a name."""
-    try:
-        context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
-    except NotFoundError:
-        return False
-    return True
+    return context.catalog.jobs.find("", name, CONTINUOUS_QUERY) is not None
 
 
 def schedule_of(statement: CreateContinuousQuery, context: Context) -> Schedule:

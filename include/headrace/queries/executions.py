@@ -6,7 +6,7 @@ import heapq
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -206,9 +206,9 @@ def write_group(context: Context, group: Sequence[Run]) -> None:
     """Write the points of runs in one commit for each database, and mark them DONE."""
     ledger = context.catalog.executions
     claims = [claim for run in group for claim in run.claims]
-    with ExitStack() as resources:
+    with ExitStack() as opened:
         for run in group:
-            resources.callback(run.points.close)
+            opened.enter_context(closing(run.points))
         write_points(context, [run.points for run in group], lambda: ledger.check_all(claims))
         failpoint("queries.execution.written")
         ledger.finish_all([finished for run in group for finished in run.finished()])
@@ -254,11 +254,8 @@ def drop_query(context: Context, definition: JobDefinition) -> None:
 
 def compute_and_write(context: Context, definition: JobDefinition, claimed: Execution) -> int:
     """Compute and write the range of an execution, and return the number of values."""
-    points = compute(context, definition, claimed)
-    try:
+    with closing(compute(context, definition, claimed)) as points:
         write_points(context, [points], lambda: context.catalog.executions.check(claimed))
-    finally:
-        points.close()
     return points.values
 
 

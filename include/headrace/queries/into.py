@@ -31,7 +31,7 @@ from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.trees.databases import databases_of, new_database
 from headrace.trees.devices import find_devices
-from headrace.trees.points import DEVICE, StoredPoints, write_points
+from headrace.trees.points import DEVICE, StoredPoints
 from headrace.trees.scope import series_patterns
 
 if TYPE_CHECKING:
@@ -104,25 +104,6 @@ def count_by_range(table: pa.Table, starts: Sequence[int]) -> npt.NDArray[np.int
     ranges = np.searchsorted(starts, times, side="right") - 1
     valid = [ranges[pc.is_valid(table[name]).to_numpy()] for name in table.column_names[2:]]
     return np.bincount(np.concatenate(valid), minlength=len(starts))
-
-
-def write_into(context: Context, plan: TreePlan, targets: Sequence[IntoColumn]) -> IntoPoints:
-    """Run a query and write its columns, in one commit for each database. Points are added or overwritten.
-
-    Args:
-        context: The environment.
-        plan: The bound query.
-        targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
-
-    Raises:
-        TypeMismatchError: A target exists with a type that the column's values cannot have.
-    """
-    points = compute_into(context, plan, targets)
-    try:
-        write_points(context, [points])
-    finally:
-        points.close()
-    return points
 
 
 def compute_into(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.jobs.registry import is_known, kind_of
+from headrace.model.execution_history import ExecutionHistory
+from headrace.model.jobs import JobRecord
 from headrace.model.snodes import Heartbeat
 from headrace.runtime.supervision import Snapshot, driver_problem, duration_text
 
-JOB_COUNTS: Final = {JobKind.STREAM: "streams", JobKind.CONTINUOUS_QUERY: "continuous_queries"}
-"""The detail of a heartbeat with the number of jobs of a kind by state."""
 SLOW_BATCH: Final = "SLOW_BATCH"
 SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets the limit"
 
@@ -48,16 +47,9 @@ def reported_activity(state: Snapshot, stale_ms: int) -> dict[str, ReportedActiv
 
 
 def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, history: ExecutionHistory | None, now: int) -> int | None:
-    """Return the age of the oldest work that is not done; None before a stream is live.
-
-    For a stream it is a commit, as the stream's driver reported it, else as of its last micro-batch; for a continuous query an
-    execution that is due.
-    """
-    if record.definition.kind is JobKind.CONTINUOUS_QUERY:
-        return (history or NO_HISTORY).lag_ms(record.definition.schedule, now)
-    if not record.is_live or activity is None or activity.pending_since is None:
-        return record.progress.lag_ms(now)
-    return max(0, now - activity.pending_since)
+    """Return the age of the oldest work that is not done; None if it is not known, as for a job of an unknown kind."""
+    definition = record.definition
+    return kind_of(definition).lag_ms(record, activity, history, now) if is_known(definition.kind) else None
 
 
 def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:

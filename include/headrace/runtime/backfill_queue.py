@@ -12,7 +12,7 @@ from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.context import Context
-from headrace.runtime.reasons import stop_job
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import combinations
 from typing import Final
 
 from headrace.errors import Error, FencedError, NotFoundError
+from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import Driving
 from headrace.model.continuous_queries import Execution, ExecutionState
-from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
+from headrace.queries.kind import CONTINUOUS_QUERY, is_resident
 from headrace.runtime.context import Context
 from headrace.runtime.pauses import Pause
-from headrace.runtime.reasons import stop_job
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +31,7 @@ MAX_WAIT_S: Final = 1.0
 
 def is_active(record: JobRecord) -> bool:
     """Return whether a continuous query is to be executed."""
-    definition = record.definition
-    is_query = definition.kind is JobKind.CONTINUOUS_QUERY
-    return is_query and record.desired is DesiredState.RUNNING and record.state is JobState.RUNNING
+    return record.desired is DesiredState.RUNNING and record.state is JobState.RUNNING
 
 
 def retry_pause_ms(every: int, attempt: int) -> int:
@@ -43,7 +44,9 @@ def execute_due(context: Context, records: Sequence[JobRecord], holder: str) -> 
 
     A query that fails is tried again at once; after the last attempt it is STOPPED, and the others continue.
     """
-    queries = {record.definition.id: record for record in records if is_active(record)}
+    queries = {
+        record.definition.id: record for record in records if record.definition.kind == CONTINUOUS_QUERY and is_active(record)
+    }
     due = heapq.merge(*(_due_instants(context, record) for record in queries.values()))
     count = 0
     for instant, _, job_id in due:
@@ -111,9 +114,29 @@ class QueryTimers:
         self._pool = ThreadPoolExecutor(context.settings.cq_threads, thread_name_prefix="cq")
         self._thread = threading.Thread(target=self._run, name="cq-timers", daemon=True)
 
+    @property
+    def running(self) -> Collection[str]:
+        """No query keeps its snode from handing it over or dropping it: the ledger fences executions in flight."""
+        return ()
+
     def start(self) -> None:
         """Start the timers."""
         self._thread.start()
+
+    def prepare(self, record: JobRecord) -> bool:
+        """Return whether to execute a query when it is due."""
+        return is_active(record) and self._is_own(record)
+
+    def poll(self, timeout_s: float) -> bool:  # noqa: ARG002
+        """Return False: the timers have a thread of their own."""
+        return False
+
+    def activity(self) -> Mapping[str, JobActivity]:
+        """Report nothing: the ledger shows what is being executed."""
+        return {}
+
+    def close(self) -> None:
+        """Do nothing more than `stop`."""
 
     def stop(self, grace_s: float) -> None:
         """Start nothing more, and wait for the executions in flight."""
@@ -126,7 +149,7 @@ class QueryTimers:
 
     def reconcile(self, records: Sequence[JobRecord]) -> None:
         """Take on the queries that are to be executed, and leave the others."""
-        queries = {record.definition.id: record for record in records if is_active(record) and self._is_own(record)}
+        queries = {record.definition.id: record for record in records if self.prepare(record)}
         with self._changed:
             for job_id in self._queries.keys() - queries.keys():
                 self._last.pop(job_id, None)
@@ -237,6 +260,16 @@ class QueryTimers:
             pause = retry_pause_ms(record.definition.schedule.every, 1 if failed is None else failed.attempt)
             start = failure_time(failed, now, pause)
             self._pauses[record.definition.id] = Pause(start, start + pause)
+
+
+def timers_of(driving: Driving) -> QueryTimers:
+    """Return the timers of a driver, which leaves queries that are due less often to Airflow."""
+    settings = driving.context.settings
+
+    def is_own(record: JobRecord) -> bool:
+        return driving.runs_all or is_resident(record.definition, settings)
+
+    return QueryTimers(driving.context, f"snode {driving.snode}", is_own)
 
 
 def failure_time(failed: Execution | None, now: int, pause: int) -> int:

@@ -6,14 +6,13 @@ import hashlib
 import re
 from typing import Final
 
-from headrace.model.jobs import JobKind, JobRecord
-from headrace.model.paths import ROOT
+from headrace.jobs.registry import is_known, kind_of, kinds
+from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.streams.kind import STREAM
 
 SNODE_PREFIX: Final = "headrace_snode__"
-STREAM_PREFIX: Final = "headrace_stream__"
-QUERY_PREFIX: Final = "headrace_cq__"
-PREFIXES: Final = {JobKind.STREAM: STREAM_PREFIX, JobKind.CONTINUOUS_QUERY: QUERY_PREFIX}
-"""The prefix of DAG ids by kind of job."""
+UNKNOWN_PREFIX: Final = "headrace_unknown__"
+"""The prefix of DAGs that show that the kind of their job is unknown."""
 BACKFILL_POOL: Final = "headrace_backfill"
 """The pool that `headrace up` creates. Other Airflow installations use the setting `backfill_pool`."""
 QUERY_POOL: Final = "headrace_cq"
@@ -33,20 +32,27 @@ def snode_dag_id(name: str) -> str:
     return _truncate(SNODE_PREFIX + _escape(name))
 
 
-def job_dag_id(kind: JobKind, database: str, name: str) -> str:
+def job_dag_id(kind: str, database: str, name: str) -> str:
     """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
-    names = [name] if kind is JobKind.CONTINUOUS_QUERY else [database, name]
-    return _truncate(PREFIXES[kind] + "__".join(map(_escape, names)))
+    names = filter(None, (database, name))
+    return _truncate(kind_of(kind).dag_prefix + "__".join(map(_escape, names)))
 
 
 def stream_dag_id(database: str, name: str) -> str:
     """Return the id of the DAG that backfills and supervises a stream."""
-    return job_dag_id(JobKind.STREAM, database, name)
+    return job_dag_id(STREAM, database, name)
+
+
+def definition_dag_id(definition: JobDefinition) -> str:
+    """Return the id of a job's DAG, which only shows an error if its kind is unknown."""
+    if not is_known(definition.kind):
+        return _truncate(UNKNOWN_PREFIX + _escape(definition.id))
+    return job_dag_id(definition.kind, definition.database, definition.name)
 
 
 def record_dag_id(record: JobRecord) -> str:
     """Return the id of a job's DAG."""
-    return job_dag_id(record.definition.kind, record.definition.database, record.definition.name)
+    return definition_dag_id(record.definition)
 
 
 def snode_from_dag_id(dag_id: str) -> str | None:
@@ -55,14 +61,14 @@ def snode_from_dag_id(dag_id: str) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def job_from_dag_id(dag_id: str) -> tuple[JobKind, str, str] | None:
+def job_from_dag_id(dag_id: str) -> tuple[str, str, str] | None:
     """Return the kind, database and name of the job of a DAG; None if the id is not a job's, or was truncated."""
-    for kind, prefix in PREFIXES.items():
-        match kind, _names(dag_id, prefix):
-            case JobKind.CONTINUOUS_QUERY, [name]:
-                return kind, ROOT, name
-            case JobKind.STREAM, [database, name]:
-                return kind, database, name
+    for kind in kinds():
+        match _names(dag_id, kind.dag_prefix):
+            case [name]:
+                return kind.name, "", name
+            case [database, name]:
+                return kind.name, database, name
     return None
 
 

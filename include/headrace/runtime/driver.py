@@ -1,4 +1,4 @@
-"""The driver of an snode's streams: one thread polls their sources, another reconciles them with the catalog."""
+"""The driver of an snode's jobs: one thread has their hosts poll, another reconciles them with the catalog."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.errors import Error, FencedError, TransientError
-from headrace.history import backfill
-from headrace.model.jobs import JobKind, JobRecord, JobState
-from headrace.runtime.backfill_queue import BackfillQueue
+from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import Driving, Host
+from headrace.jobs.registry import kind_of, kinds
+from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.context import Context
-from headrace.runtime.continuous_queries import QueryTimers
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.pauses import NO_PAUSE, Pause
-from headrace.runtime.reasons import stop_job
-from headrace.runtime.roles import MAX_RETRY_MS, Role, is_resident, retry_pause, role
-from headrace.runtime.stream_metrics import StreamSampler
-from headrace.streams.lifecycle import drop
-from headrace.streams.sources.poller import SourcePollers
-from headrace.streams.sources.subscriptions import JobActivity
+from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 
@@ -35,27 +31,23 @@ MAX_IDLE_PAUSE_S: Final = 0.5
 
 
 class Driver:
-    """Runs the streams of one snode in threads until it is stopped or fenced. Polling never waits for the catalog."""
+    """Runs the jobs of one snode in threads until it is stopped or fenced. Polling never waits for the catalog."""
 
     def __init__(self, context: Context, name: str, *, fills: bool, batches: Histogram, ended: Callable[[], None]) -> None:
         """`ended` is called when polling has ended, for whatever reason; `failure` then has the exception that ended it."""
         self._context = context
         self._name = name
-        self._fills = fills
         self._ended = ended
         self._stopping = threading.Event()
-        self._pollers = SourcePollers(context, batches.observe)
-        self._sampler = StreamSampler(context)
-        self._backfills = BackfillQueue(context)
-        self._timers = QueryTimers(context, f"snode {name}", self._is_own_query)
+        driving = Driving(context, name, fills, batches.observe)
+        self._hosts = {factory: factory(driving) for factory in {kind.host(): None for kind in kinds()}}
         self._attempts: dict[str, int] = {}
         self._pauses: dict[str, Pause] = {}
-        self._resident: dict[str, bool] = {}
         self._polled_at = time.monotonic()
         self._poll_pause_s = 0.0
         self._away_since: float | None = None
         self._threads = [
-            threading.Thread(target=self._run_pollers, name="driver", daemon=True),
+            threading.Thread(target=self._run_hosts, name="driver", daemon=True),
             threading.Thread(target=self._run, args=[self._reconcile_regularly], name="reconcile", daemon=True),
         ]
         self._leaving: dict[str, str] = {}
@@ -73,31 +65,41 @@ class Driver:
         return max(0.0, self.loop_age_s - self._poll_pause_s)
 
     def activity(self) -> dict[str, JobActivity]:
-        """Return what is being done for each stream that runs. Thread-safe."""
-        return self._pollers.activity()
+        """Return what is being done for each job that runs. Thread-safe."""
+        return {job_id: activity for host in self._hosts.values() for job_id, activity in host.activity().items()}
+
+    def host(self, kind: str) -> Host:
+        """Return what runs the jobs of a kind.
+
+        Raises:
+            UnknownKindError: The kind is not registered.
+        """
+        return self._hosts[kind_of(kind).host()]
 
     def start(self) -> None:
         """Start the threads."""
         self._polled_at = time.monotonic()
         for thread in self._threads:
             thread.start()
-        self._timers.start()
+        for host in self._hosts.values():
+            host.start()
 
     def stop(self, grace_s: float) -> bool:
         """Stop after the micro-batches in flight; return False if they took longer than `grace_s`."""
         deadline = time.monotonic() + grace_s
         self._stopping.set()
-        self._backfills.stop()
-        self._timers.stop(grace_s)
+        for host in self._hosts.values():
+            host.stop(max(0.0, deadline - time.monotonic()))
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
         return not self._threads[0].is_alive()
 
-    def _run_pollers(self) -> None:
-        """Poll until the driver stops, then close the pollers: a driver that was fenced leaves nothing either."""
-        self._run(self._poll_sources)
-        self._pollers.close()
+    def _run_hosts(self) -> None:
+        """Poll until the driver stops, then close the hosts: a driver that was fenced leaves nothing either."""
+        self._run(self._poll_hosts)
+        for host in self._hosts.values():
+            host.close()
 
     def _run(self, work: Callable[[], None]) -> None:
         """Repeat work until the driver stops. A failure that is not of a single stream also ends the other thread."""
@@ -130,7 +132,6 @@ class Driver:
     def _reconcile_regularly(self) -> None:
         """Reconcile with the catalog once, and wait until the next heartbeat is due."""
         self._reconcile_if_reachable()
-        self._sampler.take(self._pollers, self.records)
         self._stopping.wait(self._context.settings.heartbeat_ms / 1000)
 
     def _reconcile_if_reachable(self) -> None:
@@ -146,11 +147,11 @@ class Driver:
                 logger.info("reconciling with the catalog again after %.0f s", self.catalog_away_s)
             self._away_since = None
 
-    def _poll_sources(self) -> None:
+    def _poll_hosts(self) -> None:
         """Poll until the driver stops."""
         while not self._stopping.is_set():
             began = time.monotonic()
-            busy = self._pollers.poll(MAX_POLL_S)
+            busy = sum(host.poll(MAX_POLL_S) for host in self._hosts.values()) > 0
             now, least = time.monotonic(), self._context.settings.idle_poll_ms / 1000
             self._poll_pause_s = 0.0 if busy else idle_pause_s(least, now - began)
             self._polled_at = now
@@ -165,97 +166,57 @@ class Driver:
         records = self._context.catalog.jobs.all(self._name)
         leaving = dict(self._leaving)
         self.records = [record for record in records if record.definition.id not in leaving]
-        roles = [(record, self._take_action(record)) for record in self.records]
-        self._pollers.reconcile([record for record, role_ in roles if role_ is Role.POLL])
-        self._timers.reconcile([record for record, role_ in roles if role_ is Role.EXECUTE])
-        for record, role_ in roles:
-            if role_ is Role.FORGET and record.definition.id not in self._pollers.streams:
+        hosted = [record for record in self.records if self._take_action(record)]
+        for host in self._hosts.values():
+            host.reconcile([record for record in hosted if self.host(record.definition.kind) is host])
+        for record in self.records:
+            if record.desired is DesiredState.DROPPED:
                 self._try_forget(record)
         for job_id, snode in leaving.items():
-            if job_id not in self._pollers.streams and self._context.catalog.jobs.move(job_id, self._name, snode):
+            if not self._is_running(job_id) and self._context.catalog.jobs.move(job_id, self._name, snode):
                 self._context.catalog.events.record("job", job_id, "MOVED", f"from snode {self._name} to snode {snode}")
 
-    def _is_own_query(self, record: JobRecord) -> bool:
-        """Return whether this snode executes a continuous query, rather than Airflow."""
-        return self._fills or is_resident(record, self._context.settings)
+    def _is_running(self, job_id: str) -> bool:
+        return any(job_id in host.running for host in self._hosts.values())
 
-    def _take_action(self, record: JobRecord) -> Role:
-        """Start what the stream's role requires, and return the role."""
-        stream_role = Role.WAIT
+    def _take_action(self, record: JobRecord) -> bool:
+        """Do what the role of a job requires, and return whether its host should run it. A job that cannot run is STOPPED."""
+        now = self._context.clock.now()
         try:
-            stream_role = self._decide_role(record)
-            self._act(record, stream_role)
+            match role(record, retry_at=self._pauses.get(record.definition.id, NO_PAUSE).end_at(now), now=now):
+                case Role.HOST:
+                    self._reset_retries(record, now)
+                    return self.host(record.definition.kind).prepare(record)
+                case Role.RETRY:
+                    self._retry(record, now)
         except FencedError:
             raise
         except TransientError as error:
-            logger.warning("stream %s: %s", record.definition.name, error.message)
-            return Role.POLL if stream_role is Role.POLL else Role.WAIT
+            logger.warning("%s %s: %s", record.definition.kind, record.definition.name, error.message)
         except Exception as error:
             stop_job(self._context, record.definition.id, error)
-            return Role.WAIT
-        return stream_role
+        return False
 
-    def _decide_role(self, record: JobRecord) -> Role:
-        job_id, is_stream = record.definition.id, record.definition.kind is JobKind.STREAM
-        now = self._context.clock.now()
-        return role(
-            record,
-            filled=is_stream and not record.is_live and backfill.is_filled(self._context, job_id),
-            fills=self._fills or (is_stream and self._fills_at_once(record)),
-            retry_at=self._pauses.get(job_id, NO_PAUSE).end_at(now),
-            now=now,
-        )
-
-    def _fills_at_once(self, record: JobRecord) -> bool:
-        """Return whether this snode fills the history of a stream although Airflow fills others: decided once, by its size."""
-        if record.is_live or record.state is not JobState.FILLING:
-            return False
-        job_id = record.definition.id
-        if job_id not in self._resident:
-            self._resident[job_id] = backfill.has_small_source(self._context, record)
-        return self._resident[job_id]
-
-    def _act(self, record: JobRecord, stream_role: Role) -> None:
-        match stream_role:
-            case Role.POLL:
-                self._settle_state(record)
-            case Role.FILL:
-                self._backfills.fill(record)
-            case Role.GO_LIVE:
-                self._backfills.go_live(record)
-            case Role.RETRY:
-                self._retry(record)
-
-    def _settle_state(self, record: JobRecord) -> None:
-        """Record RUNNING if a driver died before it could, and reset the retries of a stream that has run well for long."""
-        if record.state is JobState.FILLING and record.is_live:
-            self._set_state(record, JobState.RUNNING)
-        now = self._context.clock.now()
+    def _reset_retries(self, record: JobRecord, now: int) -> None:
+        """Forget the retries of a job that has run well for long."""
         if now > self._pauses.get(record.definition.id, NO_PAUSE).end_at(now) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 
-    def _retry(self, record: JobRecord) -> None:
+    def _retry(self, record: JobRecord, now: int) -> None:
         job_id = record.definition.id
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
-        now = self._context.clock.now()
         self._pauses[job_id] = Pause(now, now + retry_pause(attempt))
-        self._set_state(record, record.resumed_state)
+        self._context.catalog.jobs.set_state(job_id, record.resumed_state, epoch=self._context.epoch or None)
         self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
 
-    def _forget(self, record: JobRecord) -> None:
-        if record.definition.kind is JobKind.STREAM:
-            drop(self._context, record.definition)
-        else:
-            self._context.catalog.jobs.drop(record.definition.id)
-
     def _try_forget(self, record: JobRecord) -> None:
+        """Remove a job that was dropped, once its host has let it go."""
+        definition = record.definition
         try:
-            self._forget(record)
+            if not self._is_running(definition.id):
+                kind_of(definition).drop()(self._context, definition)
         except Exception as error:
-            logger.warning("postponing the removal of stream %s: %s", record.definition.name, error)
-
-    def _set_state(self, record: JobRecord, state: JobState) -> None:
-        self._context.catalog.jobs.set_state(record.definition.id, state, epoch=self._context.epoch or None)
+            logger.warning("postponing the removal of %s %s: %s", definition.kind, definition.name, error)
 
 
 def idle_pause_s(least_s: float, poll_s: float) -> float:

@@ -15,7 +15,7 @@ from headrace.queries import executions
 from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import is_active
 from headrace.runtime.query_runs import MAX_CATCH_UP, QueryWork, instant_text, is_done_for, is_running, on_behalf
-from headrace.runtime.reasons import stop_job
+from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.catalog import Catalog
 from headrace.errors import OperationalError, TransientError
+from headrace.jobs.registry import is_known, kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord, JobState
-from headrace.runtime.activity import JOB_COUNTS
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
 
@@ -78,9 +78,9 @@ def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settin
     problem = driver_problem(lease, beat, state.now, stale_after_ms(settings))
     if problem is None and (lease is None or beat is None or beat.epoch != lease.epoch):
         problem = "is starting"
-    if problem is None and records and beat is not None and not any(beat.detail.get(key) for key in JOB_COUNTS.values()):
-        kinds = {JOB_COUNTS[record.definition.kind].replace("_", " ") for record in records}
-        problem = f"has not read its {' and '.join(sorted(kinds))} yet"
+    if problem is None and records and beat is not None and not any(beat.detail.get(kind.key) for kind in kinds()):
+        expected = {kind_of(record.definition).plural for record in records if is_known(record.definition.kind)}
+        problem = f"has not read its {' and '.join(sorted(expected)) or 'jobs'} yet"
     return None if problem is None else Obstacle(f"the driver of snode {name} {problem}", snode=name)
 
 

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, NotFoundError
+from headrace.jobs.registry import is_known, kind_of
 from headrace.model.execution_history import NO_HISTORY
-from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.airflow_tasks import BACKFILL_FAILED
 from headrace.runtime.dag_ids import record_dag_id
-from headrace.runtime.roles import is_resident
 from headrace.runtime.supervision import last_report, stop_mark
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def find_unsupervised(catalog: Catalog, settings: Settings, snode: str, supervis
     histories, now = catalog.executions.histories(), catalog.now()
     for record in catalog.jobs.all(snode):
         definition = record.definition
-        if is_supervised_kind(record, settings):
+        if not is_known(definition.kind):  # its driver has stopped it
+            continue
+        if is_supervised(record, settings):
             needs_help = record_dag_id(record) not in supervised
         else:
             needs_help = histories.get(definition.id, NO_HISTORY).lag_ms(definition.schedule, now) > MAX_DELAY_MS
@@ -112,7 +114,7 @@ def restart_supervision(catalog: Catalog, settings: Settings, client: AirflowCli
             return is_wanted(catalog, settings, catalog.jobs.by_id(job.id))
         return False
 
-    first = job.created if is_supervised_kind(record, settings) else job.schedule.first
+    first = job.created if is_supervised(record, settings) else job.schedule.first
     since = datetime.fromtimestamp(first / 1000, UTC)
     if client.restart_ended(record_dag_id(record), since=since, is_wanted=is_still_wanted):
         logger.info("restarted the run of %s in Airflow", job)
@@ -127,10 +129,10 @@ def is_wanted(catalog: Catalog, settings: Settings, record: JobRecord) -> bool:
     if reason is None or reason.transient:
         return True
     # A failure of the run itself needs no report, and must not be repeated.
-    is_reportable = is_supervised_kind(record, settings) and reason.code != BACKFILL_FAILED
+    is_reportable = is_supervised(record, settings) and reason.code != BACKFILL_FAILED
     return is_reportable and last_report(catalog, record.definition.id) != stop_mark(reason)
 
 
-def is_supervised_kind(record: JobRecord, settings: Settings) -> bool:
+def is_supervised(record: JobRecord, settings: Settings) -> bool:
     """Return whether the DAG of a job supervises it, rather than execute it."""
-    return record.definition.kind is JobKind.STREAM or is_resident(record, settings)
+    return kind_of(record.definition).is_resident(record.definition, settings)

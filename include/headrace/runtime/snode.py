@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from headrace.errors import Error, FencedError, TransientError
+from headrace.jobs.activity import JobActivity
+from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
-from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
-from headrace.runtime.activity import JOB_COUNTS
 from headrace.runtime.context import Context, is_under_spark_submit
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
@@ -30,7 +31,6 @@ from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, sl
 from headrace.runtime.reconciliation import Reconciler
 from headrace.runtime.sharing import port_of, read_shared_jobs
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
-from headrace.streams.sources.subscriptions import JobActivity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -365,8 +365,8 @@ def identity_of(lease: Lease) -> Identity:
 
 def count_jobs(records: Sequence[JobRecord]) -> dict[str, dict[str, int]]:
     """Return the number of jobs by kind and state, for a heartbeat."""
-    kinds = {kind: [record for record in records if record.definition.kind is kind] for kind in JobKind}
-    return {JOB_COUNTS[kind]: dict(Counter(record.state.value for record in of_kind)) for kind, of_kind in kinds.items()}
+    of_kind = {kind.key: [record for record in records if record.definition.kind == kind.name] for kind in kinds()}
+    return {key: dict(Counter(record.state.value for record in records)) for key, records in of_kind.items()}
 
 
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from headrace.context import Context
 from headrace.errors import TransientError
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.jobs.activity import JobActivity
+from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.streams.metering import Meter, Phase, RunnerSample
 from headrace.streams.sources.poller import SourcePollers
-from headrace.streams.sources.subscriptions import JobActivity
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class StreamSampler:
             return
         self._pause = Pause(now, now + settings.metrics_interval_s * 1000)
         running, activity = pollers.samples(), pollers.activity()
-        streams = [record for record in records if record.definition.kind is JobKind.STREAM and record.definition.id in running]
+        streams = [record for record in records if record.definition.id in running]
         try:
             quarantined = self._context.catalog.quarantine.counts() if streams else {}
             samples = [self._sample(record, running, activity, quarantined, now) for record in streams]

@@ -12,7 +12,8 @@ from weakref import WeakSet
 from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
-from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
 from headrace.runtime.context import Context
@@ -135,7 +136,7 @@ class EmbeddedRunner:
             records = self._load_records()
             if self._fill_histories(records):
                 continue
-            self._pollers.reconcile([record for record in records if record.definition.kind is JobKind.STREAM])
+            self._pollers.reconcile([record for record in records if is_polled(record)])
             if not self._poll(self._pollers, rounds) and not execute_due(self._context, records, self._holder):
                 self._sampler.take(self._pollers, records)
                 return
@@ -194,7 +195,7 @@ class EmbeddedRunner:
         required = {
             record.definition.id: latest_offsets(self._context, record.definition.sources)
             for record in records
-            if record.definition.kind is JobKind.STREAM
+            if is_polled(record)
         }
         last_change, previous = time.monotonic(), None
         while behind := self._lagging_streams(required):
@@ -212,9 +213,14 @@ class EmbeddedRunner:
         """Return the offsets of the running streams that have not reached the required ones, or have rows to replay."""
         return {
             record.definition.id: record.offsets or {}
-            for record in self._context.catalog.jobs.all(kind=JobKind.STREAM)
+            for record in self._context.catalog.jobs.all()
             if record.definition.id in required
             and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
             and (is_behind(record.offsets or {}, required[record.definition.id]) or record.quarantine_requested is not None)
         }
+
+
+def is_polled(record: JobRecord) -> bool:
+    """Return whether the source pollers run a job."""
+    return kind_of(record.definition).runner is not None

@@ -10,6 +10,7 @@ from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.service.state import PlanningContext
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
@@ -78,9 +79,9 @@ def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRe
     """Return the stream of a name, or None if it is missing and `missing_ok`."""
     jobs, database = session.context.catalog.jobs, database_of(name, session)
     if missing_ok:
-        return jobs.find(database, name.name)
+        return jobs.find(database, name.name, STREAM)
     with with_span(name.span):
-        return jobs.get(database, name.name)
+        return jobs.get(database, name.name, STREAM)
 
 
 def check_name(name: Name) -> None:

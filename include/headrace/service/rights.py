@@ -29,25 +29,26 @@ class Action(StrEnum):
 
 
 class ObjectKind(StrEnum):
-    """Kinds of objects that rights refer to. There is one catalog, which contains all databases."""
+    """Kinds of objects that rights refer to, beside those of jobs. There is one catalog, which contains all databases."""
 
     CATALOG = "catalog"
     DATABASE = "database"
     TABLE = "table"
-    STREAM = "stream"
-    CONTINUOUS_QUERY = "continuous query"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Securable:
-    """An object that rights refer to, by kind and name. The catalog has neither database nor name."""
+    """An object that rights refer to, by kind and name. The catalog has neither database nor name.
 
-    kind: ObjectKind
+    The kind of a job is the name of its kind of jobs.
+    """
+
+    kind: str
     database: str = ""
     name: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.kind.value, ".".join(filter(None, (self.database, self.name)))) if part)
+        return " ".join(part for part in (self.kind, ".".join(filter(None, (self.database, self.name)))) if part)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,7 +77,7 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 
 def job_securable(job: JobDefinition) -> Securable:
     """Return the securable of a job, whose kind of object is named like the kind of job."""
-    return Securable(ObjectKind(job.kind.value), job.database, job.name)
+    return Securable(job.kind, job.database, job.name)
 
 
 def read_rights(plan: AnyPlan) -> tuple[Right, ...]:

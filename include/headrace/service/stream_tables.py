@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 
 from headrace.errors import Error
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.notifications import masked
 from headrace.model.positions import SourceId
 from headrace.model.snodes import Heartbeat
@@ -16,6 +16,7 @@ from headrace.runtime.context import Context
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
 from headrace.sql import parse
+from headrace.streams.kind import STREAM
 
 FIRST_DNODE: Final = 1
 STATUSES: Final = {
@@ -27,6 +28,24 @@ STATUSES: Final = {
 }
 TRIGGERS: Final = {mode: mode.value.replace("_", " ").lower() for mode in TriggerMode} | {TriggerMode.CONTINUOUS_WINDOW_CLOSE: ""}
 """Names of trigger modes. TDengine leaves that of CONTINUOUS_WINDOW_CLOSE empty."""
+STREAM_TYPES: Final = {
+    "stream_name": STRING,
+    "create_time": INSTANT,
+    "stream_id": STRING,
+    "history_id": STRING,
+    "sql": STRING,
+    "status": STRING,
+    "source_db": STRING,
+    "target_db": STRING,
+    "target_table": STRING,
+    "watermark": BIGINT,
+    "trigger": STRING,
+    "sink_quota": STRING,
+    "checkpoint_interval": STRING,
+    "checkpoint_backup": STRING,
+    "history_scan_idle": STRING,
+    "message": STRING,
+}
 TASK_TYPES: Final = {
     "stream_name": STRING,
     "task_id": STRING,
@@ -60,24 +79,6 @@ Row = tuple[object, ...]
 
 def streams(context: Context) -> CatalogRows:
     """Return a row for each stream. A checkpoint belongs to each micro-batch, so there is no interval between checkpoints."""
-    columns = {
-        "stream_name": STRING,
-        "create_time": INSTANT,
-        "stream_id": STRING,
-        "history_id": STRING,
-        "sql": STRING,
-        "status": STRING,
-        "source_db": STRING,
-        "target_db": STRING,
-        "target_table": STRING,
-        "watermark": BIGINT,
-        "trigger": STRING,
-        "sink_quota": STRING,
-        "checkpoint_interval": STRING,
-        "checkpoint_backup": STRING,
-        "history_scan_idle": STRING,
-        "message": STRING,
-    }
     rows = []
     for record in stream_records(context):
         definition, statement = record.definition, recorded_statement(record.definition)
@@ -102,7 +103,7 @@ def streams(context: Context) -> CatalogRows:
                 message(record),
             )
         )
-    return CatalogRows(columns, rows)
+    return CatalogRows(STREAM_TYPES, rows)
 
 
 def stream_tasks(context: Context) -> CatalogRows:
@@ -172,7 +173,7 @@ def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> Row:
 
 def stream_records(context: Context) -> list[JobRecord]:
     """Return the streams by database and name, without those that are being dropped."""
-    records = context.catalog.jobs.all(kind=JobKind.STREAM)
+    records = context.catalog.jobs.all(kind=STREAM)
     return [record for record in records if record.desired is not DesiredState.DROPPED]
 
 

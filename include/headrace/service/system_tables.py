@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from headrace.model.jobs import JobKind, JobRecord
+from headrace.model.jobs import JobRecord
 from headrace.model.notifications import masked
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import Select
@@ -15,11 +15,12 @@ from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
 from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
-from headrace.service import stream_tables
+from headrace.service import job_tables, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Type
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 from headrace.sql.tokens import TokenType, tokenize
+from headrace.streams.kind import STREAM
 
 SAMPLE_COLUMNS: Final[dict[str, Type]] = {
     "time": INSTANT,
@@ -129,7 +130,7 @@ def stream_progress(context: Context) -> CatalogRows:
     rows = [
         stream_row(context, record, activity.get(job_id, NO_ACTIVITY))
         for job_id, record in state.jobs.items()
-        if record.definition.kind is JobKind.STREAM
+        if record.definition.kind == STREAM
     ]
     return build_rows(
         rows,
@@ -244,6 +245,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
+    "ins_jobs": job_tables.jobs,
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,
     "ins_stream_progress": stream_progress,

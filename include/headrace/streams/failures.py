@@ -1,14 +1,21 @@
-"""Translation of exceptions into errors that say what to do: Spark's own exceptions never reach a user."""
+"""Translation of exceptions into errors that say what to do, and into the reasons why jobs stop."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from headrace.context import Context
 from headrace.errors import DataError, Error, InternalError, NotFoundError, OperationalError, TransientError
+from headrace.jobs.registry import kind_of
 from headrace.model.failpoints import FailpointError
-from headrace.model.jobs import JobRecord, JobState, StopReason
+from headrace.model.jobs import JobState, StopReason
+
+logger = logging.getLogger(__name__)
+
+RETRY_HINT: Final = "wait: it is retried automatically"
 
 
 def to_error(error: BaseException) -> Error:
@@ -44,19 +51,29 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]
 
 
-def stop_stream(context: Context, record: JobRecord, error: Error) -> None:
-    """Mark a stream STOPPED with an error as the reason. Does nothing if the stream has been dropped.
+def reason_of(error: BaseException, now: int, kind: str) -> StopReason:
+    """Return the reason why a job of a kind stopped, with a hint; `now` is in epoch ms."""
+    translated = to_error(error)
+    is_transient = isinstance(translated, TransientError)
+    hint = translated.hint or (RETRY_HINT if is_transient else kind_of(kind).fix_hint)
+    return StopReason(translated.code, translated.message, hint, now, is_transient)
+
+
+def stop_job(context: Context, job_id: str, error: Exception) -> None:
+    """Mark a job STOPPED with an exception as the reason. Has no effect if it was dropped.
 
     Raises:
-        FencedError: The stream belongs to another driver by now.
+        FencedError: The job belongs to another driver by now.
     """
-    job_id, is_transient = record.definition.id, isinstance(error, TransientError)
-    reason = StopReason(error.code, error.message, error.hint, context.clock.now(), is_transient)
     try:
+        kind = context.catalog.jobs.by_id(job_id).definition.kind
+        reason = reason_of(error, context.clock.now(), kind)
         context.catalog.jobs.set_state(job_id, JobState.STOPPED, reason, epoch=context.epoch or None)
     except NotFoundError:
+        logger.info("not stopping job %s: it was dropped", job_id)
         return
-    context.catalog.events.record("job", job_id, "STOPPED", f"{reason.code}: {reason.message}")
+    logger.error("stopping %s %s", kind, job_id, exc_info=error)
+    context.catalog.events.record("job", job_id, "STOPPED", str(reason))
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum, auto
 from typing import Final, Protocol
 
 from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
+from headrace.jobs.runners import Advance
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
@@ -69,20 +69,6 @@ class Reader(Protocol):
         """Return when a version of a source was committed, in epoch ms; None if unknown."""
 
 
-class Advance(Enum):
-    """The outcome of asking a stream for its next micro-batch."""
-
-    HANDLED = auto()
-    IDLE = auto()
-    """No micro-batch was due."""
-    UNWANTED = auto()
-    """The user has paused or dropped the stream."""
-    FULL = auto()
-    """The sink has no room for more results yet."""
-    UNSTOPPED = auto()
-    """The stream has failed, but could not be marked STOPPED: the micro-batch is retried."""
-
-
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
     """Return the processor for a plan's kind of query."""
     return KeepProcessor(window_processor(context, plan), plan)
@@ -100,7 +86,7 @@ def state_store(context: Context, job_id: str) -> StateStore:
     return StateStore(context.state_uri, job_id, context.epoch)
 
 
-class Runner:
+class StreamRunner:
     """Runs one stream: owns its processor, checkpoints, sink and position."""
 
     def __init__(
@@ -155,8 +141,17 @@ class Runner:
         return self._state
 
     def is_due(self) -> bool:
+        """Return True if the clock or the user has asked for a micro-batch, or it is time to retry recording progress."""
+        return self.is_woken() or self.is_record_due() or self.is_request_due()
+
+    def is_woken(self) -> bool:
         """Return True if the stream has asked to be woken by now."""
         return self.wake_at is not None and self.wake_at <= self.context.clock.now()
+
+    def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:
+        """Return True if the target's database has another KEEP by now."""
+        database = self.plan.target_database
+        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
 
     def is_record_due(self) -> bool:
         """Return True if it is time to retry recording progress."""
@@ -281,7 +276,7 @@ class Runner:
         """Return the changes of the next micro-batch, without rows if only the clock made it due; None if there is none."""
         with self.stopwatch.measure(Phase.READ):
             changes = self.reader.read_after(self.offsets, self.tags)
-        if changes is None and self.is_due():
+        if changes is None and self.is_woken():
             return self.reader.empty_batch(self.offsets, self.tags)
         return changes
 
@@ -294,10 +289,10 @@ class Runner:
         self.record()
         return True
 
-    def request_quarantine(self, requested: int | None) -> None:
+    def refresh(self, record: JobRecord) -> None:
         """Do before the next micro-batch what the user has asked to do with the rows in quarantine."""
-        if requested is not None:
-            self.quarantine_requested = requested
+        if record.quarantine_requested is not None:
+            self.quarantine_requested = record.quarantine_requested
 
     def is_request_due(self) -> bool:
         """Return True if the user has asked to do something with the rows in quarantine."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 from headrace.context import Context
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.paths import unquote_node
 from headrace.model.tables import Column, Database, Table
-from headrace.model.trees import TREE_TABLE, NewSeries, TemplateSeries
+from headrace.model.trees import TREE_TABLE, NewSeries
 from headrace.model.types import DataType
 from headrace.storage.delta.writer import Ranges
 
@@ -21,9 +20,7 @@ Key = tuple[str, DataType]
 Allocation = dict[Key, Column]
 
 
-def allocate_columns(
-    table: Table, database: Database, series: Iterable[NewSeries | TemplateSeries], context: Context
-) -> Allocation:
+def allocate_columns(table: Table, database: Database, series: Iterable[NewSeries], context: Context) -> Allocation:
     """Return the column of each measurement and type, adding to the Delta table what it lacks, in one commit if possible."""
     stored, planned = stored_columns(table), plan_columns(table, series)
     with suppress(TypeMismatchError, ExistsError):
@@ -31,33 +28,20 @@ def allocate_columns(
         if added:
             context.tables.columns.add(table, database, added)
         return planned
-    columns = Allocation()
-    for key in planned:
-        wider = replace(table, columns=(*table.columns, *columns.values()))
-        columns[key] = stored.get(key) or add_column(wider, database, key, context)
-    return columns
+    taken = taken_names(table)
+    return {key: stored.get(key) or add_column(table, database, key, taken, context) for key in planned}
 
 
-def plan_columns(table: Table, series: Iterable[NewSeries | TemplateSeries]) -> Allocation:
+def plan_columns(table: Table, series: Iterable[NewSeries]) -> Allocation:
     """Return the column that each measurement and type has, or is likely to get."""
-    stored, columns, taken = stored_columns(table), Allocation(), taken_names(table)
-    for new in series:
-        key = (new.measurement, new.type)
-        if key not in columns:
-            columns[key] = stored.get(key) or new_column(key, taken)
-            taken.add(columns[key].name.lower())
-    return columns
-
-
-def new_column(key: Key, taken: Collection[str]) -> Column:
-    """Return a column under the first free name."""
-    measurement, type_ = key
-    return Column(next(name for name in candidates(measurement) if name.lower() not in taken), type_, comment=measurement)
+    stored, taken = stored_columns(table), taken_names(table)
+    keys = dict.fromkeys((new.measurement, new.type) for new in series)
+    return {key: stored.get(key) or new_column(key, taken) for key in keys}
 
 
 def stored_columns(table: Table) -> Allocation:
     """Return the column of each measurement and type that has one."""
-    return {(column.comment or "", column.type): column for column in reversed(table.columns)}
+    return {(column.comment or "", column.type): column for column in table.columns}
 
 
 def taken_names(table: Table) -> set[str]:
@@ -65,16 +49,19 @@ def taken_names(table: Table) -> set[str]:
     return {column.name.lower() for column in table.columns} | {table.series_key}
 
 
-def add_column(table: Table, database: Database, key: Key, context: Context) -> Column:
+def new_column(key: Key, taken: set[str]) -> Column:
+    """Return a column under the first free name, which is taken then."""
+    name = next(name for name in candidates(key[0]) if name.lower() not in taken)
+    taken.add(name.lower())
+    return Column(name, key[1], comment=key[0])
+
+
+def add_column(table: Table, database: Database, key: Key, taken: set[str], context: Context) -> Column:
     """Add a column under the first free name. One of that name and type that only Delta has was left by a crash."""
-    taken = taken_names(table)
     while True:
         column = new_column(key, taken)
-        try:
+        with suppress(TypeMismatchError, ExistsError):
             context.tables.columns.add(table, database, [column])
-        except (TypeMismatchError, ExistsError):
-            taken.add(column.name.lower())
-        else:
             return column
 
 

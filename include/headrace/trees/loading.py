@@ -19,7 +19,6 @@ from headrace.storage.loading.tree_loader import ColumnsChangedError, TreeLoadOp
 from headrace.storage.loading.tree_rows import SeriesColumns
 from headrace.trees.columns import plan_columns
 from headrace.trees.points import StoredPoints, write_points
-from headrace.trees.templates import covering_templates
 
 
 def load_tree(
@@ -76,12 +75,12 @@ class LoadedTree:
     def with_types(self, series: pa.Table) -> list[tuple[str, NewSeries]]:
         """Return series with the types that they get: below a device template, one for each measurement."""
         devices, measurements, names = (series[name].to_pylist() for name in ("device", "measurement", "type"))
-        templates = covering_templates(dict.fromkeys(devices), self.context)
-        types = {(template.name, one.measurement): one.type for template in templates.values() for one in template.series}
+        covering = self.context.catalog.templates.covering(dict.fromkeys(devices))
+        templates = {path: template.name for path, (_, template) in covering.items()}
+        types = {(template.name, one.measurement): one.type for _, template in covering.values() for one in template.series}
 
         def type_of(device: str, measurement: str, own: DataType) -> DataType:
-            template = templates.get(device)
-            return own if template is None else types.setdefault((template.name, measurement), own)
+            return types.setdefault((templates[device], measurement), own) if device in templates else own
 
         rows = zip(devices, measurements, (TREE_TYPES[name] for name in names), strict=True)
         return [(device, NewSeries(measurement, type_of(device, measurement, own))) for device, measurement, own in rows]

@@ -48,21 +48,16 @@ class Points(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows:
-    """Rows of one device: `time` as stored, and a column for each measurement of `device`, in the type of its series."""
+    """Rows of one device: `time` as stored, and a column for each measurement of `series`, in the type of its series."""
 
-    device: DeviceSeries
+    series: tuple[DeviceSeries]
     rows: pa.Table
-
-    @property
-    def series(self) -> Sequence[DeviceSeries]:
-        """See `Points`."""
-        return (self.device,)
 
     def stored(self, devices: Mapping[str, Device]) -> Mapping[str, StoredPoints]:
         """See `Points`."""
         if not self.rows.num_rows:
             return {}
-        device = devices[self.device.path]
+        device = devices[self.series[0].path]
         columns = {TIME_COLUMN: self.rows.column(0), DEVICE: pa.repeat(pa.scalar(device.path), self.rows.num_rows)}
         for measurement in self.rows.column_names[1:]:
             series = device.find(measurement)
@@ -89,7 +84,7 @@ def write_points(context: Context, points: Sequence[Points], check: Callable[[],
     for own in points:
         for name, stored in own.stored(devices).items():
             parts[name].append(stored)
-    # What precedes a write, once all values are valid, belongs here, and what follows it behind the last line.
+    # All values are valid here and nothing is written yet, so what may refuse a write stands here, and what follows one below.
     return {name: commit(context, name, stored, check) for name, stored in parts.items()}
 
 

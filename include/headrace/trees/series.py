@@ -14,10 +14,10 @@ from headrace.context import Context
 from headrace.errors import ExistsError, NotFoundError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database
-from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries, Timeseries
+from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.trees.columns import Allocation, allocate_columns, clear_series
 from headrace.trees.databases import make_tree
-from headrace.trees.templates import TEMPLATES_LOCK, covering_templates, use_templates
+from headrace.trees.templates import TEMPLATES_LOCK, use_templates
 
 
 def resolve_series(context: Context, wanted: Sequence[DeviceSeries]) -> dict[str, Device]:
@@ -41,22 +41,22 @@ def resolve_devices(context: Context, wanted: Sequence[DeviceSeries]) -> dict[st
         return present
     if database.name not in trees.databases():
         make_tree(context, database, if_not_exists=True)
-    create_series(context, database, incomplete, if_not_exists=True)
+    create_series(context, incomplete, if_not_exists=True)
     return trees.find(database.name, paths)
 
 
-def create_series(context: Context, database: Database, devices: Sequence[DeviceSeries], *, if_not_exists: bool = False) -> None:
-    """Create series of different devices, and missing devices, with the columns that they need, in one transaction.
+def create_series(context: Context, devices: Sequence[DeviceSeries], *, if_not_exists: bool = False) -> None:
+    """Create series of different devices of one database, and missing devices, with the columns they need, in one transaction.
 
     A series that exists stays as it is. Below a device template, the template is extended and activated.
 
     Raises:
         ExistsError: A series exists and `if_not_exists` is False; nothing is created.
     """
-    catalog, name = context.catalog, database.name
+    catalog, database, name = context.catalog, devices[0].database, devices[0].database.name
     with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
-        templates = covering_templates([wanted.path for wanted in devices], context)
-        use_templates(context, database, [wanted for wanted in devices if wanted.path in templates], templates)
+        templates = catalog.templates.covering([wanted.path for wanted in devices])
+        use_templates(context, database, devices, templates)
         own = {wanted.path: wanted for wanted in devices if wanted.path not in templates}
         present = catalog.trees.find(name, list(own))
         missing = {path: missing_series(wanted, present.get(path), if_not_exists) for path, wanted in own.items()}
@@ -69,7 +69,7 @@ def create_series(context: Context, database: Database, devices: Sequence[Device
 
         def change(stored: dict[str, Device]) -> list[Device]:
             return [
-                with_series(stored.get(path) or Device(name, path, (), own[path].aligned), series, columns)
+                with_series(stored.get(path) or Device(name, path, (), own[path].aligned), own[path], series, columns)
                 for path, series in missing.items()
             ]
 
@@ -84,17 +84,10 @@ def missing_series(wanted: DeviceSeries, present: Device | None, if_not_exists: 
     return missing
 
 
-def with_series(device: Device, series: Sequence[NewSeries], columns: Allocation) -> Device:
-    """Return a device with more series."""
-    more = tuple(
-        Timeseries(new.measurement, new.type, columns[new.measurement, new.type].name, new.encoding, new.compression)
-        for new in series
-    )
-    labels = {
-        new.measurement: new.labels
-        for new in series
-        if new.labels is not None and (new.labels.alias or new.labels.tags or new.labels.attributes)
-    }
+def with_series(device: Device, wanted: DeviceSeries, series: Sequence[NewSeries], columns: Allocation) -> Device:
+    """Return a device with those series of what is wanted that it lacks."""
+    more = tuple(new.stored(columns[new.measurement, new.type].name) for new in series)
+    labels = {new.measurement: wanted.labels[new.measurement] for new in series if new.measurement in wanted.labels}
     return replace(device, series=(*device.series, *more), labels={**device.labels, **labels})
 
 
@@ -108,11 +101,9 @@ def remove_series(context: Context, database: Database, measurements: Sequence[t
         for path, device in present.items()
     )
     clear_series(context, database, columns)
-
-    def change(devices: dict[str, Device]) -> list[Device]:
-        return [without_series(device, removed[path]) for path, device in devices.items()]
-
-    catalog.trees.change(name, list(removed), change, [])
+    catalog.trees.change(
+        name, list(removed), lambda stored: [without_series(device, removed[path]) for path, device in stored.items()], []
+    )
 
 
 def without_series(device: Device, measurements: Sequence[str]) -> Device:

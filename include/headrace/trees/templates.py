@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -10,11 +11,11 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import PathPattern, join_path, split_path
+from headrace.model.paths import PathPattern, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
-from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries, TemplateSeries, Timeseries
+from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries
 from headrace.trees.columns import allocate_columns, clear_series
 
 TEMPLATES_LOCK: Final = "device templates"
@@ -22,24 +23,27 @@ TEMPLATES_LOCK: Final = "device templates"
 
 
 def use_templates(
-    context: Context, database: Database, devices: Sequence[DeviceSeries], templates: Mapping[str, DeviceTemplate]
+    context: Context, database: Database, devices: Sequence[DeviceSeries], templates: Mapping[str, tuple[str, DeviceTemplate]]
 ) -> None:
-    """Extend templates by the measurements that they lack, and create devices from them; `templates` has those of devices.
+    """Extend templates by the measurements that they lack, and create devices from them; `templates` has those of some devices.
 
     Raises:
         TypeMismatchError: A template has a measurement with a type that the values of a series cannot have.
     """
-    for template in {own.name: own for own in templates.values()}.values():
-        own = [device for device in devices if templates[device.path].name == template.name]
+    by_name: dict[str, list[DeviceSeries]] = defaultdict(list)
+    for device in devices:
+        if device.path in templates:
+            by_name[templates[device.path][1].name].append(device)
+    for own in by_name.values():
+        template = templates[own[0].path][1]
         series = {one.measurement: one for one in template.series}
         for path, new in ((device.path, new) for device in own for new in device.series):
-            added = TemplateSeries(new.measurement, new.type, new.encoding, new.compression)
-            check_template_type(path, new, template.name, series.setdefault(new.measurement, added))
+            check_template_type(path, new, template.name, series.setdefault(new.measurement, new))
         extend_template(context, template.name, list(series.values()), if_not_exists=True)
         activate_devices(context, database, [device.path for device in own], template.name)
 
 
-def check_template_type(device: str, new: NewSeries, template: str, series: TemplateSeries) -> None:
+def check_template_type(device: str, new: NewSeries, template: str, series: NewSeries) -> None:
     """Raise `TypeMismatchError` if a template's measurement has a type that values of a new series cannot have."""
     if series.type.kind not in (new.type.kind, *WIDER_KINDS.get(new.type.kind, ())):
         raise TypeMismatchError(
@@ -49,7 +53,7 @@ def check_template_type(device: str, new: NewSeries, template: str, series: Temp
         )
 
 
-def extend_template(context: Context, name: str, series: Sequence[TemplateSeries], *, if_not_exists: bool = False) -> None:
+def extend_template(context: Context, name: str, series: Sequence[NewSeries], *, if_not_exists: bool = False) -> None:
     """Add measurements to a device template and its devices, with the columns that they need in each database."""
     catalog = context.catalog
     with catalog.lock(TEMPLATES_LOCK), ExitStack() as locks:
@@ -99,22 +103,6 @@ def assign_template(context: Context, database: Database, path: str, name: str |
             templates.set(name, database.name, path)
 
 
-def covering_templates(paths: Iterable[str], context: Context) -> dict[str, DeviceTemplate]:
-    """Return the templates that are set to paths of devices, or to paths above them, by the device's path."""
-    names = context.catalog.templates.paths()
-    if not names:
-        return {}
-    above = {path: next((name for prefix in prefixes(path) if (name := names.get(prefix))), None) for path in paths}
-    templates = {name: context.catalog.templates.get(name) for name in {*above.values()} if name is not None}
-    return {path: templates[name] for path, name in above.items() if name is not None}
-
-
-def prefixes(path: str) -> Iterator[str]:
-    """Yield a path and those above it."""
-    nodes = split_path(path)
-    return (join_path(nodes[:length]) for length in range(len(nodes), 0, -1))
-
-
 def activate_devices(context: Context, database: Database, paths: Sequence[str], template_name: str) -> None:
     """Create those devices that do not exist, with the series of their template."""
     catalog, name = context.catalog, database.name
@@ -126,10 +114,7 @@ def activate_devices(context: Context, database: Database, paths: Sequence[str],
         template = catalog.templates.get(template_name)
         columns = allocate_columns(catalog.tables.get(name, TREE_TABLE), database, template.series, context)
         failpoint("service.tree.columns")
-        series = tuple(
-            Timeseries(one.measurement, one.type, columns[one.measurement, one.type].name, one.encoding, one.compression)
-            for one in template.series
-        )
+        series = tuple(one.stored(columns[one.measurement, one.type].name) for one in template.series)
         devices = [Device(name, path, series, template.aligned, template=template.name) for path in missing]
         catalog.trees.change(name, missing, lambda _: devices, list(columns.values()))
 
@@ -141,8 +126,4 @@ def deactivate_devices(context: Context, database: Database, paths: Sequence[str
         devices = catalog.trees.find(name, paths)
         columns = tuple((path, tuple(series.column for series in device.series)) for path, device in devices.items())
         clear_series(context, database, columns)
-
-        def change(present: dict[str, Device]) -> list[Device]:
-            return [replace(device, series=(), template=None) for device in present.values()]
-
-        catalog.trees.change(name, paths, change, [])
+        catalog.trees.change(name, paths, lambda stored: [replace(own, series=(), template=None) for own in stored.values()], [])

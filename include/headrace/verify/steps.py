@@ -96,7 +96,7 @@ class Partition:
         return self.over("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING")
 
     def neighbors(self, column: str, time: str, present: str = "") -> tuple[str, str]:
-        """Return the last point up to a row and the first from it on, as structs of `t` and `v`; `present` tells points."""
+        """Return the last point up to a row and the first from it on (`t` and `v`); `present` is the condition of a point."""
         point = f"CASE WHEN {present or f'{column} IS NOT NULL'} THEN {{'t': {time}, 'v': {column}}} END"
         return f"(last_value({point} IGNORE NULLS) {self.so_far})", f"(first_value({point} IGNORE NULLS) {self.to_come})"
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigurationError, Error, NotFoundError, OperationalError, TransientError
+from headrace.jobs.actions import DROP
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
@@ -227,7 +228,7 @@ def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) ->
 def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> bool:
     """Return True if the user has the right to an action on a job."""
     dag_id = record_dag_id(record)
-    return access.can_edit(user, dag_id) and (action != actions.DROP or access.can_delete(user, dag_id))
+    return access.can_edit(user, dag_id) and (action != DROP or access.can_delete(user, dag_id))
 
 
 def filter_readable(state: Snapshot, access: Access, user: Any) -> Snapshot:

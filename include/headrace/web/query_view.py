@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.executions import RECENT
 from headrace.model.continuous_queries import Execution, ExecutionState
-from headrace.model.execution_history import ExecutionHistory, absent_executions, next_execution
+from headrace.model.execution_history import NO_HISTORY, ExecutionHistory, absent_executions, next_execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.tree_statements import TimeoutPolicy
+from headrace.queries.kind import is_resident
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.runtime.context import Context
+    from headrace.web.view import Overview
 
 Json = dict[str, Any]
 LISTED_INTERVALS: Final = RECENT
@@ -22,28 +26,59 @@ MAX_INTERVALS: Final = 60
 MAX_EXECUTIONS: Final = 200
 
 
-def query_fields(record: JobRecord, history: ExecutionHistory, now: int, *, is_resident: bool) -> Json:
-    """Return what the list shows of a continuous query beside what it shows of all jobs.
+class QueryPage:
+    """What the page shows of continuous queries."""
 
-    Args:
-        record: The continuous query.
-        history: Its newest `LISTED_INTERVALS` executions.
-        now: The present.
-        is_resident: Whether its snode executes it, rather than Airflow.
-    """
-    definition = record.definition
-    details = definition.continuous_query
-    assert details is not None
-    last = history.last
-    return {
-        "source": ", ".join(details.sources),
-        "target": ", ".join(details.targets),
-        "schedule": schedule_fields(record, now) | {"timezone": details.timezone},
-        "executor": f"a timer of snode {definition.snode}" if is_resident else "Airflow, in a run of its DAG for each interval",
-        "last": None if last is None else execution_row(last),
-        "waiting": waiting_executions(definition, history, now),
-        "intervals": intervals(definition, history.newest, LISTED_INTERVALS, now),
-    }
+    layout = "query"
+
+    def fields(self, record: JobRecord, overview: Overview) -> Json:
+        """Return the fields of a row: the schedule, and the newest `LISTED_INTERVALS` executions."""
+        definition, now = record.definition, overview.state.now
+        history = overview.histories.get(definition.id, NO_HISTORY)
+        details, last = definition.continuous_query, history.last
+        assert details is not None
+        timer = f"a timer of snode {definition.snode}"
+        return {
+            "source": ", ".join(details.sources),
+            "target": ", ".join(details.targets),
+            "schedule": schedule_fields(record, now) | {"timezone": details.timezone},
+            "executor": timer if is_resident(definition, overview.settings) else "Airflow, in a run of its DAG for each interval",
+            "last": None if last is None else execution_row(last),
+            "waiting": waiting_executions(definition, history, now),
+            "intervals": intervals(definition, history.newest, LISTED_INTERVALS, now),
+        }
+
+    def detail(self, catalog: Catalog, record: JobRecord, now: int) -> Json:
+        """Return the executions."""
+        definition = record.definition
+        newest = catalog.executions.all(definition.id, MAX_EXECUTIONS)
+        shown = merge_absent(definition, newest, MAX_EXECUTIONS, now)
+        present = {execution.scheduled for execution in shown}
+        unfinished = reversed(catalog.executions.unfinished(definition.id))
+        older = [execution for execution in unfinished if execution.scheduled not in present]
+        return {
+            "intervals": [execution_row(execution) for execution in reversed(shown[:MAX_INTERVALS])],
+            "executions": [execution_row(execution) for execution in (*shown, *older[:MAX_EXECUTIONS])],
+            "has_older": len(shown) == MAX_EXECUTIONS,
+        }
+
+    def plan(self, context: Context, definition: JobDefinition) -> list[str]:
+        """Return the plan of the next execution: the paths are resolved in each."""
+        from headrace.compute import explain
+        from headrace.queries.continuous_query import bind_body, recorded_query
+
+        details, schedule = definition.continuous_query, definition.schedule
+        scheduled = next_execution(schedule, context.clock.now())
+        start, end = schedule.range_at(scheduled)
+        query, timezone = recorded_query(definition.sql, definition.dialect), None if details is None else details.timezone
+        body = bind_body(query, start, end, context, timezone)
+        head = f"execution of {to_text(scheduled)} over [{to_text(start)}, {to_text(end)})"
+        if body.plan is None:
+            return [head, "no series match the paths of FROM: nothing is written"]
+        return [head, *explain(body.plan.plan), *(f"write {target.source} to {target.path}" for target in body.targets)]
+
+
+PAGE: Final = QueryPage()
 
 
 def schedule_fields(record: JobRecord, now: int) -> Json:
@@ -89,22 +124,6 @@ def merge_absent(definition: JobDefinition, newest: Sequence[Execution], limit: 
     return sorted((*newest, *absent), key=lambda execution: -execution.scheduled)[:limit]
 
 
-def query_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
-    """Return what the list does not show of a continuous query: its executions."""
-    definition = record.definition
-    newest = catalog.executions.all(definition.id, MAX_EXECUTIONS)
-    shown = merge_absent(definition, newest, MAX_EXECUTIONS, now)
-    present = {execution.scheduled for execution in shown}
-    older = [
-        execution for execution in reversed(catalog.executions.unfinished(definition.id)) if execution.scheduled not in present
-    ]
-    return {
-        "intervals": [execution_row(execution) for execution in reversed(shown[:MAX_INTERVALS])],
-        "executions": [execution_row(execution) for execution in (*shown, *older[:MAX_EXECUTIONS])],
-        "has_older": len(shown) == MAX_EXECUTIONS,
-    }
-
-
 def execution_row(execution: Execution) -> Json:
     """Return an execution's instant, range, state and outcome."""
     is_recorded = execution.state not in (ExecutionState.PENDING, ExecutionState.MISSED)
@@ -120,3 +139,8 @@ def execution_row(execution: Execution) -> Json:
         "duration_ms": execution.duration_ms,
         "message": execution.message,
     }
+
+
+def to_text(instant: int) -> str:
+    """Return an instant in epoch milliseconds as text, in UTC."""
+    return datetime.fromtimestamp(instant / 1000, UTC).isoformat(sep=" ").replace("+00:00", "Z")

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotFoundError
-from headrace.model.jobs import JobRecord, JobState
+from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
 from headrace.model.stream_metrics import StreamSample
 from headrace.model.time import Precision
-from headrace.runtime.activity import SLOW_BATCH_HINT, ReportedActivity
+from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.runtime.context import Context
+    from headrace.web.view import Overview
 
 Json = dict[str, Any]
 HISTORY: Final = "history"
@@ -25,16 +27,49 @@ CHART_MS: Final = 3_600_000
 """How far back histories are drawn."""
 
 
-def stream_fields(record: JobRecord, run: RunSummary | None, activity: ReportedActivity, now: int) -> Json:
-    """Return what the list shows of a stream beside what it shows of all jobs."""
-    definition = record.definition
-    return {
-        "source": ", ".join(map(str, definition.sources)),
-        "target": None if definition.target is None else str(definition.target),
-        "batch_ms": activity.batch_ms,
-        "slow_batch": None if activity.slow_batch is None else f"{activity.slow_batch}: {SLOW_BATCH_HINT}",
-        "backfill": None if run is None or record.state is not JobState.FILLING else backfill_progress(run, now),
-    }
+class StreamPage:
+    """What the page shows of streams."""
+
+    layout = "stream"
+
+    def fields(self, record: JobRecord, overview: Overview) -> Json:
+        """Return the fields of a row: the micro-batch in flight, and the backfill of the history."""
+        definition = record.definition
+        activity = overview.activity.get(definition.id, NO_ACTIVITY)
+        run = overview.runs.get(definition.id) if record.state is JobState.FILLING else None
+        return {
+            "source": ", ".join(map(str, definition.sources)),
+            "target": None if definition.target is None else str(definition.target),
+            "batch_ms": activity.batch_ms,
+            "slow_batch": None if activity.slow_batch is None else f"{activity.slow_batch}: {SLOW_BATCH_HINT}",
+            "backfill": None if run is None else backfill_progress(run, overview.state.now),
+        }
+
+    def detail(self, catalog: Catalog, record: JobRecord, now: int) -> Json:
+        """Return the offsets, the backfills, and the histories that are drawn."""
+        definition, progress = record.definition, record.progress
+        precision = find_precision(catalog, definition.source.database)
+        chunks = catalog.ledger.chunks(definition.id)
+        runs = sorted({chunk.run for chunk in chunks}, key=lambda run: (run != HISTORY, run))
+        return {
+            "offsets": dict(record.offsets or {}),
+            "boundaries": dict(progress.boundary or {}),
+            "watermark": to_millis(progress.watermark, precision),
+            "runs": [backfill_progress(catalog.ledger.summary(definition.id, run), now) for run in runs],
+            "chunks": [chunk_row(chunk, precision) for chunk in select_chunks(chunks)],
+            "total_chunks": len(chunks),
+            "metrics": stream_charts(catalog.stream_metrics.all(definition.id, since=now - CHART_MS), now),
+        }
+
+    def plan(self, context: Context, definition: JobDefinition) -> Sequence[str]:
+        """Return the plan of the query."""
+        from headrace.compute import explain
+        from headrace.streams.definition.define import plan_recorded_stream
+
+        return explain(plan_recorded_stream(definition, context.catalog).query)
+
+
+PAGE: Final = StreamPage()
 
 
 def backfill_progress(run: RunSummary, now: int) -> Json:
@@ -51,23 +86,6 @@ def backfill_progress(run: RunSummary, now: int) -> Json:
         "eta_ms": run.eta_ms(now),
         "started": run.started,
         "updated": run.updated,
-    }
-
-
-def stream_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
-    """Return what the list does not show of a stream: its offsets and backfills."""
-    definition, progress = record.definition, record.progress
-    precision = find_precision(catalog, definition.source.database)
-    chunks = catalog.ledger.chunks(definition.id)
-    runs = sorted({chunk.run for chunk in chunks}, key=lambda run: (run != HISTORY, run))
-    return {
-        "offsets": dict(record.offsets or {}),
-        "boundaries": dict(progress.boundary or {}),
-        "watermark": to_millis(progress.watermark, precision),
-        "runs": [backfill_progress(catalog.ledger.summary(definition.id, run), now) for run in runs],
-        "chunks": [chunk_row(chunk, precision) for chunk in select_chunks(chunks)],
-        "total_chunks": len(chunks),
-        "metrics": stream_charts(catalog.stream_metrics.all(definition.id, since=now - CHART_MS), now),
     }
 
 

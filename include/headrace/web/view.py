@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
-from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.jobs.registry import is_known, kind_of, kinds, unknown_kind
+from headrace.model.execution_history import ExecutionHistory
+from headrace.model.jobs import JobRecord, JobState, StopReason
 from headrace.model.ledger import RunSummary
 from headrace.model.notifications import masked
 from headrace.model.stream_metrics import Rate
-from headrace.runtime.activity import NO_ACTIVITY, ReportedActivity, current_lag_ms, reported_activity
+from headrace.runtime.activity import ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
-from headrace.runtime.roles import is_resident
 from headrace.runtime.supervision import Snapshot, driver_problem, stale_after_ms
 from headrace.settings import Settings
-from headrace.web.query_view import query_detail, query_fields
-from headrace.web.stream_view import HISTORY, stream_detail, stream_fields
+from headrace.web.stream_view import HISTORY
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -84,6 +83,7 @@ def list_jobs(overview: Overview) -> Json:
         "as_of": overview.state.now,
         "health": health_summary(overview),
         "snodes": snode_rows(overview.state, overview.stale_ms),
+        "kinds": {kind.name: {"plural": kind.plural, "address": kind.address} for kind in kinds()},
         "jobs": [job_row(record, overview) for record in overview.state.jobs.values()],
     }
 
@@ -96,7 +96,7 @@ def health_summary(overview: Overview) -> Json:
     current = [rate for record in records if (rate := overview.rate(record)) is not None]
     return {
         "states": {state.value: sum(record.state is state for record in records) for state in JobState},
-        "kinds": {kind.value: sum(record.definition.kind is kind for record in records) for kind in JobKind},
+        "kinds": {kind.name: sum(record.definition.kind == kind.name for record in records) for kind in kinds()},
         "worst_lag": None if worst is None else {"ms": worst[0], "name": worst[1]},
         "rows_in_s": sum(rate.rows_in for rate in current) if current else None,
         "rows_out_s": sum(rate.rows_out for rate in current) if current else None,
@@ -130,7 +130,8 @@ def job_row(record: JobRecord, overview: Overview) -> Json:
     return {
         "id": definition.id,
         "label": str(definition),
-        "kind": definition.kind.value,
+        "kind": definition.kind,
+        "owner": definition.owner,
         "snode": definition.snode,
         "dag_id": record_dag_id(record),
         "created": definition.created,
@@ -147,23 +148,35 @@ def job_row(record: JobRecord, overview: Overview) -> Json:
 
 
 def kind_fields(record: JobRecord, overview: Overview) -> Json:
-    """Return the fields of a job's row that depend on its kind."""
-    job_id, now = record.definition.id, overview.state.now
-    if record.definition.kind is JobKind.CONTINUOUS_QUERY:
-        history = overview.histories.get(job_id, NO_HISTORY)
-        return query_fields(record, history, now, is_resident=is_resident(record, overview.settings))
-    return stream_fields(record, overview.runs.get(job_id), overview.activity.get(job_id, NO_ACTIVITY), now)
+    """Return the fields of a job's row that depend on its kind. If that is unknown, the row shows the error as the reason."""
+    definition = record.definition
+    if not is_known(definition.kind):
+        reason = asdict(unknown_reason(record))
+        return {"layout": "job", "address": {"job": definition.id}, "source": "", "target": "", "reason": reason}
+    kind = kind_of(definition)
+    return {
+        "layout": kind.page().layout,
+        "address": {kind.address: str(definition)},
+        "state_text": kind.descriptions.get(record.state, ""),
+        "counts_rows_in": kind.counts_rows_in,
+        **kind.page().fields(record, overview),
+    }
+
+
+def unknown_reason(record: JobRecord) -> StopReason:
+    """Return why a job of an unknown kind does not run."""
+    error = unknown_kind(record.definition.kind)
+    return record.reason or StopReason(error.code, error.message, error.hint, record.definition.created)
 
 
 def job_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
     """Return what the list does not show of a job: its statement and events, and what depends on its kind."""
     definition = record.definition
     events = catalog.events.all("job", definition.id, limit=MAX_EVENTS)
-    describe = query_detail if definition.kind is JobKind.CONTINUOUS_QUERY else stream_detail
     return {
         "as_of": now,
         "sql": masked(definition.sql),
         "dialect": definition.dialect,
         "events": [{"time": event.time, "kind": event.kind, "message": event.message} for event in events],
-        **describe(catalog, record, now),
+        **(kind_of(definition).page().detail(catalog, record, now) if is_known(definition.kind) else {}),
     }

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.columnar.runs import combined, order_of
+from headrace.compute.columnar.runs import combined, order_of, stable_order
 
 LIMITS = np.iinfo(np.int64)
 NUMBER = st.one_of(st.integers(-3, 3), st.sampled_from([LIMITS.min, LIMITS.min + 1, LIMITS.max - 1, LIMITS.max]))
@@ -47,3 +47,8 @@ def test_rows_are_ordered_by_group_and_time(rows: list[tuple[int, int]], by_grou
     for group in set(groups.tolist()):
         own = [row for row in found if groups[row] == group]
         assert own == sorted(own, key=lambda row: (instants[row], -row if with_ties else row))
+
+
+@given(numbers=st.lists(NUMBER | st.integers(0, 2**33), max_size=30))
+def test_equal_numbers_stay_in_their_order(numbers: list[int]) -> None:
+    assert stable_order(np.array(numbers, np.int64)).tolist() == sorted(range(len(numbers)), key=numbers.__getitem__)

@@ -9,8 +9,8 @@ import pytest
 import headrace
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model import failpoints
-from headrace.model.jobs import JobKind
 from headrace.queries import executions
+from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.service.iotdb.conftest import START
 
 BODY = "begin select count(s1) into root.agg.line1(c) from root.plant.line1 group by (10s) end"
@@ -37,7 +37,7 @@ def insert(connection: headrace.Connection, *seconds: int) -> None:
 
 
 def job(connection: headrace.Connection, name: str) -> Any:
-    return connection.session.context.catalog.jobs.get("root", name, JobKind.CONTINUOUS_QUERY)
+    return connection.session.context.catalog.jobs.get("", name, CONTINUOUS_QUERY)
 
 
 def states(connection: headrace.Connection, name: str = "") -> dict[int, str]:

@@ -80,7 +80,7 @@ def test_explain_says_how_many_intervals_are_computed(query: headrace.Connection
     assert lines == [
         "compute 2 intervals of continuous query tens again, from 2023-11-14 22:13:20+00:00, before 2023-11-14 22:13:40+00:00, "
         "in this process; the rows of each are replaced",
-        "needs the right to operate continuous query root.tens",
+        "needs the right to operate continuous query tens",
     ]
     assert set(attempts(query).values()) == {1}
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 import headrace
 from headrace.errors import Error
 from headrace.model import failpoints
-from headrace.model.jobs import JobDefinition, JobKind
+from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
+from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.service.iotdb.conftest import START
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -88,7 +89,7 @@ class History:
 
     @property
     def definition(self) -> JobDefinition:
-        return self.connection.session.context.catalog.jobs.get("root", "q", JobKind.CONTINUOUS_QUERY).definition
+        return self.connection.session.context.catalog.jobs.get("", "q", CONTINUOUS_QUERY).definition
 
     def first(self) -> int:
         """Return the first instant of the schedule: its grid has been counted from the epoch."""

@@ -10,8 +10,9 @@ import headrace
 from headrace.errors import Error
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution
-from headrace.model.jobs import DesiredState, JobDefinition, JobKind, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobState
 from headrace.queries import executions
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.context import Context
 from headrace.runtime.query_runs import QueryWork
 from headrace.runtime.query_work import execute_work
@@ -34,7 +35,7 @@ def context(plant: headrace.Connection) -> Context:
 
 
 def definition(context: Context) -> JobDefinition:
-    return context.catalog.jobs.get("root", "q", JobKind.CONTINUOUS_QUERY).definition
+    return context.catalog.jobs.get("", "q", CONTINUOUS_QUERY).definition
 
 
 def work(context: Context, number: int, holder: str = HOLDER, **options: Any) -> QueryWork:

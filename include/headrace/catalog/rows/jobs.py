@@ -40,6 +40,7 @@ class JobColumns(TypedColumns):
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     continuous_query: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     replaces: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    owner: Named[str] = Column(NAME)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
     desired: Named[str]

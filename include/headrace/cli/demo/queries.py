@@ -10,8 +10,7 @@ from headrace.cli.console import progress_bar
 from headrace.cli.demo.streams import are_close
 from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
-from headrace.model.jobs import JobKind
-from headrace.model.paths import ROOT
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.airflow import AirflowClient
 from headrace.runtime.dag_ids import job_dag_id
 from headrace.service.connection import Connection
@@ -30,7 +29,7 @@ Wait = Callable[[float, str, Callable[[], bool]], None]
 def remove_query(connection: Connection) -> None:
     """Remove what an earlier demonstration left."""
     catalog = connection.session.context.catalog
-    if any(record.definition.name == NAME for record in catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)):
+    if any(record.definition.name == NAME for record in catalog.jobs.all(kind=CONTINUOUS_QUERY)):
         connection.execute(f"DROP CQ {NAME}")
     if DATABASE in catalog.trees.databases():
         connection.execute(f"DELETE DATABASE {DATABASE}")
@@ -49,7 +48,7 @@ class QueryAct:
         self.connection = connection
         self.client = client
         self.wait_until = wait_until
-        self.dag_id = job_dag_id(JobKind.CONTINUOUS_QUERY, ROOT, NAME)
+        self.dag_id = job_dag_id(CONTINUOUS_QUERY, "", NAME)
 
     def create(self) -> str:
         """Create the query, and return its statement."""
@@ -71,7 +70,7 @@ class QueryAct:
     def done(self) -> int:
         """Return the number of executions that are done."""
         catalog = self.connection.session.context.catalog
-        job = catalog.jobs.get(ROOT, NAME, JobKind.CONTINUOUS_QUERY).definition
+        job = catalog.jobs.get("", NAME, CONTINUOUS_QUERY).definition
         return sum(execution.state is ExecutionState.DONE for execution in catalog.executions.all(job.id))
 
     def print_executions(self) -> None:

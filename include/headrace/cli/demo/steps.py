@@ -21,10 +21,11 @@ from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
 from headrace.cli.output import show_table
 from headrace.errors import InternalError, OperationalError
-from headrace.model.jobs import JobKind, JobRecord, JobState
+from headrace.model.jobs import JobRecord, JobState
 from headrace.model.positions import is_behind
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connection import Connection, connect
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.source_tables import latest_offsets
 
 DATABASE: Final = "demo"
@@ -125,7 +126,7 @@ class Demonstration:
 
     def records(self) -> list[JobRecord]:
         """Return the catalog's records of the demonstration's streams."""
-        return [record for record in self.catalog.jobs.all(kind=JobKind.STREAM) if record.definition.database == DATABASE]
+        return [record for record in self.catalog.jobs.all(kind=STREAM) if record.definition.database == DATABASE]
 
     def target_rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
         """Read a stream's target table in time order, without Spark."""

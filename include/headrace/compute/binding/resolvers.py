@@ -23,11 +23,11 @@ from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction
 from headrace.compute.language import Language
-from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, string, substitute
+from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, spark_sql, string, substitute
 from headrace.compute.nodes import call as call_node
 from headrace.compute.plan import (
-    KEYS_PLACEHOLDER,
-    TIES_PLACEHOLDER,
+    KEYS,
+    TIES,
     TS,
     Aggregate,
     GroupCall,
@@ -150,17 +150,19 @@ class SeriesResolver(RowResolver):
         rule = function.make_rule(arguments)
         self.types[call] = rule.type
         column = f"__s{len(self.calls)}"
-        templates = {
-            "t": f"__{TS}",
-            "keys": KEYS_PLACEHOLDER,
-            "ties": TIES_PLACEHOLDER,
-            "over": f"PARTITION BY {KEYS_PLACEHOLDER} ORDER BY {TIES_PLACEHOLDER}",
+        nodes = {
+            "x": term.node,
+            "first": Column(f"_{column}"),
+            "value": Column(column),
+            "t": Column(f"__{TS}"),
+            "keys": KEYS,
+            "ties": TIES,
+            "over": spark_sql("PARTITION BY {} ORDER BY {}", KEYS, TIES),
         }
-        names = {"x": str(term.node), "first": f"_{column}", "value": column} | templates
         first, before, keep, order = (
-            template and template.format(**names) for template in (rule.first, rule.before, rule.keep, rule.order)
+            spark_sql(template, **nodes) if template else None for template in (rule.first, rule.before, rule.keep, rule.order)
         )
-        return SeriesCall(column, function.name, rule.value.format(**names), first, before, keep, order, rule.sparse)
+        return SeriesCall(column, function.name, spark_sql(rule.value, **nodes), first, before, keep, order, rule.sparse)
 
 
 @dataclass(slots=True)

@@ -13,12 +13,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.columnar.accumulators import Accumulator, AccumulatorRule, accumulator_rule, aggregate_input
+from headrace.compute.columnar.cell_partials import CellPartials, CellRules
+from headrace.compute.columnar.columns import Arrays
 from headrace.compute.columnar.expressions import Values, evaluate
 from headrace.compute.columnar.range_windows import WindowRange, window_range
 from headrace.compute.columnar.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
 from headrace.compute.columnar.runs import Int64s
-from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
+from headrace.compute.nodes import TIME, Column, Node, Operation, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import at_present
@@ -29,15 +30,20 @@ MAX_CELLS: Final = 40_000_000
 """Cells times partial aggregates that are kept in this process at most; about half a gigabyte."""
 
 
-Key = tuple[int | None, Node]
-"""An aggregate, and the scan whose stored columns it reads; None for the columns of the source."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a partial of aligned series reads: a scan, a device, and the stored columns that are columns of the source."""
+
+    scan: int | None = None
+    device: int | None = None
+    stored: Mapping[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a partial of the plan comes from: an accumulator, and the device whose cells it takes; None for all cells."""
+    """Where a partial of the plan comes from: a partial of cells, and the device whose cells it takes; None for all cells."""
 
-    key: Key
+    name: str
     device: int | None = None
 
 
@@ -50,11 +56,10 @@ class Aggregation:
     types: Mapping[str, pa.DataType]
     where: Node | None
     range: WindowRange | None = field(init=False)
-    targets: dict[str, Target] = field(init=False)
-    rules: dict[Key, AccumulatorRule] = field(init=False)
+    targets: dict[str, Target] = field(init=False, default_factory=dict)
+    rules: dict[int | None, CellRules] = field(init=False)
     by_device: bool = field(init=False)
-    cell_names: dict[Key, str] = field(init=False)
-    cells: dict[str, pa.Array] = field(init=False, default_factory=dict)
+    cells: Arrays = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that all parts are supported.
@@ -64,16 +69,39 @@ class Aggregation:
         """
         window = self.plan.window
         self.range = window_range(self.plan, window, MAX_CELLS) if isinstance(window, RangeWindow) else None
-        updates = self._updates()
-        self.by_device = bool(self.plan.keys)
-        self.targets = {column: Target((None, node)) for column, node in updates.items()}
-        if self.source.aligned and len(self.source.devices) > 1 and (split := self._split_by_device(updates)) is not None:
-            self.by_device, self.targets = True, split
-        keys = list(dict.fromkeys(target.key for target in self.targets.values()))
-        self.rules = {key: accumulator_rule(key[1], self._types(key[0])) for key in keys}
-        self.cell_names = {key: f"k{number}" for number, key in enumerate(keys)}
-        if self.size * max(1, len(keys)) > MAX_CELLS:
+        rows = self._over_source({partial.column: partial.row for partial in self.plan.partials})
+        splits = self.source.aligned and len(self.source.devices) > 1
+        origins = self._split_by_device() if splits else None
+        self.by_device = bool(self.plan.keys) or origins is not None
+        self._compile(rows, origins if origins is not None else dict.fromkeys(rows, Origin()))
+        if self.size * max(1, len(self.cell_types())) > MAX_CELLS:
             raise UnsupportedError("too many cells")
+
+    def _over_source(self, nodes: Mapping[str, Node | None]) -> dict[str, Node]:
+        """Return expressions over prepared rows as expressions over the columns of the source."""
+        names: dict[str, Node] = {argument.column: at_present(self.plan, argument.node) for argument in self.plan.arguments}
+        if self.plan.time is not None:
+            names[TS] = self.plan.time
+        if None in nodes.values():
+            raise UnsupportedError("partials of many rows")
+        return {column: substitute(at_present(self.plan, node), names) for column, node in nodes.items() if node is not None}
+
+    def _compile(self, rows: Mapping[str, Node], origins: Mapping[str, Origin]) -> None:
+        """Set targets and rules. Partials that read the same columns of several devices are one partial of their cells."""
+        stored = {column: substitute(node, origins[column].stored) for column, node in rows.items()}
+        merges = {partial.column: partial.merge for partial in self.plan.partials}
+        names: dict[tuple[int | None, Node, Node], str] = {}
+        for column, node in stored.items():
+            key = (origins[column].scan, node, substitute(merges[column], stored))
+            self.targets[column] = Target(names.setdefault(key, f"k{len(names)}"), origins[column].device)
+        columns: dict[str, Node] = {column: Column(target.name) for column, target in self.targets.items()}
+        own_rows: dict[int | None, dict[str, Node]] = {}
+        own_merges: dict[int | None, dict[str, Node]] = {}
+        for column, target in self.targets.items():
+            scan = origins[column].scan
+            own_rows.setdefault(scan, {})[target.name] = stored[column]
+            own_merges.setdefault(scan, {})[target.name] = substitute(merges[column], columns)
+        self.rules = {scan: CellRules.compile(own_rows[scan], own_merges[scan], self._types(scan)) for scan in own_rows}
 
     @property
     def windows(self) -> int:
@@ -90,20 +118,12 @@ class Aggregation:
         """The number of groups of the result."""
         return self.size if self.plan.keys else self.windows
 
-    def _updates(self) -> dict[str, Node]:
-        """Return the partial aggregates over the columns of the source."""
-        names: dict[str, Node] = {argument.column: at_present(self.plan, argument.node) for argument in self.plan.arguments}
-        if self.plan.time is not None:
-            names[TS] = self.plan.time
-        partials = self.plan.one_pass.partials
-        return {partial.column: substitute(at_present(self.plan, partial.update), names) for partial in partials}
-
     def _types(self, number: int | None) -> Mapping[str, pa.DataType]:
         """Return the types of the columns of an accumulator."""
         return self.types if number is None else column_types(self.plan, self.source, number) | {TIME: self.types[TIME]}
 
-    def _split_by_device(self, updates: Mapping[str, Node]) -> dict[str, Target] | None:
-        """Return the targets of partials that each depend on one device alone, None if one depends on several, or on all rows."""
+    def _split_by_device(self) -> dict[str, Origin] | None:
+        """Return the origins of partials that each depend on one device alone, None if one depends on several, or on all rows."""
         if self.where is not None and set(columns_of(self.where)) != {TIME}:
             return None
         series = {
@@ -113,29 +133,31 @@ class Aggregation:
             if part is not None
         }
         ranks = {path: rank for rank, path in enumerate(self.source.devices)}
-        targets = {}
+        updates = self._over_source({partial.column: partial.update for partial in self.plan.partials})
+        origins = {}
         for column, node in updates.items():
             names = set(columns_of(node)) - {TIME}
             owners = {(series[name][0], series[name][1].device) for name in names}
             if len(owners) != 1:
                 return None
-            (number, device), *_ = owners
-            stored: dict[str, Node] = {name: Column(series[name][1].column) for name in names}
-            targets[column] = Target((number, substitute(node, stored)), ranks[device])
+            ((number, device),) = owners
+            origins[column] = Origin(number, ranks[device], {name: Column(series[name][1].column) for name in names})
         # Most devices have the same few aggregates.
-        distinct = {target.key for target in targets.values()}
-        return targets if all(ignores_nulls(node, self._types(number)) for number, node in distinct) else None
+        distinct = {(origins[column].scan, substitute(node, origins[column].stored)) for column, node in updates.items()}
+        return origins if all(ignores_nulls(node, self._types(number)) for number, node in distinct) else None
 
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns of `run` other than keys."""
-        types = {column: self.rules[target.key].type for column, target in self.targets.items()}
+        cells = self.cell_types()
+        types = {column: cells[target.name] for column, target in self.targets.items()}
         return types if self.range is None else types | dict.fromkeys((WSTART, WEND), pa.int64())
 
     def run(self, reader: SeriesReader) -> dict[str, pa.Array]:
         """Return the windows of all devices, in the order of devices and time: keys, the window's ends, and partials."""
-        accumulators = {key: rule.make(self.size) for key, rule in self.rules.items()}
-        for number, rows in self._rows(reader):
-            self._add(number, rows, accumulators)
+        partials = {scan: CellPartials(rules) for scan, rules in self.rules.items()}
+        for scan, rows in self._rows(reader):
+            if scan in partials:
+                self._add(rows, partials[scan])
         columns: dict[str, Any] = {}
         for key in self.plan.keys:
             codes = np.repeat(np.arange(len(self.source.devices), dtype=np.int32), self.windows)
@@ -144,9 +166,9 @@ class Aggregation:
             repeats = self.count // self.windows
             columns[WSTART] = pa.array(np.tile(self.range.starts, repeats))
             columns[WEND] = pa.array(np.tile(self.range.lasts, repeats))
-        self.cells = {self.cell_names[key]: accumulator.result() for key, accumulator in accumulators.items()}
+        self.cells = {name: values for part in partials.values() for name, values in part.result(self.size).items()}
         for column, target in self.targets.items():
-            values = self.cells[self.cell_names[target.key]]
+            values = self.cells[target.name]
             columns[column] = values if target.device is None else values.slice(target.device * self.windows, self.windows)
         return columns
 
@@ -157,18 +179,16 @@ class Aggregation:
         if len(devices) != 1 or None in devices:
             return None
         (device,) = devices
-        names: dict[str, Node] = {
-            name: Column(self.cell_names[target.key]) for name, target in targets.items() if target is not None
-        }
+        names: dict[str, Node] = {name: Column(target.name) for name, target in targets.items() if target is not None}
         return None if device is None else (names, device)
 
     def cell_types(self) -> dict[str, pa.DataType]:
         """Return the types of the cells of all devices."""
-        return {self.cell_names[key]: rule.type for key, rule in self.rules.items()}
+        return {name: type_ for rules in self.rules.values() for name, type_ in rules.types.items()}
 
     def _rows(self, reader: SeriesReader) -> Iterator[tuple[int | None, Rows]]:
         """Yield the rows to aggregate; with a number, those of one scan under its stored names."""
-        if any(key[0] is not None for key in self.rules):
+        if any(scan is not None for scan in self.rules):
             for number in range(len(self.source.scans)):
                 yield from ((number, apply_filter(rows, self.where)) for rows in reader.stored(number))
         elif self.source.aligned and len(self.source.devices) > 1:
@@ -177,8 +197,8 @@ class Aggregation:
         else:
             yield from ((None, apply_filter(rows, self.where)) for rows in reader.named(self.types))
 
-    def _add(self, number: int | None, rows: Rows, accumulators: Mapping[Key, Accumulator]) -> None:
-        """Add rows to the accumulators of their scan."""
+    def _add(self, rows: Rows, partials: CellPartials) -> None:
+        """Add rows to the partials of their cells."""
         windows: Int64s | int = 0
         if self.range is not None:
             assert self.plan.time is not None
@@ -187,14 +207,8 @@ class Aggregation:
             positions, windows = self.range.assign(ticks if is_inside.all() else ticks[is_inside])
             rows = rows.filter(is_inside)
             rows = rows if positions is None else rows.take(positions)
-        cells = (
-            rows.devices.astype(np.int64) * self.windows if self.by_device else np.zeros(len(rows.devices), np.int64)
-        ) + windows
-        if not len(cells):
-            return
-        for key, accumulator in accumulators.items():
-            if key[0] in (None, number):
-                accumulator.update(cells, rows.columns)
+        devices = rows.devices.astype(np.int64) if self.by_device else np.zeros(len(rows.devices), np.int64)
+        partials.add(devices * self.windows + windows, rows.columns)
 
 
 def to_numpy(values: Values) -> Array:
@@ -207,8 +221,11 @@ def ignores_nulls(node: Node, types: Mapping[str, pa.DataType]) -> bool:
     """Return whether a row whose columns are all NULL leaves an aggregate unchanged: other devices may have rows at its instant."""
     nulls = {name: pa.scalar(None, type_) for name, type_ in types.items()}
     nulls[TIME] = pa.scalar(0, pa.timestamp("us", "UTC"))
+    if not isinstance(node, Operation):
+        return False
     try:
-        value = evaluate(aggregate_input(node), nulls)
+        # The last operand decides whether a row counts: the only one, or the order of the selected row.
+        value = evaluate(node.operands[-1], nulls)
     except (KeyError, UnsupportedError):
         return False
     return isinstance(value, pa.Scalar) and not value.is_valid

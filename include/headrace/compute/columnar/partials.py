@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -10,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, is_fixed, ranks, to_numpy
-from headrace.compute.nodes import Column, Operation, UnsupportedError
-from headrace.compute.plan import Partial
+from headrace.compute.columnar.runs import Bools, Int64s, Runs, ranks, to_numpy
+from headrace.compute.nodes import Column, Node, Operation, UnsupportedError
 
 Columns = Mapping[str, pa.Array]
 MAX_SUM: Final = float(2**62)
@@ -65,13 +65,19 @@ class Extreme:
         column = columns[self.column]
         if pa.types.is_boolean(column.type):
             return self._reduce_flags(column, runs)
-        if column.null_count == 0 and (is_fixed(column.type) or pa.types.is_floating(column.type)):
-            return pa.array(self._reduce_numbers(to_numpy(column), runs), column.type)
-        return Pick(self.column, self.column, self.is_max).reduce(columns, runs)
-
-    def _reduce_numbers(self, values: Array, runs: Runs) -> Array:
+        if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
+            return Pick(self.column, self.column, self.is_max).reduce(columns, runs)
+        values = to_numpy(pc.fill_null(column, self._worst(column.type)))
         # Unlike minimum, fmin passes over NaN.
-        return np.maximum.reduceat(values, runs.starts) if self.is_max else np.fmin.reduceat(values, runs.starts)
+        operator = np.maximum if self.is_max else np.fmin
+        return pa.array(operator.reduceat(values, runs.starts), column.type, mask=missing(column, runs))
+
+    def _worst(self, type_: pa.DataType) -> pa.Scalar:
+        """Return the value that all others win against."""
+        if pa.types.is_floating(type_):
+            return pa.scalar(-math.inf if self.is_max else math.nan, type_)
+        limits = np.iinfo(type_.to_pandas_dtype())
+        return pa.scalar(limits.min if self.is_max else limits.max, type_)
 
     def _reduce_flags(self, column: pa.Array, runs: Runs) -> pa.Array:
         operator = np.logical_or if self.is_max else np.logical_and
@@ -154,17 +160,17 @@ class Moments:
         return pa.array(np.add.reduceat(deviations, runs.starts))
 
 
-def reducer(partial: Partial, types: Mapping[str, pa.DataType]) -> Reducer:
+def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:
     """Return how a partial is merged.
 
     Args:
-        partial: The partial.
+        merge: Its `Partial.merge`.
         types: Types of all partials.
 
     Raises:
         UnsupportedError: Kernels cannot merge it.
     """
-    match partial.merge:
+    match merge:
         case Operation("merged_mean" | "merged_squares" as name, (Column(count), Column(mean), Column(squares))):
             return Moments(count, mean, squares, name == "merged_mean")
         case Operation(name="sum", operands=(Column(name=name),)) if types[name] in (pa.int64(), pa.float64()):
@@ -174,7 +180,7 @@ def reducer(partial: Partial, types: Mapping[str, pa.DataType]) -> Reducer:
         case Operation(name="min_by" | "max_by" as function, operands=(Column(name=value), Column(name=order))):
             if is_ordered(types[order]):
                 return Pick(value, order, function == "max_by")
-    raise UnsupportedError(str(partial.merge))
+    raise UnsupportedError(str(merge))
 
 
 def is_ordered(type_: pa.DataType) -> bool:

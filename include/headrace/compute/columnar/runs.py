@@ -112,6 +112,16 @@ def renumbered(values: Array) -> tuple[Int64s, int]:
     return numbers.astype(np.int64), max(1, len(distinct))
 
 
+def stable_order(numbers: Int64s) -> Int64s:
+    """Return the order of numbers, equal ones as they come. NumPy sorts 16 bits by radix, and more of them in any order slowly."""
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if (limit := high - low) >= 2**32:
+        return np.argsort(numbers, kind="stable")
+    digits = numbers - low
+    order = np.argsort(digits.astype(np.uint16), kind="stable")
+    return order if limit < 2**16 else order[np.argsort((digits[order] >> 16).astype(np.uint16), kind="stable")]
+
+
 def order_of(keys: Sequence[Array], instants: Int64s, ties: Sequence[Array] = ()) -> Int64s | None:
     """Return the order of rows by group, time and then `ties`; None if each group is in one piece and in order already."""
     is_new = marks(keys, len(instants))

@@ -27,7 +27,19 @@ from headrace.compute.columnar.columns import (
 from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.columnar.numbering import NO_ROW, Numbered
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
-from headrace.compute.columnar.runs import Array, Bools, Int64s, Runs, codes, combined, marks, order_of, ranks, to_numpy
+from headrace.compute.columnar.runs import (
+    Array,
+    Bools,
+    Int64s,
+    Runs,
+    codes,
+    combined,
+    marks,
+    order_of,
+    ranks,
+    stable_order,
+    to_numpy,
+)
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import at_present
@@ -98,7 +110,7 @@ class SegmentKernel:
             raise UnsupportedError("partials of many rows")
         row_types = prepared_types | ({WSTART: BIGINT} if grid else {})
         partial_types = {name: infer_type(node, row_types) for name, node in rows.items()}
-        reducers = {name: reducer(partial, partial_types) for name, partial in partials.items()}
+        reducers = {name: reducer(partial.merge, partial_types) for name, partial in partials.items()}
         schema = segment_schema(plan, prepared_types, partial_types)
         used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, *tie_breakers(plan)}
         prepared = {name: node for name, node in prepared.items() if name in used}
@@ -199,7 +211,7 @@ class SegmentKernel:
         is_mixed = len(runs.starts) > size // MIN_RUN
         if is_mixed:
             numbers = combined(keys, size)
-            order = np.argsort(numbers, kind="stable")
+            order = stable_order(numbers)
             rows = order if rows is None else rows[order]
             starts = None if starts is None else starts[order]
             runs = Runs.of(marks([numbers[order]], size))

@@ -22,6 +22,7 @@ from headrace.compute.columnar.rows import (
     source_types,
     to_integers,
 )
+from headrace.compute.columnar.runs import stable_order
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
 from headrace.compute.plan_sources import SeriesRows
@@ -248,15 +249,8 @@ def row_order(devices: Any, times: Any) -> Any:
         return None
     if (times[1:] < times[:-1]).any():
         by_time = np.argsort(times, kind="stable")
-        return by_time[np.argsort(narrow(devices)[by_time], kind="stable")]
-    if (devices[1:] < devices[:-1]).any():
-        return np.argsort(narrow(devices), kind="stable")
-    return None
-
-
-def narrow(devices: Any) -> Any:
-    """Return numbers of devices in 16 bits if they fit: NumPy sorts these by radix."""
-    return devices.astype(np.uint16) if devices.max() < 2**16 else devices
+        return by_time[stable_order(devices[by_time])]
+    return stable_order(devices) if (devices[1:] < devices[:-1]).any() else None
 
 
 def sort(plan: Plan, table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ from headrace.compute.columnar.cells import ignores_nulls
 from headrace.compute.nodes import TIME, Column, Node, call, columns_of, quote, string_sql, substitute
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.plan_sources import Scan, SeriesRows, StoredSeries
-from headrace.compute.sql_text import at_present, resolve_now
+from headrace.compute.sql_text import at_present, to_sql
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import assign_windows, within_range
 from headrace.storage.spark.functions import F
@@ -89,7 +89,7 @@ def aggregate_devices(
         rows = rows.where(str(scan.condition))
     renamed = rows.withColumnsRenamed({scan.table.timestamp.name: TIME, scan.table.series_key: DEVICE})
     if plan.filter:
-        renamed = renamed.where(resolve_now(plan, plan.filter))
+        renamed = renamed.where(to_sql(plan, plan.filter))
     if isinstance(plan.window, RangeWindow):
         renamed = within_range(plan, plan.window, renamed, TIME)
     stored = sorted({part.column for part in source.stored[0] if part is not None})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK
 from headrace.compute.plan import Plan
-from headrace.compute.sql_text import resolve_now
+from headrace.compute.sql_text import named_sql, to_sql
 from headrace.compute.windows.segments import key_columns, update_columns
 from headrace.storage.spark.functions import F
 
@@ -27,8 +27,8 @@ def add_empty_groups(plan: Plan, groups: DataFrame, prepared: DataFrame, subtabl
     ranks = [column for column in (RANK, RANGE_PARTITION) if column in groups.columns]
     partials = [partial.column for partial in plan.partials]
     assert plan.empty_groups is not None
-    matching = subtables.where(resolve_now(plan, plan.empty_groups))
-    expected = matching.selectExpr(*(f"{resolve_now(plan, key.node)} AS e_{key.column}" for key in plan.keys), *ranks).distinct()
+    matching = subtables.where(to_sql(plan, plan.empty_groups))
+    expected = matching.selectExpr(*named_sql(plan, {f"e_{key.column}": key.node for key in plan.keys}), *ranks).distinct()
     expected = expected.withColumnsRenamed({column: f"e_{column}" for column in ranks})
     no_rows = prepared.where("false").agg(*update_columns(plan)).withColumnsRenamed({name: f"e_{name}" for name in partials})
     equal_keys = " AND ".join(f"{column} <=> e_{column}" for column in keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.evaluation.ordering import order_sql
+from headrace.compute.nodes import Node
 from headrace.compute.plan import GapFill, Output, Plan
 from headrace.compute.types import spark_type
 from headrace.model.types import DataType
@@ -29,7 +30,7 @@ def fill_gaps(plan: Plan, fill: GapFill, rows: DataFrame) -> DataFrame:
     return rows.selectExpr(*filled, f"row_number() OVER ({order}) AS {POSITION}")
 
 
-def fill_sql(fill: GapFill, order: str, output: Output, value: str) -> str:
+def fill_sql(fill: GapFill, order: str, output: Output, value: Node) -> str:
     """Return one output with its gaps filled, as Spark SQL."""
     column = output.column
     match fill.mode:

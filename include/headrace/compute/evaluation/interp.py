@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.plan import TS, InterpPlan, Plan
-from headrace.compute.sql_text import raise_error, resolve_now
+from headrace.compute.sql_text import named_sql, raise_error
 from headrace.compute.types import double_to_number
 from headrace.compute.window_plans import Argument, Bound
 from headrace.compute.windows.numbering import over
@@ -38,8 +38,8 @@ def interpolate(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFram
     points = ranged.where("_from <= _to").selectExpr("*", f"explode({point_array(interp)}) AS {POINT}")
     values = [f"{point_value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
     valued = points.where(point_condition(interp.mode)).selectExpr(*keys, POINT, f"{POINT} <> {TS} AS {FILLED}", *values)
-    columns = [f"{output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
-    return valued.selectExpr(*keys, POINT, *(resolve_now(plan, column) for column in columns))
+    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
+    return valued.selectExpr(*keys, POINT, *named_sql(plan, outputs))
 
 
 def range_end(plan: Plan, bound: Bound | None, default: str) -> str:

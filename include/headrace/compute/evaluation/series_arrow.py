@@ -11,7 +11,7 @@ from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
 from headrace.compute.nodes import Column, columns_of
 from headrace.compute.plan import Plan, SeriesArrowCall
 from headrace.compute.plan_sources import SeriesRows
-from headrace.compute.sql_text import resolve_now
+from headrace.compute.sql_text import named_sql
 from headrace.compute.types import from_ticks, spark_type
 from headrace.storage.spark.functions import F
 
@@ -41,7 +41,7 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
 
 def call_points(plan: Plan, call: SeriesArrowCall, timed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the points of one call: keys, instant, value."""
-    inputs = [f"{resolve_now(plan, sql)} AS x{number}" for number, sql in enumerate(call.inputs)]
+    inputs = named_sql(plan, {f"x{number}": node for number, node in enumerate(call.inputs)})
     points = timed.selectExpr(*keys, f"{INSTANT} AS {TIME}", *inputs)
     schema = ", ".join([*(f"{key} STRING" for key in keys), f"{INSTANT} BIGINT", f"{call.column} {spark_type(call.type)}"])
     apply = evaluator(call, tuple(keys))

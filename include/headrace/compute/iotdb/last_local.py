@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.columnar.accumulators import ValueAtExtreme, accumulator_rule
+from headrace.compute.columnar.cell_partials import CellPartials, CellRules
 from headrace.compute.columnar.cells import MAX_CELLS
 from headrace.compute.columnar.rows import RowReader, SeriesReader, apply_filter, source_types
 from headrace.compute.iotdb.last import HEADERS, LastPlan
-from headrace.compute.nodes import NULL, TIME, Column, UnsupportedError, call, if_
+from headrace.compute.nodes import NULL, TIME, Column, Node, UnsupportedError, call, if_
 from headrace.compute.types import to_ticks
 from headrace.model.tree_types import type_name
 from headrace.model.types import TypeKind
@@ -50,10 +50,10 @@ def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
     ranks = {path: rank for rank, path in enumerate(source.devices)}
     points = []
     for ref, column in plan.series:
-        values, rank, write = latest[column], ranks[ref.device.path], writers[column]
-        if write is not None and not values.is_null[rank]:
-            path = ref.device.series_path(ref.series.measurement)
-            points.append((int(values.best[rank]), path, write(values.values[rank]), type_name(ref.type)))
+        rank, write = ranks[ref.device.path], writers[column]
+        instant, value = (latest[name][rank] for name in (instant_of(column), column))
+        if write is not None and value is not None:
+            points.append((instant, ref.device.series_path(ref.series.measurement), write(value), type_name(ref.type)))
     for header, descending in reversed(plan.orders):
         points.sort(key=itemgetter(HEADERS.index(header)), reverse=descending)
     first = plan.offset or 0
@@ -67,23 +67,25 @@ def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
     return pa.table(dict(zip(HEADERS, (stored, *texts), strict=True)))
 
 
-def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, ValueAtExtreme]:
-    """Return the latest value of each column and device."""
-    types = source_types(plan.rows, plan.precision)
-    where, ticks = plan.filter, to_ticks(Column(TIME), plan.precision)
-    latest: dict[str, ValueAtExtreme] = {}
-    for _, column in plan.series:
-        order = if_(Column(column).is_null(), NULL, ticks)
-        rule = accumulator_rule(call("max_by", Column(column), order), types)
-        if column not in latest:
-            accumulator = rule.make(len(plan.rows.devices))
-            assert isinstance(accumulator, ValueAtExtreme)
-            latest[column] = accumulator
-    for rows in reader.named(types):
-        filtered = apply_filter(rows, where)
-        for accumulator in latest.values():
-            accumulator.update(filtered.devices.astype(np.int64), filtered.columns)
-    return latest
+def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, list[Any]]:
+    """Return the latest value of each column and device, and its instant."""
+    types, ticks = source_types(plan.rows, plan.precision), to_ticks(Column(TIME), plan.precision)
+    rows: dict[str, Node] = {}
+    merges: dict[str, Node] = {}
+    for column in dict.fromkeys(column for _, column in plan.series):
+        value, instant = Column(column), Column(instant_of(column))
+        rows |= {value.name: value, instant.name: if_(value.is_null(), NULL, ticks)}
+        merges |= {value.name: call("max_by", value, instant), instant.name: call("max", instant)}
+    latest = CellPartials(CellRules.compile(rows, merges, types))
+    for batch in reader.named(types):
+        filtered = apply_filter(batch, plan.filter)
+        latest.add(filtered.devices.astype(np.int64), filtered.columns)
+    return {name: values.to_pylist() for name, values in latest.result(len(plan.rows.devices)).items()}
+
+
+def instant_of(column: str) -> str:
+    """Return the name of the instant of a column's value."""
+    return f"{column} at"
 
 
 def real_text(value: Any) -> str:
@@ -107,8 +109,8 @@ TEXTS: Final[dict[TypeKind, Callable[[Any], str]]] = {
     TypeKind.BOOL: lambda value: "true" if value else "false",
     TypeKind.INT: str,
     TypeKind.BIGINT: str,
-    TypeKind.FLOAT: real_text,
-    TypeKind.DOUBLE: real_text,
+    TypeKind.FLOAT: lambda value: real_text(np.float32(value)),
+    TypeKind.DOUBLE: lambda value: real_text(np.float64(value)),
     TypeKind.VARCHAR: str,
     TypeKind.NCHAR: str,
 }

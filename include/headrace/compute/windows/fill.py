@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import bigint_sql, raw
+from headrace.compute.nodes import Column, bigint_sql, raw
 from headrace.compute.plan import WEND, WSTART, FillPlan, Output, Plan
-from headrace.compute.sql_text import raise_error, resolve_now
+from headrace.compute.sql_text import named_sql, raise_error
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import intervals
@@ -53,10 +53,10 @@ def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: Da
     names |= {IS_FILLED: f"{STEP} != 0L"}
     filled = positioned.selectExpr(*keys, f"{AT} AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
     ended = filled.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
-    columns = [
-        f"{output.column if output.is_filled else output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)
-    ]
-    return ended.selectExpr(*keys, WSTART, WEND, IS_FILLED, *(resolve_now(plan, column) for column in columns))
+    outputs = {
+        output.column: Column(output.column) if output.is_filled else output.node for output in (*plan.outputs, *plan.hidden)
+    }
+    return ended.selectExpr(*keys, WSTART, WEND, IS_FILLED, *named_sql(plan, outputs))
 
 
 def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:

@@ -22,13 +22,13 @@ What a carried segment must hold, and what rows out of order require:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import nodes
 from headrace.compute.nodes import Node
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
-from headrace.compute.sql_text import resolve_now, to_stored_type
+from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
@@ -47,6 +47,7 @@ from headrace.storage.spark.functions import F
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+BUCKET: Final = "_bucket"
 ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
     StateWindow: (STATE,),
     EventWindow: (IS_START, IS_END),
@@ -56,8 +57,8 @@ ATTRIBUTES: Final[dict[type, tuple[str, ...]]] = {
 
 def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
     """Return the source rows (physical columns, series key, joined tags) that pass WHERE as prepared rows."""
-    filtered = rows.where(resolve_now(plan, plan.filter)) if plan.filter else rows
-    prepared = filtered.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in prepared_columns(plan).items()))
+    filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
+    prepared = filtered.selectExpr(*named_sql(plan, prepared_columns(plan)))
     return prepared.where(f"{STATE} IS NOT NULL") if isinstance(plan.window, StateWindow) else prepared
 
 
@@ -85,13 +86,15 @@ def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> Dat
     each_row = by_row and all(partial.row for partial in plan.partials)
     match plan.window:
         case None:
-            return rows_as_segments(plan, prepared, {}) if each_row else group_rows(plan, prepared, ())
+            return rows_as_segments(plan, prepared, {}) if each_row else group_rows(plan, prepared, {})
         case IntervalWindow() as window:
             assigned = prepared.withColumn(WSTART, F.expr(window_starts(plan, window)))
-            windows = rows_as_segments(plan, assigned, {WSTART: WSTART}) if each_row else group_rows(plan, assigned, (WSTART,))
+            windows = (
+                rows_as_segments(plan, assigned, {WSTART: WSTART}) if each_row else group_rows(plan, assigned, {WSTART: WSTART})
+            )
             return windows.withColumn(WEND, F.expr(intervals.end(window, WSTART, plan.precision)))
         case SessionWindow(gap=gap) if not by_row:
-            return group_rows(plan, prepared, (time_bucket(gap),), span=True).drop("_bucket")
+            return group_rows(plan, prepared, {BUCKET: time_bucket(gap)}, span=True).drop(BUCKET)
         case _:
             return point_segments(plan, prepared)
 
@@ -110,22 +113,17 @@ def time_bucket(gap: int) -> str:
 
 def rows_as_segments(plan: Plan, prepared: DataFrame, positions: dict[str, str]) -> DataFrame:
     """Convert each row to a segment without aggregation."""
-    columns: dict[str, str | Node] = {**{key.column: key.column for key in plan.keys}, **positions}
-    columns |= {partial.column: partial.row or partial.update for partial in plan.partials}
-    return prepared.selectExpr(*(resolve_now(plan, f"{sql} AS {column}") for column, sql in columns.items()))
+    partials = {partial.column: partial.row or partial.update for partial in plan.partials}
+    placed = (f"{sql} AS {column}" for column, sql in positions.items())
+    return prepared.selectExpr(*key_columns(plan), *placed, *named_sql(plan, partials))
 
 
-def group_rows(plan: Plan, prepared: DataFrame, groupings: tuple[str, ...], *, span: bool = False) -> DataFrame:
+def group_rows(plan: Plan, prepared: DataFrame, groupings: Mapping[str, str], *, span: bool = False) -> DataFrame:
     """Hash-aggregate prepared rows by keys and `groupings`. With `span`, also return the first and last instant."""
     ends = [F.min(TS).alias(WSTART), F.max(TS).alias(WEND)] if span else []
-    grouped = prepared.groupBy(*base_key_columns(plan), *(F.expr(sql).alias(column_alias(sql)) for sql in groupings))
+    grouped = prepared.groupBy(*base_key_columns(plan), *(F.expr(sql).alias(name) for name, sql in groupings.items()))
     aggregates = [*ends, *update_columns(plan)]
     return add_derived_keys(plan, grouped.agg(*aggregates) if aggregates else grouped.agg(F.count("*").alias("_any")))
-
-
-def column_alias(sql: str) -> str:
-    """Return the name of a grouping column."""
-    return sql if sql.isidentifier() else "_bucket"
 
 
 def point_segments(plan: Plan, prepared: DataFrame) -> DataFrame:
@@ -189,17 +187,17 @@ def finish(plan: Plan, windows: DataFrame) -> DataFrame:
 
 def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
     """Return finished windows with instants as ticks, including hidden columns of ORDER BY and `extra_columns`."""
-    conditions = [str(plan.having)] if plan.having else []
+    conditions = [to_sql(plan, plan.having)] if plan.having else []
     match plan.window:
         case EventWindow(true_for=minimum):
             conditions += [IS_END, *([f"{WEND} - {WSTART} >= {minimum}L"] if minimum else [])]
         case StateWindow(true_for=int(minimum)):
             conditions.append(f"{WEND} - {WSTART} >= {minimum}L")
     called = add_group_calls(plan.group_calls, windows)
-    kept = called.where(resolve_now(plan, " AND ".join(conditions))) if conditions else called
+    kept = called.where(" AND ".join(conditions)) if conditions else called
     columns = [*key_columns(plan), *extra_columns, *([WSTART, WEND] if plan.window is not None else [])]
-    columns += [f"{output.node} AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
-    return kept.selectExpr(*(resolve_now(plan, column) for column in columns))
+    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
+    return kept.selectExpr(*columns, *named_sql(plan, outputs))
 
 
 def to_stored_columns(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
@@ -223,7 +221,7 @@ def base_key_columns(plan: Plan) -> list[str]:
 
 def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
     """Add the keys that are derived from the series key."""
-    derived = [resolve_now(plan, f"{key.node} AS {key.column}") for key in plan.keys if key.is_derived]
+    derived = named_sql(plan, {key.column: key.node for key in plan.keys if key.is_derived})
     if not derived:
         return rows
     series = plan.grouped_series
@@ -234,9 +232,9 @@ def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
 
 def update_columns(plan: Plan) -> list[Column]:
     """Return the partials as aggregates over prepared rows."""
-    return [F.expr(resolve_now(plan, partial.update)).alias(partial.column) for partial in plan.partials]
+    return [F.expr(to_sql(plan, partial.update)).alias(partial.column) for partial in plan.partials]
 
 
 def merge_columns(plan: Plan) -> list[Column]:
     """Return the partials as aggregates over segments."""
-    return [F.expr(resolve_now(plan, partial.merge)).alias(partial.column) for partial in plan.partials]
+    return [F.expr(to_sql(plan, partial.merge)).alias(partial.column) for partial in plan.partials]

@@ -17,6 +17,7 @@ from headrace.service.rights import Action, Right, job_securable
 from headrace.service.stage import Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.continuous_queries import find_query
+from headrace.streams.kind import STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def parse_query_range(
 
 def stream_definition(session: PlanningContext, stream: str) -> JobDefinition:
     name = parse_name(stream)
-    return session.context.catalog.jobs.get(database_of(name, session), name.name).definition
+    return session.context.catalog.jobs.get(database_of(name, session), name.name, STREAM).definition
 
 
 def parse_range(start: str | None, end: str | None, timezone: str, precision: Precision) -> tuple[int | None, int | None]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Final
 
+from headrace.catalog.rules import nearest
 from headrace.errors import NotFoundError
+from headrace.jobs.registry import kind_of
 from headrace.model.continuous_queries import Execution
 from headrace.model.execution_history import absent_executions
-from headrace.model.jobs import JobDefinition, JobKind, JobRecord, JobState
-from headrace.model.paths import ROOT
+from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.tree_statements import (
     CreateContinuousQuery,
     DropContinuousQuery,
@@ -21,6 +22,7 @@ from headrace.model.tree_statements import (
     TreeShow,
 )
 from headrace.model.tree_status import TreeStatus
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.context import Context
 from headrace.service.describing import format_instant
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result
@@ -29,8 +31,6 @@ from headrace.service.stage import DONE, Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
 
-ACTIVE: Final = "ACTIVE"
-"""IoTDB's name of the state RUNNING."""
 MAX_PENDING: Final = 10_000
 """Executions that are due, but not started, in one answer."""
 
@@ -62,7 +62,7 @@ class RecordContinuousQuery(Stage):
         ]
 
     def apply(self, session: SessionState) -> Result:
-        session.context.catalog.jobs.create(self.definition, state=JobState.RUNNING)
+        session.context.catalog.jobs.create(replace(self.definition, owner=session.user), state=JobState.RUNNING)
         return DONE
 
 
@@ -93,28 +93,29 @@ def find_query(name: str, context: Context) -> JobRecord:
     Raises:
         NotFoundError: There is none.
     """
-    try:
-        return context.catalog.jobs.get(ROOT, name, JobKind.CONTINUOUS_QUERY)
-    except NotFoundError as error:
-        raise error.with_status(TreeStatus.NO_SUCH_CQ) from None
+    record = context.catalog.jobs.find("", name, CONTINUOUS_QUERY)
+    if record is not None:
+        return record
+    names = [record.definition.name for record in context.catalog.jobs.all(kind=CONTINUOUS_QUERY)]
+    hint = nearest(names, name) or "SHOW CQS lists what there is"
+    raise NotFoundError(f"CQ {name} doesn't exist.", hint=hint).with_status(TreeStatus.NO_SUCH_CQ)
 
 
 def show_queries(_: TreeShow, context: Context) -> CatalogRows:
-    records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    records = context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
     rows = [(record.definition.name, record.definition.sql, shown_state(record)) for record in records]
     return CatalogRows({"CQId": STRING, "Query": STRING, "State": STRING}, rows)
 
 
 def shown_state(record: JobRecord) -> str:
     """Return a state as IoTDB calls it, and why a query is stopped."""
-    if record.state is JobState.RUNNING:
-        return ACTIVE
-    return record.state.value if record.reason is None else f"{record.state.value}: {record.reason}"
+    word = kind_of(record.definition).state_word(record.state)
+    return word if record.reason is None else f"{word}: {record.reason}"
 
 
 def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the executions of one query or of all, newest first: those of the ledger, and those that are due or were missed."""
-    all_records = context.catalog.jobs.all(kind=JobKind.CONTINUOUS_QUERY)
+    all_records = context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
     records = all_records if statement.name is None else [find_query(statement.name, context)]
     types = {
         "CQId": STRING,

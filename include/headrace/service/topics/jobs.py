@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.model.jobs import DesiredState, JobKind, JobRecord, JobState, job_name
+from headrace.jobs.registry import kind_of
+from headrace.model.jobs import DesiredState, JobRecord, JobState, job_name
 from headrace.service.results import Result
-from headrace.service.rights import Action, ObjectKind, Right, Securable
+from headrace.service.rights import Action, Right, Securable
 from headrace.service.stage import DONE, JobStage, Stage
 from headrace.service.state import SessionState
 
@@ -15,17 +16,17 @@ from headrace.service.state import SessionState
 class NotifyAirflow(Stage):
     """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
 
-    kind: JobKind
+    kind: str
     database: str
     name: str
     resumed: bool = False
 
     @property
     def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, Securable(ObjectKind(self.kind.value), self.database, self.name)),)
+        return (Right(Action.DESCRIBE, Securable(self.kind, self.database, self.name)),)
 
     def describe(self) -> list[str]:
-        return [f"notify Airflow, if it can be reached, of {self.kind} {job_name(self.kind, self.database, self.name)}"]
+        return [f"notify Airflow, if it can be reached, of {self.kind} {job_name(self.database, self.name)}"]
 
     def apply(self, session: SessionState) -> Result:
         from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need
@@ -53,14 +54,7 @@ class RemoveJob(JobStage):
 
     def apply(self, session: SessionState) -> Result:
         job = self.record.definition
-        if job.kind is JobKind.STREAM:
-            from headrace.streams.lifecycle import drop
-
-            drop(session.context, job)
-        else:
-            from headrace.queries.executions import drop_query
-
-            drop_query(session.context, job)
+        kind_of(job).drop()(session.context, job)
         return DONE
 
 
@@ -75,10 +69,10 @@ class SuspendJob(JobStage):
         return [f"pause {definition.kind} {definition}"]
 
     def apply(self, session: SessionState) -> Result:
-        """Ask for the pause. No process has to end a continuous query's work first, so it is paused at once."""
+        """Ask for the pause, which happens at once if no process has to end work of the job first."""
         job = self.record.definition
         session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
-        if job.kind is JobKind.CONTINUOUS_QUERY and self.record.state is JobState.RUNNING:
+        if kind_of(job).pauses_at_once and self.record.state is JobState.RUNNING:
             session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
         return DONE
 
@@ -92,9 +86,7 @@ class ReactivateJob(JobStage):
 
     def describe(self) -> list[str]:
         definition = self.record.definition
-        if definition.kind is JobKind.CONTINUOUS_QUERY:
-            return [f"resume {definition.kind} {definition}, with the executions that its policy asks for"]
-        catch_up = "skipping rows written meanwhile" if self.ignore_untreated else "catching up with rows written meanwhile"
+        catch_up = "skipping rows written meanwhile" if self.ignore_untreated else kind_of(definition).resumption
         return [f"resume {definition.kind} {definition}, {catch_up}"]
 
     def apply(self, session: SessionState) -> Result:
@@ -105,8 +97,8 @@ class ReactivateJob(JobStage):
             from headrace.streams.lifecycle import skip
 
             skip(context, plan_recorded_stream(record.definition, context.catalog))
-        is_query = record.definition.kind is JobKind.CONTINUOUS_QUERY
-        if record.state is JobState.STOPPED or (is_query and record.state is JobState.PAUSED):
+        is_at_once = kind_of(record.definition).pauses_at_once
+        if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
             context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
         context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
         return DONE

@@ -71,7 +71,7 @@ class RebuildStream(Stage):
         replaces = Replacement(old.id, self.clears) if old.target == plan.target.id else None
         # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
         created = max(context.clock.now(), old.created + 1)
-        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces)
+        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
         replace_stream(context, plan, definition, self.record)
         return DONE
 

@@ -32,6 +32,7 @@ from headrace.service.state import PlanningContext
 from headrace.service.topics.queries import ReadCatalog
 from headrace.service.topics.snodes import ListQueries
 from headrace.sql import to_sql
+from headrace.streams.kind import STREAM
 
 
 def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
@@ -57,13 +58,13 @@ def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
     if statement.name is not None and statement.what == "create database":
         return (Right(Action.DESCRIBE, database_securable(statement.name.name)),)
     if statement.name is not None:
-        kind = ObjectKind.STREAM if statement.what == "create stream" else ObjectKind.TABLE
+        kind = STREAM if statement.what == "create stream" else ObjectKind.TABLE
         return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
     database = statement.database or (session.database if statement.what in LISTED_BY_DATABASE else None)
     return (Right(Action.DESCRIBE, CATALOG if database is None else database_securable(database)),)
 
 
-def named_securable(kind: ObjectKind, name: Name, session: PlanningContext) -> Securable:
+def named_securable(kind: str, name: Name, session: PlanningContext) -> Securable:
     """Return the securable of a name, in the current database if it has none."""
     return Securable(kind, name.database or session.database or "", name.name)
 
@@ -130,6 +131,14 @@ def list_of_streams(relation: str, columns: Sequence[str], statement: Show, sess
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
     return Result(rows.select(columns).like(statement.like))
+
+
+def show_jobs(statement: Show, session: PlanningContext) -> Result:
+    """List the jobs of every kind: those of all databases and of none, or those of the database named."""
+    rows = system_tables.RELATIONS["ins_jobs"](session.context)
+    if statement.database is not None:
+        rows = rows.where("db_name", statement.database)
+    return Result(rows.select(JOB_COLUMNS).like(statement.like))
 
 
 def show_tags(statement: Show, session: PlanningContext) -> Result:
@@ -236,7 +245,7 @@ def list_tables(types: Collection[str], statement: Show, session: PlanningContex
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
     """Return the CREATE statement of a stream, as it was entered."""
     assert statement.name is not None
-    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name)
+    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
     return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
 
 
@@ -253,6 +262,7 @@ STREAM_COLUMNS: Final = [
     *system_tables.COUNTERS,
     "updated",
 ]
+JOB_COLUMNS: Final = ("job_name", "db_name", "kind", "owner", "status", "message", "snode", "lag_ms", "rows_out")
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
@@ -264,6 +274,7 @@ READERS: Final[dict[str, Reader]] = {
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
+    "jobs": show_jobs,
     "streams": partial(list_of_streams, "ins_stream_progress", STREAM_COLUMNS),
     "quarantine": partial(list_of_streams, "ins_stream_quarantine", QUARANTINE_COLUMNS),
     "snodes": show_snodes,

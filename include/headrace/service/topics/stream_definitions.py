@@ -6,9 +6,10 @@ from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
 from headrace.model.notifications import is_allowed, masked
 from headrace.model.statements import CreateStream
-from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
+from headrace.service.rights import Action, Right, Securable, table_securable
 from headrace.service.state import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
+from headrace.streams.kind import STREAM
 
 
 def define_stream(statement: CreateStream, session: PlanningContext, *, replaced: JobDefinition | None = None) -> StreamPlan:
@@ -63,4 +64,4 @@ def table_rights(plan: StreamPlan) -> tuple[Right, Right]:
 
 
 def plan_securable(plan: StreamPlan) -> Securable:
-    return Securable(ObjectKind.STREAM, plan.database, plan.name)
+    return Securable(STREAM, plan.database, plan.name)

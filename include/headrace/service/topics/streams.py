@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import ExistsError
-from headrace.model.jobs import JobKind
 from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
 from headrace.model.streams import TriggerMode
 from headrace.service.describing import explain_plan, indent
@@ -19,6 +18,7 @@ from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob
 from headrace.service.topics.replacements import replace_stream
 from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.kind import STREAM
 from headrace.streams.sources.stored import count_rows
 
 
@@ -52,7 +52,8 @@ class RecordStream(Stage):
         from headrace.streams.lifecycle import create
 
         context, plan = session.context, self.plan
-        definition = plan.definition(created=context.clock.now(), snode=context.settings.snode, dialect=session.dialect)
+        now, snode = context.clock.now(), context.settings.snode
+        definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
         create(context, plan, definition, if_not_exists=self.if_not_exists)
         return DONE
 
@@ -103,7 +104,7 @@ def plan_create_stream(statement: CreateStream, session: PlanningContext) -> lis
         rows = count_rows(context, stream.sources)
         chunks = max(1, -(-rows // settings.chunk_rows))
         stages.append(FillHistory(stream, rows, chunks, estimate_history(context, stream, rows)))
-    return [*stages, NotifyAirflow(JobKind.STREAM, database, statement.name.name)]
+    return [*stages, NotifyAirflow(STREAM, database, statement.name.name)]
 
 
 def plan_drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:

@@ -11,7 +11,7 @@ from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
-LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES")
+LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES")
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 

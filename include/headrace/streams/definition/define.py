@@ -17,7 +17,7 @@ from headrace.compute.types import spark_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, Expression, Star
-from headrace.model.jobs import JobDefinition, JobKind, Replacement
+from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
 from headrace.model.queries import Query
@@ -42,6 +42,7 @@ from headrace.streams.definition.layout import (
     tag_value,
 )
 from headrace.streams.definition.plan_checks import check_filled_key, check_plan, check_precision, check_virtual_source
+from headrace.streams.kind import STREAM
 
 WINDOW_BOUNDS: Final = ("_wstart", "_wend")
 
@@ -155,12 +156,18 @@ class StreamPlan:
         )
 
     def definition(
-        self, *, created: int, snode: str = "default", dialect: str = "tdengine", replaces: Replacement | None = None
+        self,
+        *,
+        created: int,
+        snode: str = "default",
+        dialect: str = "tdengine",
+        replaces: Replacement | None = None,
+        owner: str = "",
     ) -> JobDefinition:
         """Return the definition to record in the catalog."""
         return JobDefinition(
             id=self.id,
-            kind=JobKind.STREAM,
+            kind=STREAM,
             database=self.database,
             name=self.name,
             sql=self.sql,
@@ -171,6 +178,7 @@ class StreamPlan:
             snode=snode,
             schema=self.schema,
             replaces=replaces,
+            owner=owner,
         )
 
 
@@ -281,7 +289,7 @@ def check_number_of_streams(plan: StreamPlan, catalog: Catalog, replaced: JobDef
     """Reject a stream beyond the limit of those that read one database."""
     database = plan.source_database.name
     leaving = replaced is not None and replaced.source.database == database
-    if catalog.jobs.count_streams(database) - leaving >= limit:
+    if catalog.jobs.count(STREAM, database) - leaving >= limit:
         raise LimitError(
             f"{plan.source_database.name} already has the maximum of {limit} streams",
             hint="drop one, split the database, or raise HEADRACE_STREAMS_PER_DATABASE",

@@ -12,18 +12,21 @@ from typing import Final, ParamSpec
 from weakref import WeakValueDictionary
 
 from headrace.context import Context
-from headrace.errors import Error, FencedError, NotFoundError, TerminalError, TransientError
+from headrace.errors import Error, FencedError, InternalError, NotFoundError, TerminalError, TransientError
+from headrace.jobs.activity import JobActivity
+from headrace.jobs.registry import kind_of
+from headrace.jobs.runners import Advance, Runner, RunnerFactory
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
 from headrace.storage.object_store import is_object_store
 from headrace.streams.definition.define import plan_recorded_stream
-from headrace.streams.failures import stop_stream, to_error
+from headrace.streams.failures import stop_job, to_error
 from headrace.streams.metering import RunnerSample
-from headrace.streams.runner import Advance, Reader, Runner
+from headrace.streams.runner import Reader
 from headrace.streams.sources.reader import ChangeReader
-from headrace.streams.sources.subscriptions import JobActivity, PollRound, Retry, Subscription
+from headrace.streams.sources.subscriptions import PollRound, Retry, Subscription
 from headrace.streams.sources.turns import Turns
 from headrace.streams.sources.virtual_reader import VirtualReader
 
@@ -37,7 +40,6 @@ MAX_VERSION_READ_S: Final = 0.5
 """A source whose version takes longer to read is read in the background, so that it does not delay the others."""
 
 P = ParamSpec("P")
-RunnerFactory = Callable[[Context, JobRecord, Reader], Runner]
 Observe = Callable[[float], None]
 
 
@@ -83,7 +85,7 @@ class SourcePoller:
             for job_id, subscription in self._subscriptions.items()
             if job_id not in runnable
             or runnable[job_id].definition != subscription.record.definition
-            or subscription.has_other_keep(keep_ms)
+            or (subscription.runner is not None and subscription.runner.is_outdated(keep_ms))
         }
 
     def add(self, record: JobRecord) -> None:
@@ -96,7 +98,7 @@ class SourcePoller:
         self._idle = None
         for job_id, subscription in self._subscriptions.items():
             if subscription.runner is not None and job_id in runnable:
-                subscription.runner.request_quarantine(runnable[job_id].quarantine_requested)
+                subscription.runner.refresh(runnable[job_id])
 
     def remove(self, job_id: str) -> None:
         """Remove a stream, now or once its micro-batch in flight has ended."""
@@ -299,7 +301,7 @@ class SourcePoller:
     def _stop(self, record: JobRecord, error: Error) -> Advance:
         """Mark a stream STOPPED, unless the catalog cannot be reached."""
         try:
-            stop_stream(self.context, record, error)
+            stop_job(self.context, record.definition.id, error)
         except TransientError:
             return Advance.UNSTOPPED
         return Advance.UNWANTED
@@ -323,14 +325,22 @@ def recorded_offsets(subscription: Subscription) -> Offsets:
     return {} if position is None else position.offsets
 
 
+def create_runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
+    """Create the runner that the kind of a job has registered."""
+    kind = kind_of(record.definition)
+    if kind.runner is None:
+        raise InternalError(f"{kind.plural} do not read the changes of tables", hint="report this bug in Headrace")
+    return kind.runner()(context, record, reader)
+
+
 class SourcePollers:
     """The source pollers of a driver.
 
-    `observe` is called with the seconds of every micro-batch; `runner` creates the runner of a stream. One thread may reconcile
-    while another polls: only the former waits for the catalog.
+    `observe` is called with the seconds of every micro-batch; `runner` creates the runner of a job, by default that of its kind.
+    One thread may reconcile while another polls: only the former waits for the catalog.
     """
 
-    def __init__(self, context: Context, observe: Observe = lambda _: None, runner: RunnerFactory = Runner) -> None:
+    def __init__(self, context: Context, observe: Observe = lambda _: None, runner: RunnerFactory = create_runner) -> None:
         self.context = context
         self._observe = observe
         self._runner = runner
@@ -449,7 +459,7 @@ class SourcePollers:
         except FencedError:
             raise
         except TerminalError as error:
-            stop_stream(self.context, record, error)
+            stop_job(self.context, record.definition.id, error)
             return
         if record.state is not JobState.RUNNING:
             self._set_state(record, JobState.RUNNING)

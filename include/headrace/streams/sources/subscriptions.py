@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import Error, TransientError
+from headrace.jobs.runners import Advance, Runner
 from headrace.model.jobs import JobRecord
 from headrace.model.positions import Offsets, is_behind
-from headrace.streams.runner import Advance, Runner
 
 MAX_ATTEMPTS: Final = 5
 """Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
@@ -60,47 +59,14 @@ class Subscription:
     is_removed: bool = False
 
     def has_work(self, latest: Offsets) -> bool:
-        """Return True if the next micro-batch can start: after a failure, for new commits, by the clock, or to record progress."""
+        """Return True if the next micro-batch can start: after a failure, for new commits, or for a reason of its own."""
         runner = self.runner
-        return (
-            runner is None
-            or self.retry.failures > 0
-            or is_behind(runner.offsets, latest)
-            or runner.is_due()
-            or runner.is_record_due()
-            or runner.is_request_due()
-        )
-
-    def has_other_keep(self, keep_ms: Mapping[str, int | None]) -> bool:
-        """Return True if the stream runs with another KEEP of the target's database than the one given by its name."""
-        if self.runner is None:
-            return False
-        database = self.runner.plan.target_database
-        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
+        return runner is None or self.retry.failures > 0 or is_behind(runner.offsets, latest) or runner.is_due()
 
     @property
     def in_flight_ms(self) -> int:
         """How long the micro-batch in flight has been running; 0 if there is none."""
         return 0 if self.in_flight is None else max(1, round((time.monotonic() - self.started_at) * 1000))
-
-
-@dataclass(frozen=True, slots=True)
-class JobActivity:
-    """What a driver is doing for one job.
-
-    Attributes:
-        in_flight_ms: How long the micro-batch in flight has been running; 0 if there is none.
-        failures: Consecutive failed attempts.
-        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all are handled.
-    """
-
-    in_flight_ms: int
-    failures: int
-    pending_since: int | None
-
-    def lag_ms(self, now: int) -> int:
-        """Return the age of the oldest commit not yet handled; `now` is in epoch ms."""
-        return 0 if self.pending_since is None else max(0, now - self.pending_since)
 
 
 @dataclass(slots=True)

@@ -76,12 +76,8 @@ class _TreeSelect:
         return items_of(self.items)
 
     @property
-    def by_device(self) -> bool:
-        return self.expanded.rows.devices is not None
-
-    @property
     def keys(self) -> list[str]:
-        return ["_device"] if self.by_device else []
+        return [] if self.expanded.rows.devices is None else ["_device"]
 
     @property
     def grouping(self) -> TreeGrouping:
@@ -219,7 +215,7 @@ class _TreeSelect:
         if self.expanded.tags is not None:
             tags = self.expanded.tags
             outputs += [Output(column, key, VARCHAR) for key, column in zip(tags.keys, tags.columns, strict=True)]
-        elif self.by_device:
+        elif self.keys:
             outputs.append(Output("_device", DEVICE_NAME, VARCHAR))
         ends = [item for item in self.expanded.items if item.expression == ColumnRef(END_TIME)][:1]
         return outputs + [Output("_end", item.alias or END_TIME, TIMESTAMP) for item in ends]
@@ -245,7 +241,7 @@ class _TreeSelect:
         if isinstance(key, ColumnRef):
             if is_time(key):
                 return "_time"
-            if key.name.lower() == "device" and self.by_device:
+            if key.name.lower() == "device" and self.keys:
                 return "_device"
         return ""
 
@@ -274,7 +270,7 @@ class _TreeSelect:
 
     def _behind(self) -> Members:
         rows = self.expanded.rows
-        tests = ["m._device = (SELECT _device FROM {row})"] if self.by_device else []
+        tests = ["m._device = (SELECT _device FROM {row})"] if self.keys else []
         if self.windowed:
             tests.append(f"m.{TS} BETWEEN (SELECT {START} FROM {{row}}) AND (SELECT {END} FROM {{row}})")
         elif self.shows_time:

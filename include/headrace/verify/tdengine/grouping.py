@@ -15,8 +15,16 @@ from headrace.verify.compare import ComparisonMode
 from headrace.verify.expressions import Compiler
 from headrace.verify.steps import END, START, TS, Partition
 from headrace.verify.tdengine import aggregates
-from headrace.verify.tdengine.aggregates import AGGREGATES, ESTIMATES, SELECTIONS, TEXT_RESULTS, USE_ADJACENT_POINTS, AggregateCall
-from headrace.verify.tdengine.calls import calls_of, constants_of
+from headrace.verify.tdengine.aggregates import (
+    AGGREGATES,
+    ESTIMATES,
+    SELECTIONS,
+    TEXT_RESULTS,
+    USE_ADJACENT_POINTS,
+    AggregateCall,
+    calls_of,
+    constants_of,
+)
 from headrace.verify.tdengine.conversions import to_double
 from headrace.verify.tdengine.frames import Frame
 from headrace.verify.values import Value, unsupported

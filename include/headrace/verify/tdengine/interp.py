@@ -12,7 +12,7 @@ from headrace.model.queries import FillClause, FillMode, InterpolationClause, Se
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP
 from headrace.verify.expressions import Compiler
 from headrace.verify.steps import TS
-from headrace.verify.tdengine.calls import constants_of
+from headrace.verify.tdengine.aggregates import constants_of
 from headrace.verify.tdengine.conversions import compile_cast
 from headrace.verify.tdengine.fill import interpolate, ticks_of
 from headrace.verify.tdengine.grouping import Key

@@ -12,8 +12,7 @@ from headrace.verify.compare import ComparisonMode
 from headrace.verify.expressions import Compiler, conjuncts
 from headrace.verify.result import Answer, Members, Output
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, Steps, order_term
-from headrace.verify.tdengine.aggregates import ROW_FOR_NO_INPUT
-from headrace.verify.tdengine.calls import RowsCall, calls_of, constants_of
+from headrace.verify.tdengine.aggregates import ROW_FOR_NO_INPUT, RowsCall, calls_of, constants_of
 from headrace.verify.tdengine.conversions import compile_cast
 from headrace.verify.tdengine.fill import FillColumn, Range, fill_windows, time_range
 from headrace.verify.tdengine.frames import Frame

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.model.time import Duration
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
-from headrace.verify.tdengine.calls import RowsCall
+from headrace.verify.tdengine.aggregates import RowsCall
 from headrace.verify.tdengine.conversions import to_double
 from headrace.verify.values import duck_type, unsupported
 

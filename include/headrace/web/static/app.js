@@ -17,17 +17,19 @@ function applyTheme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-// `address` identifies the job of the detail page: { stream: name } or { cq: name }, or null for the list.
+// `address` identifies the job of the detail page by its kind, such as { stream: name }, or is null for the list.
 const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null };
 const list = new List((job) => go(jobAddress(job)));
 
 function route() {
   const query = new URLSearchParams(location.search);
-  const [stream, cq] = [query.get("stream"), query.get("cq")];
-  return { address: cq ? { cq } : stream ? { stream } : null, tab: query.get("tab") };
+  const tab = query.get("tab");
+  query.delete("tab");
+  const [entry] = query;
+  return { address: entry ? Object.fromEntries([entry]) : null, tab };
 }
 
-const isSame = (one, other) => one?.cq === other?.cq && one?.stream === other?.stream;
+const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 function go(target, replace = false) {
   const query = new URLSearchParams(Object.entries(target).filter(([, value]) => value));
@@ -143,11 +145,12 @@ function missingJob() {
     event.preventDefault();
     go({});
   };
-  const { cq, stream } = page.address;
+  const [[parameter, name]] = Object.entries(page.address);
+  const kind = Object.keys(page.data.kinds).find((kind) => page.data.kinds[kind].address === parameter) ?? "job";
   return element(
     "section",
     { class: "empty" },
-    element("h2", {}, cq ? `Continuous query ${cq} does not exist` : `Stream ${stream} does not exist`),
+    element("h2", {}, `${kind[0].toUpperCase()}${kind.slice(1)} ${name} does not exist`),
     element("p", {}, "It was dropped, or you have no right to read its DAG."),
     element("a", { href: "?", on: { click: back } }, "← All streams and queries"),
   );

@@ -2,11 +2,15 @@
 
 import { chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
-import { accounting, airflowLink, backfillBar, badge, batchAge, isQuery, sparkline, stopReason } from "./parts.js";
+import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
 
-const STREAM_TABS = ["Overview", "SQL", "Plan", "Backfill", "Events"];
-const QUERY_TABS = ["Overview", "SQL", "Plan", "Executions", "Events"];
+// The tab of each layout beside those that all jobs have, and what its first tab shows.
+const LAYOUTS = {
+  stream: { tabs: ["Backfill"], overview: streamOverview },
+  query: { tabs: ["Executions"], overview: queryOverview },
+  job: { tabs: [], overview: jobOverview },
+};
 
 export class Detail {
   constructor({ onBack, onAction, loadPlan, tab, onTab }) {
@@ -22,7 +26,7 @@ export class Detail {
   // `row` is the job's row of the list, `more` the rest of its data, or null while that is loading.
   render(row, more, now) {
     this.last = [row, more, now];
-    const names = isQuery(row) ? QUERY_TABS : STREAM_TABS;
+    const names = ["Overview", "SQL", "Plan", ...LAYOUTS[row.layout].tabs, "Events"];
     if (!names.includes(this.tab)) this.tab = names[0];
     const leave = (event) => {
       event.preventDefault();
@@ -77,7 +81,7 @@ export class Detail {
       case "Events":
         return eventPanel(more);
       default:
-        return isQuery(row) ? queryOverview(row, more, now) : streamOverview(row, more, now);
+        return LAYOUTS[row.layout].overview(row, more, now);
     }
   }
 
@@ -112,9 +116,7 @@ function queryOverview(row, more, now) {
         fact("Range", `[t − ${length(schedule.start_offset_ms)}, ${end}) of an execution that is due at t`),
         fact("If late", schedule.policy === "DISCARD" ? "DISCARD: only the latest interval is computed" : "BLOCKED: every interval is computed, in order"),
         fact("Time zone", schedule.timezone),
-        fact("Snode", row.snode),
-        fact("Created", time(row.created)),
-        fact("Id", element("code", {}, row.id)),
+        identity(row),
       ),
       element(
         "dl",
@@ -165,11 +167,31 @@ function streamOverview(row, more, now) {
       fact("Watermark", time(more.watermark)),
       fact("Source offset", versions(more.offsets, "not started")),
       fact("History up to", versions(more.boundaries, "no history")),
-      fact("Snode", row.snode),
-      fact("Created", time(row.created)),
-      fact("Id", element("code", {}, row.id)),
+      identity(row),
     ),
   );
+}
+
+function jobOverview(row, more, now) {
+  return element(
+    "div",
+    { class: "facts" },
+    element(
+      "dl",
+      {},
+      fact("Reads", row.source),
+      fact("Writes", row.target),
+      fact("Lag", duration(row.lag_ms)),
+      fact("Last update", time(row.updated), row.updated === null ? "" : ` (${ago(row.updated, now)})`),
+      fact("Rows out", number(row.counters.rows_out)),
+      identity(row),
+    ),
+  );
+}
+
+// What all jobs have.
+function identity(row) {
+  return [fact("Owner", row.owner || "–"), fact("Snode", row.snode), fact("Created", time(row.created)), fact("Id", element("code", {}, row.id))].flat();
 }
 
 // The version of each source; their names only if there are several.

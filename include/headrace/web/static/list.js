@@ -1,13 +1,13 @@
 // The list of streams and continuous queries, below a summary of their health.
 
 import { intervalStrip } from "./intervals.js";
-import { airflowLink, backfillBar, badge, batchAge, isQuery, jobAddress, QUERY, sparkline, stopReason } from "./parts.js";
+import { airflowLink, backfillBar, badge, batchAge, jobAddress, sparkline, stopReason } from "./parts.js";
 import { ago, compact, duration, element, length, number, rate } from "./dom.js";
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
 
 export function healthCards(data) {
-  const { states, kinds, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: expired } = data.health;
+  const { states, kinds, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: late } = data.health;
   const total = data.jobs.length;
   const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]}\u00a0${state}`);
   const card = (title, value, note, tone = "") =>
@@ -15,17 +15,21 @@ export function healthCards(data) {
   return element(
     "section",
     { class: "cards", "aria-label": "Health" },
-    card("Running", `${states.RUNNING} of ${total}`, [countKinds(kinds), ...others].join(", "), states.STOPPED ? "alarm" : ""),
+    card("Running", `${states.RUNNING} of ${total}`, [countKinds(kinds, data.kinds), ...others].join(", "), states.STOPPED ? "alarm" : ""),
     card("Worst lag", lag ? duration(lag.ms) : "–", lag ? lag.name : "not reported yet"),
     card("Rows per second", `${rate(incoming)} → ${rate(outgoing)}`, incoming === null ? "nothing measured" : "in → out"),
-    card("Expired rows", compact(expired), "late, dropped", expired ? "warn" : ""),
+    card("Expired rows", compact(late), "late, dropped", late ? "warn" : ""),
   );
 }
 
-function countKinds(kinds) {
-  const count = (number, one, many) => (number ? `${number} ${number === 1 ? one : many}` : null);
-  return [count(kinds.stream, "stream", "streams"), count(kinds[QUERY], QUERY, "continuous queries")].filter(Boolean).join(" and ") || "nothing yet";
+function countKinds(counts, kinds) {
+  const present = Object.entries(counts).filter(([, number]) => number);
+  return present.map(([kind, number]) => `${number} ${number === 1 ? kind : kinds[kind].plural}`).join(" and ") || "nothing yet";
 }
+
+// A kind that does not count the rows it reads has no expired rows either.
+const rowsIn = (job) => (job.counts_rows_in ? job.counters.rows_in : -1);
+const expired = (job) => (job.counts_rows_in ? job.counters.rows_expired : -1);
 
 const COLUMNS = [
   ["Name", (s) => s.label, ""],
@@ -33,9 +37,9 @@ const COLUMNS = [
   ["State", (s) => ORDER.indexOf(s.state), ""],
   ["Lag", (s) => s.lag_ms ?? -1, "n"],
   ["Updated", (s) => -(s.updated ?? 0), "n"],
-  ["Rows in", (s) => (isQuery(s) ? -1 : s.counters.rows_in), "n"],
+  ["Rows in", rowsIn, "n"],
   ["Rows out", (s) => s.counters.rows_out, "n"],
-  ["Expired", (s) => (isQuery(s) ? -1 : s.counters.rows_expired), "n"],
+  ["Expired", expired, "n"],
   ["Activity", (s) => s.rate?.rows_in ?? -1, "n"],
 ];
 const STATE_COLUMN = 2;
@@ -109,12 +113,12 @@ export class List {
         {},
         element("a", { href: `?${new URLSearchParams(jobAddress(job))}`, class: "name", on: { click: open } }, job.label),
         element("div", { class: "quiet" }, `${job.source} → ${job.target}`),
-        isQuery(job) ? element("div", { class: "quiet" }, scheduleText(job.schedule, now)) : null,
+        job.schedule ? element("div", { class: "quiet" }, scheduleText(job.schedule, now)) : null,
       ),
       element("td", { class: "kind" }, job.kind),
       element("td", {}, badge(job), job.backfill ? backfillBar(job.backfill) : null),
-      element("td", { class: "n" }, duration(job.lag_ms), isQuery(job) ? null : batchAge(job)),
-      ...(isQuery(job) ? queryCells(job, now) : streamCells(job, now)),
+      element("td", { class: "n" }, duration(job.lag_ms), batchAge(job)),
+      ...(job.layout === "query" ? queryCells(job, now) : streamCells(job, now)),
     );
     const reason = stopReason(job, now);
     return reason ? [main, element("tr", { class: "why" }, element("td", { colspan: COLUMNS.length }, reason))] : [main];

@@ -2,34 +2,18 @@
 
 import { ago, compact, duration, element, instant, number, percent, svg } from "./dom.js";
 
-export const QUERY = "continuous query";
-export const isQuery = (job) => job.kind === QUERY;
-
-// The address of a job's detail page. Jobs of different kinds can have the same name.
-export const jobAddress = (job) => (isQuery(job) ? { cq: job.label } : { stream: job.label });
+// The address of a job's detail page: its name by its kind. Jobs of different kinds can have the same name.
+export const jobAddress = (job) => job.address;
 
 // A symbol and a word show the state; color is never the only difference.
 const SYMBOLS = { CREATED: "○", FILLING: "◔", RUNNING: "▶", PAUSED: "‖", STOPPED: "■" };
-const DESCRIPTIONS = {
-  CREATED: "recorded, not started by its snode yet",
-  FILLING: "computing its history",
-  RUNNING: "processing new rows of its source",
-  PAUSED: "paused until RESUME STREAM",
-  STOPPED: "failed for the reason shown",
-};
-const QUERY_DESCRIPTIONS = {
-  ...DESCRIPTIONS,
-  RUNNING: "executed by its schedule",
-  PAUSED: "not executed until RESUME CONTINUOUS QUERY",
-};
 
 export function badge(job) {
   const { state, desired } = job;
-  const descriptions = isQuery(job) ? QUERY_DESCRIPTIONS : DESCRIPTIONS;
   const pending = desired === "PAUSED" && state !== "PAUSED" && state !== "STOPPED" ? " → PAUSED" : "";
   return element(
     "span",
-    { class: `badge ${state.toLowerCase()}`, title: descriptions[state] ?? "" },
+    { class: `badge ${state.toLowerCase()}`, title: job.state_text ?? "" },
     element("span", { "aria-hidden": "true" }, SYMBOLS[state] ?? "?"),
     ` ${state}${pending}`,
   );

@@ -27,7 +27,8 @@ from headrace.service.stage import DONE, DatabaseStage, Stage
 from headrace.service.state import PlanningContext, SessionState
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
-from headrace.service.topics.trees.series import describe_types, matched_series
+from headrace.service.topics.trees.series import describe_creation, matched_series
+from headrace.service.topics.trees.templates import describe_activation, describe_extension
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
@@ -44,7 +45,7 @@ class WriteSeries(Stage):
     """Write rows of one device in one commit, after creating the series that are missing.
 
     Attributes:
-        device: Its measurements that the rows have values of.
+        device: The device, with the series that the rows have values of.
         rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
         missing: The series that do not exist.
         template: The device template that the device and missing series are created from, if there is one.
@@ -66,21 +67,21 @@ class WriteSeries(Stage):
         return (*extends, *activates, *writes)
 
     def describe(self) -> list[str]:
-        device, rows, missing = self.device, self.rows, describe_types(self.missing)
+        device, rows = self.device, self.rows
         lines = []
         if self.missing and self.template:
-            lines.append(f"extend device template {self.template} and its devices: {missing}")
+            lines.append(describe_extension(self.template, self.missing))
         elif self.missing:
-            lines.append(f"create {'aligned ' if device.aligned else ''}series of {device.path}: {missing}, if missing")
-        if self.is_new:
-            lines.append(f"activate device template {self.template} on {device.path}")
+            lines.append(f"{describe_creation(device, self.missing)}, if missing")
+        if self.is_new and self.template:
+            lines.append(describe_activation(self.template, device.path))
         if rows.num_rows:
             names = ", ".join(rows.column_names[1:])
             lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {device.database.name}")
         return lines
 
     def apply(self, session: SessionState) -> Result:
-        write_points(session.context, [DeviceRows(self.device, self.rows)])
+        write_points(session.context, [DeviceRows((self.device,), self.rows)])
         return Result(affected=self.rows.num_rows) if self.rows.num_rows else DONE
 
 
@@ -110,7 +111,7 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
     path = join_path(statement.device.nodes)
     present = session.context.catalog.trees.find(database.name, [path]).get(path)
     complete = present is not None and all(present.find(name) for name in statement.measurements)
-    covering = None if complete else session.context.catalog.templates.covering(path)
+    covering = None if complete else session.context.catalog.templates.covering([path]).get(path)
     template = covering and covering[1]
     types, missing = types_of(statement, present, template)
     times = [instant(time, database, session) for time in statement.times]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -99,9 +100,11 @@ class WriteInto(Stage):
     def apply(self, session: SessionState) -> Result:
         if self.plan is None:
             return report([], by_device=False)
-        from headrace.queries import into
+        from headrace.queries.into import compute_into
+        from headrace.trees.points import write_points
 
-        written = into.write_into(session.context, self.plan, self.targets)
+        with closing(compute_into(session.context, self.plan, self.targets)) as written:
+            write_points(session.context, [written])
         # Without any row IoTDB lists no target.
         rows = list(zip(self.targets, written.counts, strict=True)) if written.has_rows else []
         return report(rows, by_device=self.plan.query.by_device)

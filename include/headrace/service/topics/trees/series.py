@@ -12,7 +12,7 @@ from headrace.model.paths import PathPattern, join_path
 from headrace.model.tree_statements import AlterTimeseries, CreateTimeseries, DropTimeseries, TimeseriesChange, TimeseriesSpec
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
-from headrace.model.trees import Device, DeviceSeries, NewSeries, SeriesLabels, TemplateSeries, Timeseries
+from headrace.model.trees import NO_LABELS, Device, DeviceSeries, NewSeries, SeriesLabels, Timeseries
 from headrace.service.results import Result
 from headrace.service.rights import Action
 from headrace.service.stage import DONE, DatabaseStage, Stage
@@ -28,15 +28,13 @@ class MakeSeries(DatabaseStage):
     """Create series of a device, and the device if it is missing."""
 
     action = Action.ALTER
-    device: str
-    series: tuple[NewSeries, ...]
-    aligned: bool = False
+    device: DeviceSeries
 
     def describe(self) -> list[str]:
-        return [f"create {'aligned ' if self.aligned else ''}series of {self.device}: {describe_types(self.series)}"]
+        return [describe_creation(self.device, self.device.series)]
 
     def apply(self, session: SessionState) -> Result:
-        create_series(session.context, self.database, [DeviceSeries(self.database, self.device, self.series, self.aligned)])
+        create_series(session.context, [self.device])
         return DONE
 
 
@@ -79,8 +77,9 @@ def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext
     for spec in statement.series:
         check_encoding(spec)
     check_series(statement, database.name, present, session)
-    series = tuple(new_series(spec) for spec in statement.series)
-    return [*makers, MakeSeries(database, path, series, statement.aligned)]
+    labels = {spec.measurement: SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes)) for spec in statement.series}
+    labels = {measurement: own for measurement, own in labels.items() if own != NO_LABELS}
+    return [*makers, MakeSeries(database, DeviceSeries(database, path, new_series(statement.series), statement.aligned, labels))]
 
 
 def check_templates(statement: CreateTimeseries, device: str, session: PlanningContext) -> None:
@@ -108,10 +107,9 @@ def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADAT
         ).with_status(status)
 
 
-def new_series(spec: TimeseriesSpec) -> NewSeries:
-    """Return the series that one element of a statement declares."""
-    labels = SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes))
-    return NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "", labels)
+def new_series(specs: Sequence[TimeseriesSpec]) -> tuple[NewSeries, ...]:
+    """Return the series that a statement declares."""
+    return tuple(NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in specs)
 
 
 def matched_series(patterns: Sequence[PathPattern], session: PlanningContext) -> list[tuple[Device, Timeseries]]:
@@ -174,7 +172,7 @@ def missing_series(path: PathPattern, session: PlanningContext) -> Error:
 
 def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
     """Return the error for altering a series of a template, which has no labels of its own."""
-    covering = session.context.catalog.templates.covering(device.path)
+    covering = session.context.catalog.templates.covering([device.path]).get(device.path)
     error = ProgrammingError(
         f"Cannot alter template timeseries [{path}] since device template [{device.template}] already set on path "
         f"[{covering[0] if covering else device.path}].",
@@ -244,6 +242,11 @@ def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str,
     labels[new] = labels.pop(old)
 
 
-def describe_types(series: Iterable[NewSeries | TemplateSeries]) -> str:
+def describe_creation(device: DeviceSeries, series: Iterable[NewSeries]) -> str:
+    """Describe the creation of series of a device."""
+    return f"create {'aligned ' if device.aligned else ''}series of {device.path}: {describe_types(series)}"
+
+
+def describe_types(series: Iterable[NewSeries]) -> str:
     """Return measurements with their types."""
     return ", ".join(f"{one.measurement} {type_name(one.type)}" for one in series)

@@ -15,7 +15,7 @@ from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
-from headrace.model.trees import Device, SeriesLabels, TemplateSeries, Timeseries
+from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.model.types import TypeKind
 from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
@@ -204,7 +204,7 @@ def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
     )
 
 
-def storage_of(series: Timeseries | TemplateSeries) -> tuple[str, str, str]:
+def storage_of(series: Timeseries | NewSeries) -> tuple[str, str, str]:
     """Return the type, encoding and compression of a series, as IoTDB names them."""
     encoding = series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN")
     return type_name(series.type), encoding, series.compression or DEFAULT_COMPRESSION

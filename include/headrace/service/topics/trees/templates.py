@@ -20,12 +20,12 @@ from headrace.model.tree_statements import (
     TimeseriesSpec,
 )
 from headrace.model.tree_status import TreeStatus
-from headrace.model.trees import Device, DeviceTemplate, TemplateSeries
+from headrace.model.trees import Device, DeviceTemplate, NewSeries
 from headrace.service.results import Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import DONE, DatabaseStage, Stage
 from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.trees.series import check_encoding, describe_types
+from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
 from headrace.trees.databases import database_of
 from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
 from headrace.trees.templates import (
@@ -77,10 +77,10 @@ class ExtendTemplate(Stage):
 
     required = (Right(Action.ALTER, CATALOG),)
     name: str
-    series: tuple[TemplateSeries, ...]
+    series: tuple[NewSeries, ...]
 
     def describe(self) -> list[str]:
-        return [f"extend device template {self.name} and its devices: {describe_types(self.series)}"]
+        return [describe_extension(self.name, self.series)]
 
     def apply(self, session: SessionState) -> Result:
         extend_template(session.context, self.name, self.series)
@@ -114,7 +114,7 @@ class ActivateDevice(DatabaseStage):
     template: str
 
     def describe(self) -> list[str]:
-        return [f"activate device template {self.template} on {self.device}"]
+        return [describe_activation(self.template, self.device)]
 
     def apply(self, session: SessionState) -> Result:
         activate_devices(session.context, self.database, [self.device], self.template)
@@ -136,6 +136,16 @@ class DeactivateDevices(DatabaseStage):
         return DONE
 
 
+def describe_extension(template: str, series: Sequence[NewSeries]) -> str:
+    """Describe the extension of a device template."""
+    return f"extend device template {template} and its devices: {describe_types(series)}"
+
+
+def describe_activation(template: str, device: str) -> str:
+    """Describe the activation of a device template."""
+    return f"activate device template {template} on {device}"
+
+
 def plan_create_template(statement: CreateTemplate, session: PlanningContext) -> list[Stage]:
     for spec in statement.series:
         check_encoding(spec, TreeStatus.CREATE_TEMPLATE_ERROR, "create template error -")
@@ -146,17 +156,13 @@ def plan_create_template(statement: CreateTemplate, session: PlanningContext) ->
         ).with_status(TreeStatus.ILLEGAL_PATH)
     if any(template.name == statement.name for template in session.context.catalog.templates.all()):
         raise duplicate_name(statement.name)
-    return [MakeTemplate(DeviceTemplate(statement.name, template_series(statement.series), statement.aligned))]
+    return [MakeTemplate(DeviceTemplate(statement.name, new_series(statement.series), statement.aligned))]
 
 
 def find_duplicate(series: Sequence[TimeseriesSpec]) -> TimeseriesSpec | None:
     """Return the first series whose measurement an earlier one has."""
     names = [spec.measurement for spec in series]
     return next((spec for at, spec in enumerate(series) if spec.measurement in names[:at]), None)
-
-
-def template_series(series: Sequence[TimeseriesSpec]) -> tuple[TemplateSeries, ...]:
-    return tuple(TemplateSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in series)
 
 
 def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> list[Stage]:
@@ -184,7 +190,7 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
                 hint=f"SHOW NODES IN DEVICE TEMPLATE {template.name} lists its measurements",
                 span=spec.span,
             ).with_status(TreeStatus.MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE)
-    return [ExtendTemplate(template.name, template_series(statement.series))]
+    return [ExtendTemplate(template.name, new_series(statement.series))]
 
 
 def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
@@ -235,7 +241,7 @@ def require_plain(pattern: PathPattern) -> str:
 def plan_activate_template(statement: ActivateTemplate, session: PlanningContext) -> list[Stage]:
     path, catalog = require_plain(statement.path), session.context.catalog
     refuse_tables([statement.path], session.context)
-    covering = catalog.templates.covering(path)
+    covering = catalog.templates.covering([path]).get(path)
     if covering is None:
         raise NotFoundError(
             f"Path [{path}] has not been set any template.",

@@ -1,0 +1,120 @@
+"""A kind of jobs: everything that differs between streams, continuous queries and others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from headrace.jobs.actions import JobAction
+from headrace.jobs.hosts import HostFactory
+from headrace.jobs.runners import RunnerFactory
+from headrace.model.jobs import JobDefinition, JobRecord, JobState
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+    from headrace.context import Context
+    from headrace.settings import Settings
+
+T = TypeVar("T")
+Part = Callable[[], T]
+"""A part that a kind has in another package, perhaps in one above. It is imported when it is needed."""
+
+
+def imported(path: str) -> Part[Any]:
+    """Return the part with a path `module:name`."""
+
+    @functools.cache
+    def load() -> Any:
+        module, _, name = path.partition(":")
+        return getattr(import_module(module), name)
+
+    return load
+
+
+class Page(Protocol):
+    """What the page in Airflow shows of jobs of a kind, beside what it shows of all jobs, as JSON values.
+
+    Its layout is one of the page's `LAYOUTS`; `job` shows no more than what all jobs have.
+    """
+
+    @property
+    def layout(self) -> str:
+        """The name of the layout."""
+
+    def fields(self, record: JobRecord, overview: Any) -> dict[str, Any]:
+        """Return the fields of a job's row: at least `source` and `target`, as texts."""
+
+    def detail(self, catalog: Catalog, record: JobRecord, now: int) -> dict[str, Any]:
+        """Return the fields that only a job's own page shows."""
+
+    def plan(self, context: Context, definition: JobDefinition) -> Iterable[str]:
+        """Return the lines of the plan of a job."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class JobKind:
+    """A kind of jobs. To add one, register an instance with `headrace.jobs.registry.register`.
+
+    Attributes:
+        name: The name in the catalog and in messages, unique. In upper case it is what statements call a job of the kind.
+        plural: The name of several.
+        dag_prefix: How the ids of DAGs begin; no such prefix begins another one.
+        address: The parameter of the page's address that names a job.
+        resume: The verb with which users have a job run again.
+        states: The words that `SHOW` uses instead of some states.
+        descriptions: What the page says about some states.
+        actions: What users may do with a job, by the names of `headrace.jobs.actions`.
+        resumption: What EXPLAIN says about how a job continues.
+        pauses_at_once: Whether a job is paused by the statement; otherwise its driver does that after the micro-batch in flight.
+        counts_rows_in: Whether it is known how many rows a job has read.
+        is_resident: Whether an snode runs a job, whose DAG then supervises it; otherwise Airflow runs it by its schedule.
+        lag_ms: The age of the oldest work that is not done: by a job, its driver's report, its executions, and the present.
+        host: Creates the host of the jobs in a driver. Kinds with the same factory share a host.
+        runner: Creates the runner of a job, if the host is that of the source pollers.
+        drop: Removes a job, given a context and its definition. It is repeated if it is interrupted.
+        dag: Builds a job's DAG, from its definition and the settings.
+        page: What the page shows.
+        metrics: Yields the metric families of the jobs of a driver.
+    """
+
+    name: str
+    plural: str
+    dag_prefix: str
+    address: str
+    host: Part[HostFactory]
+    drop: Part[Callable[[Context, JobDefinition], None]]
+    dag: Part[Callable[[JobDefinition, Settings], Any]]
+    page: Part[Page]
+    lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
+    is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True
+    runner: Part[RunnerFactory] | None = None
+    metrics: Part[Callable[[Any], Iterable[Any]]] | None = None
+    resume: str = "RESUME"
+    states: Mapping[JobState, str] = field(default_factory=dict)
+    descriptions: Mapping[JobState, str] = field(default_factory=dict)
+    actions: Mapping[str, JobAction] = field(default_factory=dict)
+    resumption: str = ""
+    pauses_at_once: bool = False
+    counts_rows_in: bool = True
+
+    @property
+    def key(self) -> str:
+        """The plural as an identifier, for metrics and heartbeats."""
+        return self.plural.replace(" ", "_")
+
+    @property
+    def resume_statement(self) -> str:
+        """How the statement begins that has a job run again."""
+        return f"{self.resume} {self.name.upper()}"
+
+    @property
+    def fix_hint(self) -> str:
+        """What to do about a job that has stopped."""
+        return f"fix the cause, then run {self.resume_statement}"
+
+    def state_word(self, state: JobState) -> str:
+        """Return a state in the words of the kind."""
+        return self.states.get(state, state.value)

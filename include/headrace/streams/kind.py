@@ -1,0 +1,80 @@
+"""Streams as a kind of jobs. Imports nothing of Spark, nor what computes streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.jobs import actions
+from headrace.jobs.actions import JobAction, statement_action
+from headrace.jobs.kinds import JobKind, imported
+from headrace.jobs.registry import register
+from headrace.model.jobs import JobRecord, JobState
+from headrace.model.statements import (
+    DropQuarantine,
+    DropStream,
+    PauseStream,
+    ReplayStream,
+    ResetStream,
+    ResumeStream,
+    Statement,
+)
+from headrace.model.tables import Name
+
+if TYPE_CHECKING:
+    from headrace.model.execution_history import ExecutionHistory
+
+STREAM: Final = "stream"
+
+
+def action(statement: Callable[[Name], Statement], effect: str) -> JobAction:
+    """Return an action whose statement names the stream."""
+    return statement_action(lambda job: statement(Name(job.database, job.name)), lambda _: effect)
+
+
+def lag_ms(record: JobRecord, activity: Any, _: ExecutionHistory | None, now: int) -> int | None:
+    """Return the age of the oldest commit not handled, as the driver reported it, else as of the last micro-batch."""
+    if not record.is_live or activity is None or activity.pending_since is None:
+        return record.progress.lag_ms(now)
+    pending_since: int = activity.pending_since
+    return max(0, now - pending_since)
+
+
+register(
+    JobKind(
+        name=STREAM,
+        plural="streams",
+        dag_prefix="headrace_stream__",
+        address="stream",
+        host=imported("headrace.runtime.poller_host:PollerHost"),
+        runner=imported("headrace.streams.runner:StreamRunner"),
+        drop=imported("headrace.streams.lifecycle:drop"),
+        dag=imported("headrace_generators.stream:stream_dag"),
+        page=imported("headrace.web.stream_view:PAGE"),
+        metrics=imported("headrace.runtime.stream_families:stream_families"),
+        lag_ms=lag_ms,
+        descriptions={
+            JobState.CREATED: "recorded, not started by its snode yet",
+            JobState.FILLING: "computing its history",
+            JobState.RUNNING: "processing new rows of its source",
+            JobState.PAUSED: "paused until RESUME STREAM",
+            JobState.STOPPED: "failed for the reason shown",
+        },
+        resumption="catching up with rows written meanwhile",
+        actions={
+            actions.PAUSE: action(PauseStream, "New rows stay in the source and are processed when the stream is resumed."),
+            actions.RESUME: action(
+                ResumeStream, "The stream continues from its last offsets and processes the rows that have arrived since."
+            ),
+            actions.REPLAY: action(ReplayStream, "Processes the rows in quarantine again. Those that still fail stay there."),
+            actions.DROP_QUARANTINE: action(
+                DropQuarantine,
+                "Leaves the rows in quarantine out for good, unless they are written again. They stay in the source.",
+            ),
+            actions.RESET: action(
+                ResetStream, "Computes the stream again from all stored rows, and replaces its rows in the target."
+            ),
+            actions.DROP: action(DropStream, "Removes the stream and its state. The target table keeps its rows."),
+        },
+    )
+)
