@@ -49,6 +49,6 @@ def test_rows_are_ordered_by_group_and_time(rows: list[tuple[int, int]], by_grou
         assert own == sorted(own, key=lambda row: (instants[row], -row if with_ties else row))
 
 
-@given(numbers=st.lists(NUMBER | st.integers(0, 2**33), max_size=30))
+@given(numbers=st.lists(NUMBER | st.integers(0, 2**33), min_size=40, max_size=60))
 def test_equal_numbers_stay_in_their_order(numbers: list[int]) -> None:
     assert stable_order(np.array(numbers, np.int64)).tolist() == sorted(range(len(numbers)), key=numbers.__getitem__)

@@ -19,6 +19,8 @@ Bools = npt.NDArray[np.bool_]
 MAX_NUMBER: Final = 2**62
 """Numbers up to this can be added without overflow."""
 MAX_INT64: Final = np.iinfo(np.int64).max
+MAX_ASCENDING_PIECES: Final = 16
+"""So few pieces that are in order are merged sooner than sorted by radix."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def renumbered(values: Array) -> tuple[Int64s, int]:
 def stable_order(numbers: Int64s) -> Int64s:
     """Return the order of numbers, equal ones as they come. NumPy sorts 16 bits by radix, and more of them in any order slowly."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if (limit := high - low) >= 2**32:
+    if (limit := high - low) >= 2**32 or np.count_nonzero(numbers[1:] < numbers[:-1]) <= MAX_ASCENDING_PIECES:
         return np.argsort(numbers, kind="stable")
     digits = numbers - low
     order = np.argsort(digits.astype(np.uint16), kind="stable")
