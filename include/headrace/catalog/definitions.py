@@ -26,7 +26,6 @@ class Definitions:
         return id in self._kept
 
     def has_some(self) -> bool:
-        """Return whether there is any definition."""
         return bool(self._kept)
 
     def of(self, connection: Connection, rows: Sequence[RowMapping]) -> dict[str, JobDefinition]:
@@ -45,7 +44,6 @@ class Definitions:
 
 
 def with_definitions(connection: Connection, rows: Sequence[RowMapping]) -> Sequence[RowMapping]:
-    """Return the columns `DEFINITION` of the jobs of some rows."""
     if all(column.name in rows[0] for column in DEFINITION):
         return rows
     query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, [row["id"] for row in rows]))

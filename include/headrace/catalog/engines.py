@@ -33,7 +33,6 @@ def open_engine(url: str) -> Engine:
 
 
 def parse_url(url: str) -> URL:
-    """Return the URL with its driver."""
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):

@@ -191,7 +191,6 @@ class AdvisoryLocks(Locks):
 
 
 def advisory_key(name: str) -> int:
-    """Return the signed 64-bit key of a name."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 

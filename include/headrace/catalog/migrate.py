@@ -99,7 +99,6 @@ def create_tables(connection: Connection) -> None:
 
 @cache
 def _table_statements(dialect_name: str) -> list[str]:
-    """Return the statements that create all tables and their indexes."""
     dialect = registry.load(dialect_name)()
     tables = METADATA.sorted_tables
     indexes = [index for table in tables for index in sorted(table.indexes, key=lambda index: str(index.name))]

@@ -91,7 +91,6 @@ class Connector:
 
 
 def postgresql_engine(url: URL) -> Engine:
-    """Return an engine for a URL of PostgreSQL."""
     options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
     arguments: dict[str, Any] = {
         "application_name": f"headrace {process_name()}"[-NAME_BYTES:],

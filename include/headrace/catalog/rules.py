@@ -26,7 +26,6 @@ MAX_DEPENDENTS: Final = 5
 
 
 def not_found(kind: str, name: str, existing: Iterable[str]) -> NotFoundError:
-    """Return the error for a name that does not exist, with the most similar one that does."""
     hint = nearest(existing, name) or f"SHOW {kind.upper()}S lists what there is"
     return NotFoundError(f"{kind} {name} does not exist", hint=hint)
 
@@ -64,7 +63,6 @@ def missing_database(connection: Connection, name: str) -> NotFoundError:
 
 
 def has_table(connection: Connection, database: str, name: str) -> bool:
-    """Return True if a database has a table of this name."""
     query = select(TABLES.c.name).where(TABLES.c.database == database, TABLES.c.name == name)
     return connection.scalar(query) is not None
 
@@ -77,7 +75,6 @@ def require_table(connection: Connection, database: str, name: str) -> None:
 
 
 def missing_table(connection: Connection, database: str, name: str) -> NotFoundError:
-    """Return the error for a table or subtable that a database lacks."""
     tables = connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)).all()
     subtables = connection.scalars(select(SUBTABLES.c.name).where(SUBTABLES.c.database == database).limit(NEAR_NAMES)).all()
     return not_found("table", f"{database}.{name}", [f"{database}.{other}" for other in dict.fromkeys([*tables, *subtables])])

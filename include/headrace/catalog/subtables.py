@@ -132,14 +132,12 @@ def sorted_distinct(names: Sequence[str]) -> Sequence[str]:
 
 
 def are_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> bool:
-    """Return whether all of some distinct names are subtables of a table."""
     sample = names[:: len(names) // MAX_SAMPLE_NAMES + 1]
     attempts = (sample, names) if len(sample) < len(names) else (names,)
     return all(count_subtables(connection, database, table, attempt) == len(attempt) for attempt in attempts)
 
 
 def count_subtables(connection: Connection, database: str, table: str, names: Sequence[str]) -> int:
-    """Return how many of the names are subtables of a table."""
     rows, is_own = as_rows(connection, names), SUBTABLES.c.table == table
     is_subtable = sql_exists().where(SUBTABLES.c.database == database, SUBTABLES.c.name == rows.c.value, is_own)
     return connection.scalar(select(func.count()).select_from(rows).where(is_subtable)) or 0

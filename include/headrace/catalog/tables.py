@@ -130,7 +130,6 @@ class Tables:
 
 
 def remove_references(connection: Connection, database: str, table: str, columns: Collection[str]) -> None:
-    """Remove where columns of a table come from, if it is virtual."""
     series = select(SUBTABLES.c.name).where(SUBTABLES.c.database == database, SUBTABLES.c.table == table)
     rows = COLUMN_REFERENCES.c
     is_removed = (rows.database == database) & rows.series.in_(series) & rows.column.in_(columns)

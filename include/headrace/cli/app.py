@@ -25,7 +25,6 @@ app = typer.Typer(
 
 
 def show_version(is_asked: bool) -> None:
-    """Print the version and end, if asked to."""
     if is_asked:
         show_lines([f"headrace {headrace.__version__}"])
         raise typer.Exit

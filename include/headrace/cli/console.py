@@ -23,7 +23,6 @@ class ProgressTask:
         self._task = progress.add_task(description, total=None)
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` items are done."""
         self._progress.update(self._task, completed=done, total=max(total, 1))
 
 

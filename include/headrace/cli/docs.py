@@ -231,12 +231,10 @@ def tree_function_row(function: DescribedFunction) -> tuple[str, str]:
 
 
 def sort_by_name(functions: Iterable[AggregateFunction]) -> list[AggregateFunction]:
-    """Return functions in the order of their names."""
     return sorted(functions, key=lambda function: function.name)
 
 
 def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
-    """Return the cells that describe an aggregate."""
     from headrace.compute.functions.stream_use import StreamUse
 
     return (
@@ -374,7 +372,6 @@ def format_page(title: str, source: str, *parts: str) -> str:
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
     lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines)
 

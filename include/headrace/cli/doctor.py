@@ -95,7 +95,6 @@ def check_warehouse(settings: Settings) -> str:
 
 
 def check_class_archive(settings: Settings) -> str:
-    """Return whether there is a class archive for the jars as they are."""
     exists = class_archive(s3=settings.is_on_object_store).exists()
     return "exists" if exists else "missing; run `headrace setup` for faster starts of Spark"
 

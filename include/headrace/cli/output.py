@@ -70,7 +70,6 @@ def format_error(error: Error) -> str:
 
 
 def show_lines(lines: Iterable[str]) -> None:
-    """Print lines as they are."""
     for line in lines:
         sys.stdout.write(line + "\n")
 

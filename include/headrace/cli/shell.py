@@ -50,7 +50,6 @@ class AnnouncedSpark:
         return bool(getattr(self.start, "started", True))
 
     def __call__(self) -> SparkSession:
-        """Return the session, starting Spark if it has not started."""
         if not self.started:
             self.announce("starting Spark…")
         session = self.start()
@@ -126,7 +125,6 @@ class Shell:
 
 
 def create_history_file(home: Path) -> Path:
-    """Create the history file, readable only by its owner, and return its path."""
     path = home / HISTORY_FILE_NAME
     path.touch(mode=0o600)
     return path

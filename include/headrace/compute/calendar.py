@@ -29,7 +29,6 @@ def _convert_zone(function: str, sql: Node, zone: str, precision: Precision) -> 
 
 
 def date_of(local_ticks: Node, precision: Precision) -> Node:
-    """Return the date of a wall clock."""
     return spark_sql("date_from_unix_date(CAST({} AS INT))", days(local_ticks, precision))
 
 

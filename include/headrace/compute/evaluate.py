@@ -204,7 +204,6 @@ class Evaluator:
         return add_empty_groups(plan, groups, prepared, subtables)
 
     def _add_empty_windows(self, plan: Plan, source: SeriesRows, prepared: DataFrame, groups: DataFrame) -> DataFrame:
-        """Add the windows of a range, and the groups of devices, that have no rows."""
         if isinstance(plan.window, RangeWindow):
             windows = window_grid(plan, plan.window, prepared.sparkSession)
             return add_empty_windows(plan, source, groups, prepared, windows)

@@ -36,7 +36,6 @@ def explain(plan: AnyPlan) -> list[str]:
 
 
 def describe_fill(fill: FillPlan) -> str:
-    """Describe FILL."""
     return f"fill: {fill.mode.value}{', between existing windows of a group' if fill.between else ''}"
 
 
@@ -54,7 +53,6 @@ def describe_references(scan: Scan) -> list[str]:
 
 
 def describe_source(source: PlanSource) -> list[str]:
-    """Describe a source."""
     match source:
         case Scan():
             restriction = (
@@ -83,7 +81,6 @@ def describe_source(source: PlanSource) -> list[str]:
 
 
 def describe_time_range(plan: Plan) -> list[str]:
-    """Describe the time range of WHERE, which prunes files by their statistics."""
     first, last = plan.range
     if first is None and last is None:
         return []
@@ -92,7 +89,6 @@ def describe_time_range(plan: Plan) -> list[str]:
 
 
 def describe_window(window: WindowPlan) -> str:
-    """Describe a window."""
     match window:
         case IntervalWindow():
             sliding = f", a new one every {window.sliding}" if window.slides else ""
@@ -124,7 +120,6 @@ def describe_aggregates(plan: Plan) -> list[str]:
 
 
 def describe_bounds(plan: AnyPlan) -> list[str]:
-    """Describe ORDER BY and LIMIT."""
     names = {output.column: output.name for output in plan.outputs}
     sorts = ", ".join(f"{names.get(sort.column, sort.column)}{' descending' if sort.descending else ''}" for sort in plan.sorts)
     lines = [f"order by {sorts}"] if sorts else []

@@ -223,7 +223,6 @@ def both(*conditions: Node) -> Node:
 
 
 def either(*conditions: Node) -> Node:
-    """Return `OR`."""
     return conditions[0] if len(conditions) == 1 else Operation("or", conditions)
 
 
@@ -238,7 +237,6 @@ def bigint(value: int) -> Node:
 
 
 def integer(value: int) -> Node:
-    """Return a constant of type INT."""
     return Value(value, "int")
 
 
@@ -292,13 +290,11 @@ def quote(name: str) -> str:
 
 
 def string_sql(value: str) -> str:
-    """Write a string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\x00", "\\0")
     return f"'{escaped}'"
 
 
 def double_sql(value: float) -> str:
-    """Write a DOUBLE literal."""
     if math.isnan(value) or math.isinf(value):
         return f"CAST('{value}' AS DOUBLE)"
     return f"{value!r}D"

@@ -98,7 +98,6 @@ def instant_literal(value: int, relative: bool = False) -> Term:
 
 
 def to_string(term: Term) -> Node:
-    """Convert a term to STRING."""
     return term.node if term.type is not None and is_text(term.type) else term.node.cast("string")
 
 

@@ -43,7 +43,6 @@ MAX_MONTH: Final = Duration(31, "d")
 
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
-    """Return the plan of a recorded stream."""
     return define.plan_recorded_stream(record.definition, context.catalog)
 
 
@@ -128,7 +127,6 @@ def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
 
 
 def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
-    """Divide a range among chunks of about this many rows, each with all rows of its series."""
     try:
         ranges = series_ranges(context.tables, plan.source, offsets[plan.source_ids[0]], rows)
     except NotSupportedError:
@@ -156,7 +154,6 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
 
 
 def offsets_to_read(record: JobRecord, run: str) -> Offsets:
-    """Return the offsets at which a run is planned."""
     if run == HISTORY and record.progress.boundary is not None:
         return record.progress.boundary
     if record.offsets is not None:

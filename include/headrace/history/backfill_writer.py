@@ -111,7 +111,6 @@ class BackfillWriter:
         )
 
     def _offsets(self) -> Offsets:
-        """Return the offsets at which to evaluate."""
         if self._history:
             boundary = self._record.progress.boundary
             if boundary is None:
@@ -198,7 +197,6 @@ class BackfillWriter:
             result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(chunk, offsets).groups)
 
     def _retract_replaced(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
-        """Retract the rows of the job that this one replaces."""
         replaced = self._record.definition.replaces
         if replaced is not None:
             result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(chunk, offsets).groups)

@@ -183,7 +183,6 @@ class ChunkEvaluation:
         )
 
     def _has_source_changed(self, source: Table, first: int, last: int, start: int, end: int) -> bool:
-        """Return True if versions `first` to `last` of a source changed rows of windows that start in `[start, end)`."""
         tables = self._context.tables
         count = tables.changes.count(source, first, last) if first <= last else 0
         if count == 0:
@@ -232,7 +231,6 @@ class ChunkEvaluation:
         return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
 
     def _of_series(self, rows: DataFrame) -> DataFrame:
-        """Return the rows of the series."""
         name = F.col(quote(self._plan.source.series_key))
         if self._series.first is not None:
             rows = rows.where(name >= F.lit(self._series.first))

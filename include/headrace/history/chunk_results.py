@@ -61,7 +61,6 @@ class ArrowChunkResult:
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
-        """See `ChunkResult`."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
         retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
@@ -118,7 +117,6 @@ class DataFrameChunkResult:
             yield (self._windows.where(part == number) if keys else self._windows).toArrow()
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
-        """See `ChunkResult`."""
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
         low, high = (timestamp_literal(value, self._stored_time) for value in (bounds.low, bounds.high))
@@ -129,7 +127,6 @@ class DataFrameChunkResult:
             self._retractions = retractions if groups is None else self._of_groups(retractions, groups())
 
     def _of_groups(self, retractions: DataFrame, groups: pa.Table) -> DataFrame:
-        """Return the retractions in subtables of groups."""
         series = self._target.plan.target.series_key
         own_series = self._context.spark().createDataFrame(pa.table({series: find_subtables(self._target, groups)}))
         return retractions.join(own_series, series, "left_semi")

@@ -39,7 +39,6 @@ class ChunkRange:
     series: SeriesRange = ALL_SERIES
 
     def to_chunk(self, job_id: str, run: str, number: int) -> Chunk:
-        """Return the chunk of a run to plan."""
         series = self.series
         return Chunk(job_id, run, number, self.start, self.end, self.rows, first_series=series.first, end_series=series.end)
 
@@ -79,7 +78,6 @@ class RowProfile:
 
 
 def window_start_range(extents: Sequence[Extent], grid: WindowGrid, start: int | None, end: int | None) -> tuple[int, int]:
-    """Return the range `[first, end)` of window starts that can have rows of the extents, aligned to the grid."""
     min_start = grid.ceiling(min(extent.first for extent in extents) - grid.length + 1)
     max_end = grid.floor(max(extent.last for extent in extents)) + grid.step
     first = min_start if start is None else max(min_start, grid.floor(start))

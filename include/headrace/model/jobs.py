@@ -120,7 +120,6 @@ class JobDefinition:
         return self.continuous_query.schedule
 
     def __str__(self) -> str:
-        """Return the name that statements use."""
         return job_name(self.database, self.name)
 
 

@@ -80,7 +80,6 @@ def analyze_query(plan: AnyPlan, context: Context) -> QueryAnalysis:
 
 
 def operators_of(frame: DataFrame) -> Iterator[Operator]:
-    """Yield the operators that have evaluated a data frame."""
     yield from walk(frame._jdf.queryExecution().executedPlan(), 0)
 
 
@@ -100,7 +99,6 @@ def walk(node: Any, depth: int) -> Iterator[Operator]:
 
 
 def metrics_of(node: Any) -> dict[str, int]:
-    """Return the metrics of an operator that are shown."""
     shown = (*ROWS, *TIMES, FILES, BYTES)
     metrics = {pair._1(): pair._2().value() for pair in items(node.metrics())}
     return {name: max(0, value) for name, value in metrics.items() if name in shown}

@@ -84,7 +84,6 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
 
 
 def is_taken(name: str, context: Context) -> bool:
-    """Return whether a continuous query has a name."""
     return context.catalog.jobs.find("", name, CONTINUOUS_QUERY) is not None
 
 

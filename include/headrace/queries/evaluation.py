@@ -113,7 +113,6 @@ class Statistics:
         return self.all_subtables(scan.table)
 
     def all_subtables(self, table: Table) -> pa.Table:
-        """Return the same for a table."""
         if table.kind is not TableKind.SUPER:
             return pa.table({table.series_key: [table.name]})
         return self.context.tables.tags.of_subtables(table)
@@ -180,7 +179,6 @@ def unordered(plan: AnyPlan) -> AnyPlan:
 
 
 def by_spark_sql(frame: DataFrame, execution: Execution) -> DataFrame:
-    """Return a data frame that Spark SQL evaluates alone, and record it."""
     execution.frame = frame
     execution.shares.clear()
     return frame

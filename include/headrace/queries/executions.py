@@ -169,7 +169,6 @@ def execute_together(context: Context, work: Sequence[Work], holder: str) -> lis
 
 
 def run_all(context: Context, work: Sequence[Work], claims: Mapping[int, Sequence[Execution]]) -> dict[int, Error]:
-    """Compute and write the claimed executions, and return the error of each piece of work that failed."""
     failed: dict[int, Error] = {}
     waiting: list[Run] = []
     for number, own in claims.items():
@@ -253,7 +252,6 @@ def drop_query(context: Context, definition: JobDefinition) -> None:
 
 
 def compute_and_write(context: Context, definition: JobDefinition, claimed: Execution) -> int:
-    """Compute and write the range of an execution, and return the number of values."""
     with closing(compute(context, definition, claimed)) as points:
         write_points(context, [points], lambda: context.catalog.executions.check(claimed))
     return points.values

@@ -86,7 +86,6 @@ def move_by_time(plan: TreePlan, frame: DataFrame, layouts: Sequence[tuple[str, 
 
 
 def time_value(plan: TreePlan) -> Column:
-    """Return the time of rows."""
     return (F.col(result_column(0)) if has_time(plan) else F.timestamp_micros(F.lit(0))).alias(TIME_COLUMN)
 
 

@@ -52,7 +52,6 @@ class RunningQuery:
 
 
 def limit_error(limit: str, setting: str) -> LimitError:
-    """Return the error of a query that exceeds a limit."""
     return LimitError(f"the query exceeds the limit of {limit}", hint=f"narrow it with WHERE or LIMIT; {setting} sets the limit")
 
 

@@ -59,7 +59,6 @@ def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:
 
 
 def _activity_of(beat: Heartbeat) -> dict[str, ReportedActivity]:
-    """Return what one heartbeat reports, by job."""
     slow = beat.detail.get("slow_batches", {})
     return {
         job_id: ReportedActivity(job["in_flight_ms"] or None, job_id in slow, beat.at - job["lag_ms"] if job["lag_ms"] else None)

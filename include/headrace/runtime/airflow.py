@@ -172,7 +172,6 @@ class AirflowClient:
         return self._pages(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
 
     def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
-        """Return the log of one try of a task."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
         page = self._get(path, {"map_index": map_index, "full_content": True})
         return "\n".join(_line(entry) for entry in page["content"])
@@ -198,7 +197,6 @@ class AirflowClient:
         ]
 
     def set_pool(self, name: str, slots: int, description: str) -> None:
-        """Create a pool, or change its size."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
         if self._call("POST", "/api/v2/pools", json=body, accept=(201, 409)).get("slots") != slots:
             self._call("PATCH", f"/api/v2/pools/{name}", json={"pool": name, **{key: body[key] for key in body if key != "name"}})
@@ -212,7 +210,6 @@ class AirflowClient:
         return next(iter(page.get("dag_runs", ())), None)
 
     def _pages(self, path: str, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the task instances of all pages."""
         instances: list[dict[str, Any]] = []
         while True:
             page = self._get(path, {**(filters or {}), "limit": PAGE_SIZE, "offset": len(instances), "order_by": "id"})

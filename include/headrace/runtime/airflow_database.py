@@ -85,7 +85,6 @@ def delete_old_rows(engine: Engine, before: datetime) -> int:
 
 
 def _delete(engine: Engine, rows: TableClause, key: ColumnElement[Any], condition: ColumnElement[bool]) -> int:
-    """Delete the rows of a condition in batches, and return how many there were."""
     some = select(key).where(condition).limit(BATCH)
     deleted = 0
     while True:

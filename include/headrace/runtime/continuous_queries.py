@@ -205,7 +205,6 @@ class QueryTimers:
         return schedule.next_after(self._last[job_id])
 
     def _execute_waves(self, waves: Sequence[Sequence[JobRecord]]) -> None:
-        """Execute what is due of some queries, wave by wave."""
         for wave in waves:
             try:
                 self._execute_wave(wave)

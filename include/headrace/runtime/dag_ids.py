@@ -39,7 +39,6 @@ def job_dag_id(kind: str, database: str, name: str) -> str:
 
 
 def stream_dag_id(database: str, name: str) -> str:
-    """Return the id of the DAG that backfills and supervises a stream."""
     return job_dag_id(STREAM, database, name)
 
 

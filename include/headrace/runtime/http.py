@@ -162,7 +162,6 @@ def status_of(error: Error) -> int:
 
 
 def error_body(error: Error) -> dict[str, Any]:
-    """Return an error as JSON."""
     line, column = (None, None) if error.span is None or error.sql is None else error.span.position(error.sql)
     span = None if error.span is None else [error.span.start, error.span.end]
     location = {"line": line, "column": column, "span": span, "sql": error.sql}

@@ -37,7 +37,6 @@ class AirflowHome:
 
     @property
     def passwords(self) -> Path:
-        """The file with the users' passwords."""
         return self.folder / "passwords.json"
 
     @property
@@ -52,7 +51,6 @@ class AirflowHome:
 
     @property
     def ports(self) -> Path:
-        """The file with the ports of the components."""
         return self.run / "ports.json"
 
 

@@ -83,11 +83,9 @@ class SnodeMetrics:
                 yield from kind.metrics()(self)
 
     def of_kind(self, name: str) -> list[JobRecord]:
-        """Return the jobs of a kind."""
         return [record for record in self.records if record.definition.kind == name]
 
     def _count_states(self, kind: JobKind) -> Metric:
-        """Return the number of jobs of a kind in each state."""
         states = Counter(record.state for record in self.of_kind(kind.name))
         samples = [((self.snode, state.value), states[state]) for state in JobState]
         return gauge(kind.key, f"{kind.plural.capitalize()} by state.", ("snode", "state"), samples)
@@ -99,7 +97,6 @@ def slow_batches(activity: Mapping[str, JobActivity], limit_ms: int) -> dict[str
 
 
 def counter(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    """Return one counter with all its samples."""
     family = CounterMetricFamily(f"headrace_{name}", text, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -107,7 +104,6 @@ def counter(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple
 
 
 def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    """Return one gauge with all its samples."""
     family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -115,7 +111,6 @@ def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[t
 
 
 def render_metrics(reading: SnodeMetrics) -> str:
-    """Return the text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(reading)
     return generate_latest(registry).decode()

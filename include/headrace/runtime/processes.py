@@ -96,7 +96,6 @@ def family(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def end_processes(processes: Sequence[psutil.Process], signal_number: signal.Signals, wait_s: float) -> list[psutil.Process]:
-    """Send a signal to all processes, wait, and return those that are still alive."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal_number)

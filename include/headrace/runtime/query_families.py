@@ -21,7 +21,6 @@ COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (
 
 
 def query_families(reading: SnodeMetrics) -> Iterator[Metric]:
-    """Yield the metrics of each continuous query."""
     queries = reading.of_kind(CONTINUOUS_QUERY)
     labels = [(reading.snode, record.definition.name) for record in queries]
     text = "Age of the oldest execution that is due and not done."

@@ -249,7 +249,6 @@ def parsed_work(
 
 
 def instant_text(ms: int) -> str:
-    """Return an instant in ISO 8601."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 

@@ -32,7 +32,6 @@ def clean(database_url: str, logs: Path, before: datetime, max_bytes: int = MAX_
 
 
 def delete_logs_of_missing_runs(engine: Engine, logs: Path) -> int:
-    """Delete the logs of runs that Airflow no longer has, and return of how many."""
     names = {(path.parent.name.removeprefix("dag_id="), path.name.removeprefix("run_id=")): path for path in logs.rglob("run_id=*")}
     missing = names.keys() - run_names(engine)
     for name in missing:

@@ -119,7 +119,6 @@ class Snode:
         )
 
     def _run_with_lease(self, keeper: LeaseKeeper) -> Exit:
-        """Run while the lease is held."""
         self._record("STARTED", f"epoch {keeper.epoch} by {keeper.lease.holder}")
         self._driver = self._create_driver(keeper.epoch)
         try:
@@ -165,7 +164,6 @@ class Snode:
         return True
 
     def _start_endpoint(self, keeper: LeaseKeeper) -> Endpoint:
-        """Start the HTTP endpoint, and record its address in the lease."""
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
         app = create_app(guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper))
@@ -271,7 +269,6 @@ class Snode:
             logger.warning("skipping an event (%s: %s): %s", kind, message, error.message)
 
     def _detail(self) -> dict[str, Any]:
-        """Return the details of a heartbeat, as JSON."""
         driver = self._driver
         now, activity = self._context.clock.now(), driver.activity()
         return {
@@ -359,7 +356,6 @@ class Snode:
 
 
 def identity_of(lease: Lease) -> Identity:
-    """Return the identity that clients read from the catalog."""
     return Identity(lease.epoch, lease.address or "")
 
 

@@ -152,6 +152,5 @@ def rebuild_error(content: bytes) -> errors.Error:
 
 
 def subclasses(kind: type[errors.Error]) -> list[type[errors.Error]]:
-    """Return all subclasses, direct and indirect."""
     direct = kind.__subclasses__()
     return direct + [descendant for child in direct for descendant in subclasses(child)]

@@ -31,7 +31,6 @@ COUNTERS: Final[tuple[tuple[str, str, Count], ...]] = (
 
 
 def stream_families(reading: SnodeMetrics) -> Iterator[Metric]:
-    """Yield the metrics of each stream."""
     streams = reading.of_kind(STREAM)
 
     def labeled(value: Callable[[JobRecord], float | None]) -> list[tuple[tuple[str, ...], float]]:

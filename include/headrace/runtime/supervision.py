@@ -138,7 +138,6 @@ class Supervisor:
         return SupervisionResult(SupervisionStatus.STOPPED, reason)
 
     def _find_lost_driver(self, record: JobRecord, state: Snapshot) -> StopReason | None:
-        """Return the reason to stop the stream if its driver is dead."""
         snode = record.definition.snode
         lease = state.leases.get(snode)
         problem = driver_problem(lease, state.beats.get(snode), state.now, self._stale_ms)
@@ -169,7 +168,6 @@ def driver_problem(lease: Lease | None, beat: Heartbeat | None, now: int, stale_
 
 
 def duration_text(ms: int) -> str:
-    """Return a duration in a suitable unit."""
     seconds = max(0, ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
 
 def analysis_lines(stage: AnalyzeQuery, analysis: QueryAnalysis) -> list[str]:
-    """Return lines that describe a query that has run."""
     operators = operator_lines(analysis) if stage.verbose else ()
     times = [f"Planning Time: {stage.planning_ms:.3f} ms", f"Execution Time: {analysis.seconds * 1000:.3f} ms"]
     return [*describe_query(stage.plan), *execution_lines(analysis), *operators, *times]
 
 
 def execution_lines(analysis: QueryAnalysis) -> Iterator[str]:
-    """Yield who computed the query, and what was read."""
     how = "this process, with Arrow"
     if analysis.operators:
         how = f"kernels in {counted(analysis.kernel_tasks, 'task')} of Spark" if analysis.kernel_tasks else "Spark SQL"

@@ -38,7 +38,6 @@ def parquet_file(data: object) -> Iterator[Path]:
 
 
 def open_batches(data: object) -> pa.RecordBatchReader:
-    """Return a reader of the rows as Arrow batches."""
     module = type(data).__module__.partition(".")[0]
     if isinstance(data, pa.RecordBatchReader):
         return data

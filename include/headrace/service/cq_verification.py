@@ -65,7 +65,6 @@ def overlaps(execution: Execution, start: int | None, end: int | None) -> bool:
 
 
 def verify_execution(stage: VerifyContinuousQuery, execution: Execution, context: Context) -> VerificationResult:
-    """Compare what one execution has written."""
     definition, start, end = stage.definition, execution.start, execution.end
     details = definition.continuous_query
     assert details is not None
@@ -124,7 +123,6 @@ def find_series(target: IntoColumn, devices: dict[str, Device]) -> tuple[Device,
 
 
 def no_points(type_: DataType, plan: TreePlan) -> pa.Table:
-    """Return no points of a type."""
     precision = plan.plan.precision
     fields = [("time", pa.timestamp("us", "UTC")), ("value", arrow_type(type_, precision))]
     return pa.schema(fields).empty_table()

@@ -105,7 +105,6 @@ def describe_state(plan: StreamPlan, schema: pa.Schema | None) -> str:
 
 
 def type_bytes(type_: pa.DataType) -> int:
-    """Return the size of a value."""
     try:
         return max(1, int(type_.bit_width) // 8)
     except ValueError:

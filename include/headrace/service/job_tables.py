@@ -38,6 +38,5 @@ def jobs(context: Context) -> CatalogRows:
 
 
 def state_word(record: JobRecord) -> str:
-    """Return a job's state in the words of its kind."""
     kind = record.definition.kind
     return kind_of(kind).state_word(record.state) if is_known(kind) else record.state.value

@@ -19,7 +19,6 @@ MAX_NAME_BYTES: Final = 192
 
 
 def parse_name(text: str) -> Name:
-    """Parse `database.name`, or a name alone."""
     database, dot, name = text.rpartition(".")
     return Name(database.strip("`") if dot else None, name.strip("`"), Span(0, len(text)))
 
@@ -102,7 +101,6 @@ def check_name(name: Name) -> None:
 
 @contextmanager
 def with_span(span: Span | None) -> Iterator[None]:
-    """Add a span to errors that have none."""
     try:
         yield
     except Error as error:

@@ -35,7 +35,6 @@ def conjuncts(node: Expression | None) -> Iterator[Expression]:
 
 
 def column_refs(node: Expression) -> list[ColumnRef]:
-    """Return the column references in an expression."""
     return [part for part in walk(node) if isinstance(part, ColumnRef)]
 
 

@@ -129,7 +129,6 @@ class Result:
 
 
 def to_python_values(column: pa.Array) -> list[Any]:
-    """Convert a column to Python values."""
     import pyarrow as pa
 
     values = column.to_pylist()

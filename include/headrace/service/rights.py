@@ -66,12 +66,10 @@ CATALOG: Final = Securable(ObjectKind.CATALOG)
 
 
 def database_securable(name: str) -> Securable:
-    """Return the securable of a database."""
     return Securable(ObjectKind.DATABASE, name)
 
 
 def table_securable(table: Table, subtable: str | None = None) -> Securable:
-    """Return the securable of a table, or of one of its subtables."""
     return Securable(ObjectKind.TABLE, table.database, subtable or table.name)
 
 

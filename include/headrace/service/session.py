@@ -221,6 +221,5 @@ def with_statement(text: str) -> Iterator[None]:
 
 
 def verification_result(result: Result) -> VerificationResult:
-    """Return the outcome of a verification stage."""
     assert result.verification is not None
     return result.verification

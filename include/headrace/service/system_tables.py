@@ -67,13 +67,11 @@ def databases(context: Context) -> CatalogRows:
 
 
 def all_tables(context: Context) -> Iterator[Table]:
-    """Yield the tables of all databases."""
     for database in context.catalog.databases.all():
         yield from context.catalog.tables.all(database.name)
 
 
 def stables(context: Context) -> CatalogRows:
-    """Return a row for each supertable."""
     rows = [
         (table.name, table.database, len(table.columns), len(table.tags), table.comment)
         for table in all_tables(context)

@@ -97,7 +97,6 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
 
 
 def stored_tables(session: SessionState, plan: AnyPlan, versions: Versions) -> Lookup:
-    """Return a lookup of tables by the names in a query."""
     context = session.context
 
     def lookup(name: Name) -> StoredTable:
@@ -217,7 +216,6 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
 
 
 def without_rows(source: StoredTable, keys: Sequence[RowKey], precision: Precision) -> StoredTable:
-    """Return a table without the rows with some keys."""
     if not keys:
         return source
     set_aside = SetAside()

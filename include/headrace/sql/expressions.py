@@ -165,7 +165,6 @@ class ExpressionParser(Cursor, ABC):
         return self._parse_column()
 
     def _parse_column(self) -> Expression:
-        """Parse `[table.]column`."""
         start = self._index
         first = self._parse_identifier("an expression")
         if not self._accept("."):

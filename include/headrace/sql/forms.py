@@ -22,7 +22,6 @@ class FormParser(TypeParser):
     }
 
     def _parse_position(self) -> Expression:
-        """Parse `POSITION(part IN text)` or `POSITION(part, text)`."""
         start = self._index
         self._advance()
         self._expect("(")

@@ -93,7 +93,6 @@ def split_template(sql: str, dialect: str) -> Template:
 
 
 def split_at_marks(sql: str, part: Span, tokens: Sequence[Token], dialect: str, is_data: bool) -> Template:
-    """Split a part of a text at the `?` among its tokens."""
     marks = tuple(Span(token.start, token.end) for token in tokens if token.word == "?")
     starts = (part.start, *(mark.end for mark in marks))
     ends = (*(mark.start for mark in marks), part.end)
@@ -102,7 +101,6 @@ def split_at_marks(sql: str, part: Span, tokens: Sequence[Token], dialect: str, 
 
 
 def is_data(tokens: Sequence[Token]) -> bool:
-    """Return whether the values of a statement are data for columns."""
     words = [token.word for token in tokens if token.word != "EXPLAIN"]
     if "SELECT" in words:
         return False
@@ -169,7 +167,6 @@ def bytes_sql(value: bytes | bytearray | memoryview, dialect: str, _: bool) -> s
 
 
 def integer_sql(value: int, _: str, __: bool) -> str:
-    """Write an integer."""
     return pad_negative(str(int(value)))
 
 
@@ -202,12 +199,10 @@ def time_sql(value: datetime, dialect: str, is_data: bool) -> str:
 
 
 def date_sql(value: date, dialect: str, is_data: bool) -> str:
-    """Write a date."""
     return text_time_sql(value.isoformat(), dialect, is_data)
 
 
 def text_time_sql(text: str, dialect: str, is_data: bool) -> str:
-    """Write a timestamp that is text."""
     return instant_sql(text, dialect, is_data=is_data)
 
 

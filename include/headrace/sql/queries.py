@@ -79,7 +79,6 @@ class QueryParser(WindowParser):
         return Query(items, fields.pop("source", None), span=self._span(start), **fields)
 
     def _parse_quantifier(self) -> Fields:
-        """Parse `[DISTINCT | ALL]`."""
         return {"distinct": self._accept_one("DISTINCT", "ALL") == "DISTINCT"}
 
     def _parse_clauses(self, clauses: tuple[Clause, ...]) -> Fields:
@@ -106,7 +105,6 @@ class QueryParser(WindowParser):
         return SelectItem(star, None, self._column_name(start)) if star else self._parse_partition_key()
 
     def _parse_partition_key(self) -> SelectItem:
-        """Parse `expression [[AS] alias]`."""
         start = self._index
         expression = self._parse_expression()
         text = self._column_name(start)
@@ -214,7 +212,6 @@ class QueryParser(WindowParser):
         return Ordering(expression, descending, None if nulls is None else nulls == "FIRST")
 
     def _parse_limit(self, limit: str, offset: str, prefix: str = "") -> Fields:
-        """Parse `LIMIT n [OFFSET m]` or `LIMIT m, n`."""
         if not self._accept(limit):
             return {}
         count, skipped = self._parse_integer(), None

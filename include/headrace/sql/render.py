@@ -53,7 +53,6 @@ class ExpressionRenderer:
         return member if table is None else f"{self.LEXICAL_RULES.name_sql(table)}.{member}"
 
     def scalar_sql(self, value: Scalar) -> str:
-        """Write a constant."""
         match value:
             case None:
                 return "NULL"

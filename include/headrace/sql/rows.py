@@ -39,7 +39,6 @@ class RowScanner(Scanner, ABC):
         """Return the pattern of a value that a comment may follow."""
 
     def _parse_rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
-        """Parse the remaining rows, and return their values and spans."""
         rows: list[tuple[RowValue, ...]] = []
         spans: list[Span] = []
         start: int | None = self._offset

@@ -65,7 +65,6 @@ class Scanner:
         return self.lexical_rules.name(match[0])
 
     def _parse_name(self, what: str) -> Name:
-        """Parse `[database.]name`."""
         start = self._offset
         first = self._parse_identifier(what)
         if not self._accept("."):
@@ -74,7 +73,6 @@ class Scanner:
         return Name(first, second, Span(start, self._end))
 
     def _parse_names(self, what: str) -> tuple[str, ...]:
-        """Parse `(name, …)`."""
         self._expect("(")
         names = [self._parse_identifier(what)]
         while self._accept(","):
@@ -83,7 +81,6 @@ class Scanner:
         return tuple(names)
 
     def _span_at(self, offset: int) -> Span:
-        """Return the span of the word or symbol at an offset."""
         match = self.lexical_rules.sign.match(self.text, offset)
         return Span(offset, match.end() if match else offset)
 

@@ -47,7 +47,6 @@ def spelling_hint(word: str, expected: Sequence[str]) -> str:
 
 
 def name_hint(lexical_rules: LexicalRules, text: str, expected: Sequence[str]) -> str:
-    """Return the hint for a text where a name was expected, or an empty string if it is likely a misspelled keyword."""
     if text[:1] in ("'", '"'):
         return f"write names in backquotes: `{lexical_rules.unquote(text)}`"
     if not text[:1].isalnum() or likely_intended(text, expected):

@@ -28,7 +28,6 @@ class StagedWindows:
     retracted: tuple[str, ...] = ()
 
     def plus(self, files: tuple[str, ...], retracted: tuple[str, ...]) -> StagedWindows:
-        """Return it with further files."""
         return StagedWindows(self.uri, self.files + files, self.retracted + retracted)
 
 

@@ -43,7 +43,6 @@ class KeepProcessor:
         self._plan = plan
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        """See `Processor`."""
         return kept_result(self._plan, self._processor.process_batch(state, changes), changes.now)
 
 

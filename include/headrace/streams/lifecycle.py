@@ -172,7 +172,6 @@ def record_state(context: Context, plan: StreamPlan, state: StreamState, boundar
 
 
 def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
-    """Return the progress to record for a state."""
     return JobProgress(
         position=state.position,
         boundary=boundary,

@@ -92,7 +92,6 @@ class RunnerSample:
 
 
 def sample_state(meter: Meter, state: StreamState, rows_pending: int, ticks_per_second: int) -> RunnerSample:
-    """Return the sample of a runner with a state."""
     tables = [table for name in (*STATE_TABLES, *TABLES) if (table := getattr(state, name)) is not None]
     newest = None if state.max_event_time is None else state.max_event_time * 1000 // ticks_per_second
     windows = 0 if state.windows is None else state.windows.num_rows

@@ -40,7 +40,6 @@ class ProjectionProcessor:
         self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Compute one micro-batch."""
         if isinstance(changes.source, LargeCommit):
             result = ProjectedCommits(self.context, self.plan, self.process_rows).process(state, changes, changes.source)
             if result is not None:

@@ -145,7 +145,6 @@ class StreamRunner:
         return self.is_woken() or self.is_record_due() or self.is_request_due()
 
     def is_woken(self) -> bool:
-        """Return True if the stream has asked to be woken by now."""
         return self.wake_at is not None and self.wake_at <= self.context.clock.now()
 
     def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:

@@ -118,7 +118,6 @@ def table_path(table: Table) -> str:
 
 
 def subtable_devices(table: Table, patterns: Sequence[PathPattern], context: Context) -> list[Device]:
-    """Return the subtables of a table as devices, or the plain table as one."""
     database, series = table_path(table), series_of(table)
     if table.kind is TableKind.PLAIN:
         return [Device(database, database, series, aligned=True)]
@@ -151,12 +150,10 @@ def subtable_labels(table: Table, patterns: Sequence[PathPattern], context: Cont
 
 
 def tag_text(value: object) -> str:
-    """Return the value of a tag as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def device_tables(devices: Iterable[Device], context: Context) -> dict[str, DeviceTable]:
-    """Return the table of each database of devices."""
     from headrace.compute.iotdb.scope import DeviceTable
 
     catalog = context.catalog
@@ -173,7 +170,6 @@ def device_tables(devices: Iterable[Device], context: Context) -> dict[str, Devi
 
 
 def table_of(path: str, devices: Sequence[str], context: Context) -> DeviceTable:
-    """Return a table of the other language with its subtables by the path of their devices."""
     from headrace.compute.iotdb.scope import DeviceTable, StoredColumn
 
     database, name = (unquote_node(node) for node in split_path(path)[1:DEVICE_LEVEL])

@@ -33,7 +33,6 @@ def resolve_series(context: Context, wanted: Sequence[DeviceSeries]) -> dict[str
 
 
 def resolve_devices(context: Context, wanted: Sequence[DeviceSeries]) -> dict[str, Device]:
-    """Do what `resolve_series` does with different devices of one database."""
     trees, database, paths = context.catalog.trees, wanted[0].database, [one.path for one in wanted]
     present = trees.find(database.name, paths)
     incomplete = [one for one in wanted if one.path not in present or one.missing(present[one.path])]
@@ -85,7 +84,6 @@ def missing_series(wanted: DeviceSeries, present: Device | None, if_not_exists: 
 
 
 def with_series(device: Device, wanted: DeviceSeries, series: Sequence[NewSeries], columns: Allocation) -> Device:
-    """Return a device with those series of what is wanted that it lacks."""
     more = tuple(new.stored(columns[new.measurement, new.type].name) for new in series)
     labels = {new.measurement: wanted.labels[new.measurement] for new in series if new.measurement in wanted.labels}
     return replace(device, series=(*device.series, *more), labels={**device.labels, **labels})
@@ -107,7 +105,6 @@ def remove_series(context: Context, database: Database, measurements: Sequence[t
 
 
 def without_series(device: Device, measurements: Sequence[str]) -> Device:
-    """Return a device without some series."""
     kept = tuple(series for series in device.series if series.measurement not in measurements)
     labels = {name: labels for name, labels in device.labels.items() if name not in measurements}
     return replace(device, series=kept, labels=labels)

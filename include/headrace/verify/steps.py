@@ -92,7 +92,6 @@ class Partition:
 
     @property
     def to_come(self) -> str:
-        """All rows from the present one on."""
         return self.over("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING")
 
     def neighbors(self, column: str, time: str, present: str = "") -> tuple[str, str]:
@@ -131,7 +130,6 @@ def without_timestamps(rows: pa.Table) -> pa.Table:
 
 
 def order_term(column: str, *, descending: bool = False, nulls_first: bool = True) -> str:
-    """Return a term of ORDER BY."""
     return f"{column} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 

@@ -60,7 +60,6 @@ def unsupported(feature: str) -> NotSupportedError:
 
 
 def duck_type(type_: DataType | None) -> str:
-    """Return DuckDB's name of a type."""
     if type_ is None:
         return "INTEGER"
     if type_.kind is TypeKind.DECIMAL:
@@ -78,7 +77,6 @@ def quoted(text: str) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -26,7 +26,6 @@ def action_statement(action: str, record: JobRecord) -> str | None:
 
 
 def shell_command(sql: str, dialect: str, default_dialect: str) -> str:
-    """Return the shell command that runs a statement."""
     option = "" if dialect == default_dialect else f"--dialect {dialect} "
     return f"headrace sql {option}{shlex.quote(sql)}"
 

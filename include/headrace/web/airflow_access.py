@@ -19,7 +19,6 @@ class AirflowAccess:
         return await get_user(request, None, await bearer_scheme(request))
 
     def user_name(self, user: Any) -> str:
-        """Return the name under which the user logs in."""
         return str(user.get_name())
 
     def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
@@ -27,14 +26,11 @@ class AirflowAccess:
         return set(get_auth_manager().filter_authorized_dag_ids(dag_ids=dag_ids, user=user, method="GET")) if dag_ids else set()
 
     def can_edit(self, user: Any, dag_id: str) -> bool:
-        """Return True if the user has the right to PUT the DAG."""
         return bool(get_auth_manager().is_authorized_dag(method="PUT", user=user, details=DagDetails(id=dag_id)))
 
     def can_delete(self, user: Any, dag_id: str) -> bool:
-        """Return True if the user has the right to DELETE the DAG."""
         return bool(get_auth_manager().is_authorized_dag(method="DELETE", user=user, details=DagDetails(id=dag_id)))
 
     @property
     def base_url(self) -> str:
-        """Airflow's setting `[api] base_url`, or an empty string."""
         return str(conf.get("api", "base_url", fallback="") or "")

@@ -144,7 +144,6 @@ def create_app(
 
 
 def create_router(access: Access, data: PageData, execute: Execute) -> APIRouter:
-    """Create the routes of the JSON API."""
     router = APIRouter(dependencies=[Depends(thread_limit())])
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 

@@ -73,7 +73,6 @@ PAGE: Final = StreamPage()
 
 
 def backfill_progress(run: RunSummary, now: int) -> Json:
-    """Return the progress of a backfill run."""
     return {
         "run": run.run,
         "chunks": run.chunks,

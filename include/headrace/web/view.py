@@ -71,7 +71,6 @@ def make_overview(
     rates: Mapping[str, Sequence[Rate]],
     settings: Settings,
 ) -> Overview:
-    """Return the overview of the jobs of a snapshot."""
     filling = [job_id for job_id, record in state.jobs.items() if record.state is JobState.FILLING]
     runs = {job_id: catalog.ledger.summary(job_id, HISTORY) for job_id in filling}
     return Overview(state, reported_activity(state, stale_after_ms(settings)), runs, histories, rates, settings)
@@ -124,7 +123,6 @@ def snode_row(name: str, state: Snapshot, stale_ms: int) -> Json:
 
 
 def job_row(record: JobRecord, overview: Overview) -> Json:
-    """Return a job's row of the list."""
     definition, progress = record.definition, record.progress
     rate = overview.rate(record)
     return {

@@ -33,12 +33,10 @@ COLUMN_REFERENCES = Table(
 
 
 def to_row(database: str, reference: ColumnReference) -> dict[str, Any]:
-    """Convert a reference of a table in a database to its catalog row."""
     origin = {"origin_database": reference.origin.database, "origin_table": reference.origin.name}
     return {"database": database, **conversion.to_row(reference, "origin"), **origin}
 
 
 def from_row(row: RowMapping) -> ColumnReference:
-    """Convert a catalog row to a reference."""
     origin = TableId(row["origin_database"], row["origin_table"])
     return conversion.from_row(ColumnReference, {**row, "origin": origin})

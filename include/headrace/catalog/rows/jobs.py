@@ -75,13 +75,11 @@ DEFINITION = tuple(column for column in JOBS.c if column.name not in (*CHANGING,
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
-    """Convert a job to its catalog row."""
     status = conversion.to_row(record, "definition", "progress")
     return {**definition_to_row(record.definition), **conversion.to_row(record.progress), **status}
 
 
 def from_row(row: RowMapping, definition: JobDefinition) -> JobRecord:
-    """Convert the `STATUS` of a catalog row to a job."""
     return conversion.from_row(JobRecord, {**row, "definition": definition, "progress": dict(row)})
 
 

@@ -46,18 +46,15 @@ QUARANTINE = Table(
 
 
 def key_to_row(key: RowKey) -> dict[str, Any]:
-    """Convert a key to its columns."""
     return {"series": key.series, "time": key.time, "key": json.dumps(key.key)}
 
 
 def to_row(job_id: str, row: QuarantinedRow) -> dict[str, Any]:
-    """Convert a row to its catalog row."""
     message, content = row.message.replace("\0", "�"), json.dumps(row.values)
     fields = conversion.to_row(row, "key", "values", "released")
     return {"job_id": job_id, **key_to_row(row.key), **fields, "message": message, "content": content, "released": None}
 
 
 def from_row(row: RowMapping) -> QuarantinedRow:
-    """Convert a catalog row to a row in quarantine."""
     key = RowKey(row["series"], row["time"], json.loads(row["key"]))
     return conversion.from_row(QuarantinedRow, {**row, "key": key, "values": json.loads(row["content"])})

@@ -88,7 +88,6 @@ TEMPLATE_PATHS = Table(
 
 
 def schema_id(series: Sequence[Mapping[str, Any]]) -> str:
-    """Return the id of a schema, the same for equal schemas."""
     return hashlib.blake2b(json.dumps(series).encode(), digest_size=16).hexdigest()
 
 

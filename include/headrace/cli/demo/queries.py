@@ -74,7 +74,6 @@ class QueryAct:
         return sum(execution.state is ExecutionState.DONE for execution in catalog.executions.all(job.id))
 
     def print_executions(self) -> None:
-        """Print what `SHOW CQ EXECUTIONS` shows."""
         cursor = self.connection.execute(f"SHOW CQ EXECUTIONS {NAME}")
         columns = [column[0] for column in cursor.description or ()]
         shown = [columns.index(name) for name in ("Start", "End", "State", "Rows", "DurationMs")]

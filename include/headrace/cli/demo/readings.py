@@ -42,7 +42,6 @@ class DemoSource:
         return self.readings[self.readings["ts"] >= self.live_start]
 
     def write_history(self, folder: Path) -> Path:
-        """Write the history to a CSV file in a folder, and return its path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.table}.csv"
         self.history.to_csv(path, index=False, date_format="%Y-%m-%dT%H:%M:%S.000Z")

@@ -55,7 +55,6 @@ def print_summary(settings: Settings, equal: bool, seconds: float, *, is_left_ru
 
 
 def stop_system(settings: Settings, *, remove_home: bool) -> None:
-    """Stop the system, and remove its home if the demonstration created it."""
     down(settings.home_path)
     if remove_home:
         shutil.rmtree(settings.home_path, ignore_errors=True)

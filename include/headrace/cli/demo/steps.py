@@ -210,7 +210,6 @@ class Demonstration:
         return psutil.Process(int(pid))
 
     def stop_reasons(self) -> Iterator[str]:
-        """Yield the reasons of the STOPPED streams."""
         return (f"[{record.reason.code}] {record.reason.message}" for record in self.records() if record.reason is not None)
 
     def is_recovered(self, progress: ProgressTask, start: float) -> bool:
@@ -280,7 +279,6 @@ def elapsed_seconds() -> float:
 
 
 def format_values(row: tuple[object, ...]) -> str:
-    """Format a row of readings for the VALUES of an INSERT."""
     instant, *values = row
     if not isinstance(instant, pd.Timestamp):
         raise InternalError(f"{instant!r} is not a timestamp")

@@ -32,7 +32,6 @@ class DemoStream:
 
     @property
     def create_statement(self) -> str:
-        """The CREATE STREAM statement."""
         return f"CREATE STREAM demo.{self.name} {self.options} FILL_HISTORY 1 INTO demo.{self.target} AS\n  {self.query}"
 
 

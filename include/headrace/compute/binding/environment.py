@@ -44,7 +44,6 @@ class SourceColumn:
 
     @property
     def term(self) -> Term:
-        """The column as a term."""
         return Term(self.node, self.type, role=self.role)
 
 
@@ -142,7 +141,6 @@ def scan_environment(scan: Scan, language: Language) -> Environment:
 
 
 def stored_column(column: Column, qualifier: str | None, precision: Precision) -> SourceColumn:
-    """Return a column as its table stores it."""
     is_converted = column.type.kind is TypeKind.TIMESTAMP and precision is not Precision.NANOSECOND
     node = nodes.Column(column.name)
     value = to_ticks(node, precision) if column.type.kind is TypeKind.TIMESTAMP else node

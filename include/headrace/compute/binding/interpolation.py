@@ -50,7 +50,6 @@ class PointResolver:
     skip_options: set[bool] = field(default_factory=set)
 
     def resolve_expression(self, node: Expression) -> Term | None:
-        """Return a partition key."""
         key = self.expressions.get(node)
         return None if key is None else Term(Column(key.column), key.type)
 
@@ -72,7 +71,6 @@ class PointResolver:
         return Term(Column(key.column), key.type)
 
     def fixes_series(self) -> bool:
-        """Return whether all rows of a group are of one series."""
         return self.environment.one_series or any(key.role is ColumnRole.SERIES for key in self.keys)
 
     def resolve_call(self, call: Call) -> Term | None:

@@ -64,7 +64,6 @@ def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ..
 
 
 def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
-    """Return the select item of a column that a star selects."""
     return SelectItem(ColumnRef(column.name, column.qualifier, span), column.name, column.name)
 
 

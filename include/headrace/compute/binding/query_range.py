@@ -62,7 +62,6 @@ class QueryRange:
         self._names = reference_names(names.language.pseudo_columns)
 
     def is_reference(self, node: Expression) -> bool:
-        """Return whether an expression refers to the range."""
         return isinstance(node, ColumnRef) and node.table is None and node.name in self._names
 
     def in_item(self, item: SelectItem) -> SelectItem:
@@ -71,7 +70,6 @@ class QueryRange:
         return item if changed == item.expression else replace(item, expression=changed, alias=item.name)
 
     def in_ordering(self, ordering: Ordering) -> Ordering:
-        """Return an item of ORDER BY with constants."""
         return replace(ordering, expression=self.in_expression(ordering.expression))
 
     def in_expression(self, expression: Expression) -> Expression:
@@ -115,6 +113,5 @@ class QueryRange:
 
 
 def reference_names(columns: PseudoColumns) -> Mapping[str, str]:
-    """Return what the pseudo-columns of the range are, by name."""
     named = {columns.query_start: "start", columns.query_end: "end", columns.query_duration: "duration"}
     return {name: what for name, what in named.items() if name}

@@ -115,7 +115,6 @@ def constant_instant(node: Expression, row_binder: Binder) -> Bound | None:
 
 
 def bound_condition(sign: str, bound: Bound, names: Environment) -> Node:
-    """Return a bound as a condition on the time column."""
     assert names.time is not None
     names.use(names.time)
     value = NOW + bigint(bound.ticks) if bound.relative else bigint(bound.ticks)

@@ -86,7 +86,6 @@ class RowResolver:
         return None
 
     def resolve_column(self, reference: ColumnRef) -> Term:
-        """Return a column of the source."""
         names = self.environment.language.pseudo_columns
         if reference.name in names.window_names and not self.environment.has(reference):
             raise needs_window_error(reference)
@@ -197,7 +196,6 @@ class GroupResolver:
     group_calls: list[GroupCall] = field(default_factory=list)
 
     def resolve_expression(self, node: Expression) -> Term | None:
-        """Return a group key."""
         if (key := self.expressions.get(node)) is not None:
             return Term(Column(key.column), key.type, role=key.role)
         return None
@@ -362,6 +360,5 @@ def row_fields(terms: list[Term]) -> Iterator[tuple[str, Node]]:
 
 
 def row_list(row: Node) -> PartialRule:
-    """Return the partial that collects the rows of a group as a list."""
     merged = call_node("flatten", call_node("collect_list", Column("rows")))
     return PartialRule("rows", call_node("collect_list", row), merged, call_node("array", row))

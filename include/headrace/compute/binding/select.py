@@ -171,7 +171,6 @@ class SelectBinder:
         keys: list[Key],
         expressions: dict[Expression, Key],
     ) -> Plan:
-        """Bind a query with interp."""
         if self.query.window is not None or self.query.group_by or source.names.time is None:
             raise ProgrammingError(
                 "interp requires a timestamp column and cannot be combined with a window or GROUP BY", span=self.query.span
@@ -201,7 +200,6 @@ class SelectBinder:
         keys: list[Key],
         expressions: dict[Expression, Key],
     ) -> Plan:
-        """Bind a query with a window, GROUP BY or aggregates."""
         unique = self._has_unique_instants(source.names, keys)
         if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
             expressions = expressions | {self.query.window.expression: Key(STATE, STATE, Column(STATE), window.state.type)}
@@ -242,7 +240,6 @@ class SelectBinder:
         *,
         unique: bool,
     ) -> GroupResolver:
-        """Return the resolver of names and calls over groups."""
         return GroupResolver(
             names,
             row_binder,
@@ -300,7 +297,6 @@ class SelectBinder:
         )
 
     def _expand_stars(self, names: Environment) -> Iterator[SelectItem]:
-        """Yield the select list with stars expanded."""
         for item in self.query.items:
             match item.expression:
                 case Star(table=table):
@@ -409,7 +405,6 @@ def series_conditions(source: BoundSource) -> list[Node]:
 
 
 def groups_by_series(keys: list[Key]) -> bool:
-    """Return whether no group has rows of two series."""
     return any(key.role is ColumnRole.SERIES for key in keys)
 
 
@@ -446,7 +441,6 @@ def tie_order(names: Environment) -> Node:
 
 
 def has_column(row_binder: Binder, reference: ColumnRef) -> bool:
-    """Return whether the source has a column of that name."""
     assert isinstance(row_binder.resolver, RowResolver)
     return any(column.name == reference.name for column in row_binder.resolver.environment.columns)
 
@@ -458,7 +452,6 @@ def single_selection(nodes: list[Expression], language: Language) -> Call | None
 
 
 def is_derived_from_series(node: Expression, keys: Mapping[Expression, Key]) -> bool:
-    """Return whether an expression is a function of the series key and the series key is among the keys."""
     parts = list(walk(node))
     columns = [part for part in parts if isinstance(part, ColumnRef)]
     if node in columns or any(isinstance(part, Call) and part.function == "rand" for part in parts):

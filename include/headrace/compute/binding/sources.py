@@ -109,7 +109,6 @@ class Sources:
         return BoundSource(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
     def _bind_asof(self, join: Join) -> BoundSource:
-        """Bind an ASOF join of two tables."""
         sides = (self.bind_source(join.left), self.bind_source(join.right))
         if not all(isinstance(side.source, Scan) for side in sides):
             raise NotSupportedError("an ASOF JOIN takes two tables", hint="join tables, and use the join as a sub-query")

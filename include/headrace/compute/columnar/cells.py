@@ -119,7 +119,6 @@ class Aggregation:
         return self.size if self.plan.keys else self.windows
 
     def _types(self, number: int | None) -> Mapping[str, pa.DataType]:
-        """Return the types of the columns of an accumulator."""
         return self.types if number is None else column_types(self.plan, self.source, number) | {TIME: self.types[TIME]}
 
     def _split_by_device(self) -> dict[str, Origin] | None:
@@ -183,7 +182,6 @@ class Aggregation:
         return None if device is None else (names, device)
 
     def cell_types(self) -> dict[str, pa.DataType]:
-        """Return the types of the cells of all devices."""
         return {name: type_ for rules in self.rules.values() for name, type_ in rules.types.items()}
 
     def _rows(self, reader: SeriesReader) -> Iterator[tuple[int | None, Rows]]:

@@ -16,7 +16,6 @@ Arrays = dict[str, pa.Array]
 
 
 def to_arrays(rows: pa.Table) -> Arrays:
-    """Return the columns of a table, each in one chunk."""
     combined = rows.unify_dictionaries().combine_chunks()
     return {name: whole(combined.column(name)) for name in combined.column_names}
 
@@ -69,7 +68,6 @@ def decoded(column: pa.Array) -> pa.Array:
 
 
 def is_range(index: Int64s) -> bool:
-    """Return whether indexes are consecutive numbers from 0."""
     return bool((index == np.arange(len(index))).all())
 
 

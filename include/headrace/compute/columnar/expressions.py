@@ -62,7 +62,6 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 def nested(operands: tuple[Node, ...]) -> Node:
-    """Return CASE as `if` within `if`."""
     *branches, result = operands
     for condition, value in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
         result = if_(condition, value, result)
@@ -84,7 +83,6 @@ def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
 
 
 def operation_type(name: str, types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of an operator or function."""
     if name in ("and", "or", "not"):
         return require(all(is_condition(type_) for type_ in types), TYPES["boolean"], name)
     if name in ORDERED:
@@ -189,7 +187,6 @@ def field_names(operands: tuple[Node, ...]) -> list[str]:
 
 
 def is_negative_zero(values: Values) -> Values:
-    """Return whether numbers are -0.0."""
     return pc.and_(pc.equal(values, 0.0), pc.less(pc.atan2(values, -1.0), 0.0))
 
 
@@ -337,12 +334,10 @@ def constant_type(result: pa.DataType, *accepted: pa.DataType) -> Callable[[list
 
 
 def if_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of `if`."""
     return require(len(types) == 3 and is_condition(types[0]), common_type(types[1:]), "if")
 
 
 def null_if_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of `nullif`."""
     return require(len(types) == 2 and are_comparable(*types), types[0], "nullif")
 
 
@@ -353,12 +348,10 @@ def quotient_type(types: list[pa.DataType]) -> pa.DataType:
 
 
 def integer_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of a function of integers of one type."""
     return require(len(set(types)) == 1 and pa.types.is_integer(types[0]), types[0], "a function of integers")
 
 
 def shift_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of a shift of BIGINT."""
     return require(types == [pa.int64(), pa.int32()], pa.int64(), "shiftright")
 
 
@@ -368,7 +361,6 @@ def halves_type(types: list[pa.DataType]) -> pa.DataType:
 
 
 def left_bytes_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of a text with a limit."""
     return require(types == [pa.string(), pa.int32()], pa.string(), "a text with a limit")
 
 

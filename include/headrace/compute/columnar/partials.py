@@ -101,7 +101,6 @@ class Pick:
 
 
 def order_numbers(order: pa.Array) -> Int64s:
-    """Return numbers in the order of values."""
     if pa.types.is_int64(order.type):
         return to_numpy(pc.fill_null(order, 0)).astype(np.int64)
     return ranks(order)

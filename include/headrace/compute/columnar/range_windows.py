@@ -36,7 +36,6 @@ class WindowRange:
     grid: WindowGrid | None
 
     def contains(self, ticks: Int64s) -> Bools:
-        """Return a mask of the instants in the range."""
         is_inside: Bools = (ticks >= self.starts[0] + self.shift) & (ticks < self.end + self.shift)
         return is_inside
 

@@ -84,7 +84,6 @@ def column_types(plan: Plan, source: SeriesRows, number: int) -> dict[str, pa.Da
 
 
 def source_types(source: SeriesRows, precision: Precision) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a source."""
     types: dict[str, pa.DataType] = {}
     for scan, columns, parts in zip(source.scans, source.columns, source.stored, strict=True):
         declared = {column.name: arrow_type(column.type, precision) for column in scan.table.columns}
@@ -221,7 +220,6 @@ def bounded(batches: Iterable[Rows], max_values: int) -> Iterator[Rows]:
 
 
 def apply_filter(rows: Rows, where: Node | None) -> Rows:
-    """Return the rows that meet a condition."""
     return rows if where is None else rows.filter(mask_of(evaluate(where, rows.columns), len(rows.devices)))
 
 

@@ -47,12 +47,10 @@ class Runs:
 
     @cached_property
     def of_row(self) -> Int64s:
-        """The number of the run of each row."""
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @cached_property
     def start_of_row(self) -> Int64s:
-        """The first row of the run of each row."""
         return np.repeat(self.starts, self.lengths)
 
 

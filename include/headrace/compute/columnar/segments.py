@@ -238,7 +238,6 @@ class SegmentKernel:
         return prepared | position | evaluate_all(self.rows, prepared | position, size)
 
     def _merge_sorted(self, columns: Arrays, groups: Runs, apart: Bools | None = None) -> pa.Table:
-        """Merge segments in the order of groups and time."""
         numbered = self._number(columns, groups, apart)
         if not len(numbered.index):
             return self.schema.empty_table()
@@ -266,7 +265,6 @@ class SegmentKernel:
         return self._table(self._reduce(columns, runs, number))
 
     def _reduce(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> Arrays:
-        """Return the columns of one segment for each run of segments."""
         first = pa.array(runs.starts)
         result = {name: columns[name].take(first) for name in key_columns(self.plan)}
         if self.grid is not None:
@@ -322,7 +320,6 @@ def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
 
 
 def segment_schema(plan: Plan, prepared: Mapping[str, pa.DataType], partials: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Return the columns of segments, as `to_segments` has them."""
     fields = {name: prepared[name] for name in key_columns(plan)}
     if plan.window is not None:
         fields |= {WSTART: BIGINT, WEND: BIGINT}

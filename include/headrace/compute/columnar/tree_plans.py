@@ -216,7 +216,6 @@ def time_limits(plan: Plan) -> tuple[int | None, int | None]:
 
 
 def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:
-    """Return the expression of an output in its stored type, with its columns replaced by `names`, whose types are `types`."""
     node, target = substitute(at_present(plan, output.node), names), arrow_type(output.type, plan.precision)
     if output.type.kind is not TypeKind.TIMESTAMP and infer_type(node, types) == target:
         return node

@@ -103,7 +103,6 @@ def aggregate_devices(
 
 
 def align_windows(plan: Plan, windows: DataFrame, empty: DataFrame, targets: Mapping[str, DevicePartial]) -> DataFrame:
-    """Return one row for each window, with the partials of each device in columns of their own."""
     ends = (WSTART, WEND) if plan.window is not None else ()
     values = [
         F.expr(f"any_value(if({DEVICE} = {string_sql(target.device)}, {target.column}, NULL), true)").alias(name)

@@ -31,7 +31,6 @@ def fill_gaps(plan: Plan, fill: GapFill, rows: DataFrame) -> DataFrame:
 
 
 def fill_sql(fill: GapFill, order: str, output: Output, value: Node) -> str:
-    """Return one output with its gaps filled, as Spark SQL."""
     column = output.column
     match fill.mode:
         case "CONSTANT":
@@ -49,7 +48,6 @@ def last_point(fill: GapFill, order: str, column: str) -> str:
 
 
 def next_point(fill: GapFill, order: str, column: str) -> str:
-    """Return the first point with a value from a row on."""
     point = f"if({column} IS NULL, NULL, named_struct('t', {fill.time}, 'v', {column}))"
     return f"first({point}, true) OVER ({order} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
 

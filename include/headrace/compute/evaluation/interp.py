@@ -60,7 +60,6 @@ def point_array(interp: InterpPlan) -> str:
 
 
 def point_condition(mode: FillMode) -> str:
-    """Return the condition for points that the mode can compute."""
     match mode:
         case FillMode.PREV:
             return f"{POINT} >= {TS}"
@@ -75,7 +74,6 @@ def point_condition(mode: FillMode) -> str:
 
 
 def point_value(interp: InterpPlan, argument: Argument, number: int) -> str:
-    """Return the value of an argument at a point."""
     own, next_value = argument.column, f"_n_{argument.column}"
     match interp.mode:
         case FillMode.NEXT:

@@ -126,7 +126,6 @@ def is_ordered_by_series(plan: Plan) -> bool:
 
 
 def to_frame(kernel: SegmentKernel, shares: Sequence[TaskShare], *, merged: bool = False) -> DataFrame:
-    """Return the segments of shares, or those of each share `merged`, as a data frame with a partition for each share."""
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -152,6 +151,5 @@ def segment_reader(
 
 
 def merge_slices(kernel: SegmentKernel, slices: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the merged segments of all slices of a share, if it has any."""
     if parts := list(slices):
         yield kernel.merge(pa.concat_tables(parts))

@@ -60,7 +60,6 @@ def needs_single_task(plan: Plan) -> bool:
 
 
 def order_union(plan: UnionPlan, rows: DataFrame) -> DataFrame:
-    """Sort and limit the rows of a union."""
     return apply_limit(sort_rows(rows, plan.sorts, ()), plan.limit, plan.offset)
 
 
@@ -110,7 +109,6 @@ def order_sql(sorts: Sequence[Sort]) -> str:
 
 
 def apply_limit(rows: DataFrame, limit: int | None, offset: int | None) -> DataFrame:
-    """Apply LIMIT and OFFSET."""
     if offset:
         rows = rows.offset(offset)
     return rows if limit is None else rows.limit(limit)
@@ -127,7 +125,6 @@ def apply_series_limit(plan: Plan, rows: DataFrame) -> DataFrame:
 
 
 def limit_partitions(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
-    """Apply LIMIT and OFFSET to each partition."""
     first = plan.offset or 0
     keys = [key.column for key in plan.keys]
     order = list(natural) or ["1"]

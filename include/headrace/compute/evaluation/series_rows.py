@@ -53,7 +53,6 @@ def tree_rows(
     projection: tuple[str, ...],
     read: Callable[[Scan], DataFrame],
 ) -> DataFrame:
-    """Return the rows of one tree under the names of the source."""
     rows = read(scan)
     if scan.condition is not None:
         rows = rows.where(str(scan.condition))

@@ -165,7 +165,6 @@ def selected_row_partials(function: str, order: Node, value: Node) -> tuple[Part
 
 
 def list_partial(element: Node, present: Node) -> PartialRule:
-    """Return the partial that collects an element from each row that has one."""
     value = if_(present, element, NULL)
     row = spark_sql("filter(array({}), e -> e IS NOT NULL)", value)
     return PartialRule("l", call("collect_list", value), call("flatten", call("collect_list", Column("l"))), row)

@@ -317,7 +317,6 @@ class DeviceQuery:
 
 
 def is_device(key: Expression) -> bool:
-    """Return whether a key of ORDER BY is the device."""
     return isinstance(key, ColumnRef) and key.name.lower() == DEVICE
 
 

@@ -175,7 +175,6 @@ class LevelQuery:
         return replace(rows, calls=groups, where=None, points=BoundSource(plan, plan_environment(plan, None, self.scope.language)))
 
     def add_series(self, rows: RowsBuilder, nodes: Sequence[Expression]) -> None:
-        """Add the series of expressions, one column each."""
         refs = [self.names.series[path.name] for node in nodes for path in paths(node)]
         rows.devices = {ref.device.path: ref.device for ref in refs}
         for ref in refs:
@@ -237,5 +236,4 @@ def is_count_of_all(node: Expression) -> bool:
 
 
 def replace_calls(node: Expression, calls: Mapping[Call, Expression]) -> Expression:
-    """Replace calls in an expression."""
     return transform(node, lambda part: calls.get(part) if isinstance(part, Call) else None)

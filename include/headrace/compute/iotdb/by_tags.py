@@ -261,7 +261,6 @@ def check_clauses(query: TreeQuery) -> None:
 
 
 def has_overlaps(grouping: TreeGrouping) -> bool:
-    """Return whether windows of time overlap."""
     return grouping.time is not None and slides(grouping.time)
 
 

@@ -77,7 +77,6 @@ def check_having(query: TreeQuery, language: Language) -> None:
 
 
 def is_aggregate(node: Expression, language: Language) -> bool:
-    """Return whether an expression is a call of an aggregate function."""
     return isinstance(node, Call) and language.aggregate(node.function) is not None
 
 

@@ -34,7 +34,6 @@ def needs_points(query: Query, language: Language) -> bool:
 
 
 def has_series_call(node: Expression, language: Language) -> bool:
-    """Return whether an expression calls a time-series function."""
     calls = (part.function for part in walk(node) if isinstance(part, Call))
     return any(language.series(function) or language.series_arrow(function) for function in calls)
 
@@ -167,6 +166,5 @@ class WindowDerivation(Derivation):
 
 
 def derived_window(clause: WindowClause | None, column: Callable[[Expression], Expression]) -> WindowClause | None:
-    """Replace the control expression of a window clause by a column of the inner query."""
     control = getattr(clause, "expression", None)
     return clause if control is None else replace(cast("Any", clause), expression=column(control))

@@ -160,7 +160,6 @@ def with_name(node: Expression, name: str, new: str) -> Expression:
 
 
 def refers_to(node: Expression, name: str) -> bool:
-    """Return whether an expression contains a measurement."""
     return any(isinstance(part, ColumnRef) and part.name == name for part in walk(node))
 
 

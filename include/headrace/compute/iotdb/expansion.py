@@ -137,7 +137,6 @@ class DeviceNames:
         return [reference.name for reference in self(ColumnRef("*"))]
 
     def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
-        """Return the measurements that a name matches."""
         nodes = split_path(reference.name)
         if len(nodes) != 1 or nodes[0] == "**":
             raise ProgrammingError(

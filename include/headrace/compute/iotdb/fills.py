@@ -15,7 +15,6 @@ TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: 
 
 
 def gap_fill(fill: TreeFill, plan: Plan, *, has_time: bool, by_device: bool) -> GapFill:
-    """Return the plan of FILL, which leaves time and device alone."""
     from headrace.compute.iotdb.windows import duration_ticks
 
     fixed = has_time + by_device

@@ -30,7 +30,6 @@ def check_inputs(
 
 
 def input_error(index: int, type_: DataType, accepts: Sequence[TypeKind]) -> TypeMismatchError:
-    """Return the error for an input of a wrong type."""
     expected = type_list(accepts) if len(accepts) > 1 else NAMES[accepts[0]]
     target = "DOUBLE" if TypeKind.DOUBLE in accepts else NAMES[accepts[0]]
     return type_error(
@@ -57,11 +56,9 @@ class Attributes:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return whether an attribute is `true` in any case."""
         return self.text(name, str(default)).lower() == "true"
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an attribute as an integer."""
         value = self.text(name, None if default is None else str(default))
         try:
             return int(value)
@@ -69,7 +66,6 @@ class Attributes:
             raise number_error(name, value) from None
 
     def real(self, name: str, default: float | None = None) -> float:
-        """Return an attribute as a float."""
         value = self.text(name, None if default is None else repr(default))
         try:
             return float(value)

@@ -43,7 +43,6 @@ class IntoColumn:
 
 
 def into_error(message: str, query: TreeQuery) -> ProgrammingError:
-    """Return the error for an invalid mapping."""
     return ProgrammingError(f"select into: {message}", hint=HINT, span=query.into[0].span or query.span)
 
 
@@ -84,7 +83,6 @@ def into_targets(query: TreeQuery, bound: TreePlan) -> tuple[IntoColumn, ...]:
 
 
 def has_placeholder(nodes: Sequence[str]) -> bool:
-    """Return whether one of the nodes copies nodes of the source."""
     return any(COPY in node or LEVEL.search(node) for node in nodes)
 
 
@@ -119,7 +117,6 @@ def by_time(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
 
 
 def placeholder_items(query: TreeQuery, count: int) -> list[IntoTarget]:
-    """Return the INTO item of each column if measurements are placeholders."""
     targets = query.into
     device = any(has_placeholder(target.device) for target in targets)
     if any(len(target.measurements) != 1 for target in targets) or (device and len(targets) > 1):
@@ -132,7 +129,6 @@ def placeholder_items(query: TreeQuery, count: int) -> list[IntoTarget]:
 
 
 def time_target(query: TreeQuery, number: int, column: ResultColumn, target: IntoTarget, index: int) -> IntoColumn:
-    """Return the target of one column."""
     ref = column.series
     device = target_device(query, target.device, ref.device.path if ref is not None else "")
     template = target.measurements[index]
@@ -170,7 +166,6 @@ def by_device(query: TreeQuery, bound: TreePlan) -> list[IntoColumn]:
 
 
 def device_measurements(query: TreeQuery, target: IntoTarget, count: int) -> list[str]:
-    """Return the measurement template of each column."""
     if has_placeholder(target.measurements):
         if len(target.measurements) != 1:
             raise into_error("the correspondence between the placeholder and the raw time series could not be established.", query)

@@ -49,7 +49,6 @@ class Part:
 
     @property
     def real(self) -> Node:
-        """The part as a DOUBLE."""
         return self.number if self.kind is ValueKind.REAL else spark_sql("CAST({} AS DOUBLE)", self.number)
 
     @property
@@ -73,7 +72,6 @@ class Part:
 
 
 def unsupported_error(what: str, hint: str = "") -> TypeMismatchError:
-    """Return the error for a construct that is not supported."""
     return type_error(
         f"JEXL: {what} is not supported",
         hint=hint
@@ -225,7 +223,6 @@ class Parser:
     # Expressions
 
     def parse_expression(self) -> Part:
-        """Parse an expression with an optional ternary."""
         condition = self.parse_operation(0)
         if not self.accept("?"):
             return condition
@@ -356,7 +353,6 @@ def match_regexp(left: Part, right: Part) -> Part:
 
 
 def logical(word: str) -> Callable[[Part, Part], Part]:
-    """Return `AND` or `OR` of two conditions."""
     return lambda left, right: Part(spark_sql("({} {} {})", left.truth, word, right.truth), ValueKind.BOOLEAN_VALUE)
 
 

@@ -123,7 +123,6 @@ class LevelRows(RowsBuilder):
         return in_slots([term.node if type_ is not None else one_if_present(term.node) for term in terms]), type_ or BIGINT
 
     def regrouped(self, names: Environment) -> Environment:
-        """Return the environment of the columns."""
         time = SourceColumn(
             TIME, None, TIME, nodes.Column(TIME), TIMESTAMP, role=names.time.role if names.time is not None else None
         )
@@ -135,10 +134,8 @@ class LevelRows(RowsBuilder):
 
 
 def in_slots(values: Sequence[Node]) -> Node:
-    """Return the value of each copy of a row."""
     return nodes.case((nodes.Column(SLOT).equals(nodes.integer(slot)), value) for slot, value in enumerate(values))
 
 
 def one_if_present(value: Node) -> Node:
-    """Return 1 for a value, to count it."""
     return nodes.if_(value.is_null(), nodes.NULL, nodes.bigint(1))

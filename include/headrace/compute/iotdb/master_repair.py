@@ -45,7 +45,6 @@ class Settings:
 
 
 def master_repair_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    """Check the inputs and attributes of `MASTER_REPAIR`, and return its rule."""
     attributes, count = Attributes(arguments.attributes), len(arguments.types)
     if count < 2 or count % 2:
         raise type_error(f"the number of the input series is not valid. expected: an even number. actual: {count}.", hint=HINT)
@@ -133,7 +132,6 @@ class Repair:
 
 
 def complete_repair(times: Array, data: Array, master: Array, settings: Settings) -> Repair:
-    """Return the repair, with missing settings derived from the data."""
     if not len(master) or np.isnan(master).any():
         raise DataError(
             "master_repair: the master data is incomplete", hint="give a value of each master series at each of its instants"

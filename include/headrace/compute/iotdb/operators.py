@@ -189,7 +189,6 @@ def is_floating(term: Term) -> bool:
 
 
 def as_double(term: Term) -> Node:
-    """Return a number or an instant as DOUBLE."""
     return to_double(term) if not is_instant(term) else term.node.cast("double")
 
 

@@ -16,7 +16,6 @@ Score = Callable[[Array, Array], Array]
 
 
 def from_mean(_: Array, values: Array) -> Array:
-    """Return the distance from the mean of the bucket."""
     return np.asarray(np.abs(values - values.mean(axis=1, keepdims=True)))
 
 

@@ -129,7 +129,6 @@ class RowsBuilder:
 
     @staticmethod
     def stored_part(parts: Sequence[ColumnPart], database: str) -> StoredSeries | None:
-        """Return the stored series that fills a column over the rows of one database."""
         return next((StoredSeries(part.device, part.column) for part in parts if part.database == database), None)
 
     def environment(self, precision: Precision) -> Environment:
@@ -196,7 +195,6 @@ class RowsBuilder:
 
     @staticmethod
     def column_sql(parts: Sequence[ColumnPart], database: str) -> str:
-        """Write a column over the rows of one database."""
         own = [part for part in parts if part.database == database]
         if not own:
             return "NULL"

@@ -42,7 +42,6 @@ class WholeSeriesFunction(SeriesArrowFunction):
 
 
 def first_input(rows: pa.Table) -> Array:
-    """Return the first input as an array."""
     values: Array = rows["x0"].combine_chunks().to_numpy(zero_copy_only=False)
     return values
 
@@ -56,7 +55,6 @@ def select_points(rows: pa.Table, places: Places) -> pa.Table:
 
 
 def select_k_rule(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesArrowRule:
-    """Return the rule of `TOP_K` or `BOTTOM_K`."""
     count = Attributes(arguments.attributes).integer("k")
     if not 0 < count <= MAX_K:
         raise type_error("k has to be greater than 0 and less than or equal to 1000.", hint=f"use 'k'='1' to 'k'='{MAX_K}'")
@@ -83,12 +81,10 @@ class SlidingWindows:
 
 
 def m4_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    """Return the rule of `M4`."""
     return SeriesArrowRule(arguments.types[0], partial(m4, sliding=sliding_windows(Attributes(arguments.attributes))))
 
 
 def sliding_windows(attributes: Attributes) -> SlidingWindows:
-    """Return the windows that the attributes of M4 define."""
     by_size, by_time = attributes.has("windowSize"), attributes.has("timeInterval")
     if not by_size and not by_time:
         raise type_error('attribute "windowSize"/"timeInterval" is required but was not provided.', hint="write 'windowSize'='10'")
@@ -234,7 +230,6 @@ def aggregate_buckets(rows: pa.Table, size: int, name: str) -> pa.Table:
 
 
 def segment_lengths(values: Array, starts: Places) -> Places:
-    """Return the number of values in each segment."""
     return np.diff(np.append(starts, len(values)))
 
 
@@ -295,7 +290,6 @@ def outlier_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
 
 
 def unknown_outlier(name: str) -> TypeMismatchError:
-    """Return the error for a `type` that names no outlier method."""
     return type_error(
         "Illegal outlier method. Outlier type should be avg, stendis, cos or prenextdis.", hint=f"'type'='{name}' is none of them"
     )

@@ -52,7 +52,6 @@ class RowFunction(ScalarFunction):
 
 
 def number_function(build: Callable[[Node], Node]) -> Callable[[ScalarArguments], Term]:
-    """Return the builder of a DOUBLE from a number."""
     return lambda arguments: Term(build(to_double(arguments.terms[0])), DOUBLE)
 
 
@@ -87,7 +86,6 @@ def absolute(arguments: ScalarArguments) -> Term:
 
 
 def constant_where_present(terms: Sequence[Term], value: Term) -> Term:
-    """Return a constant in every row in which an input has a value."""
     return Term(if_(either(*(term.node.is_not_null() for term in terms)), value.node, NULL), value.type)
 
 
@@ -101,7 +99,6 @@ def constant(arguments: ScalarArguments) -> Term:
 
 
 def constant_sql(attributes: Attributes, value: str, type_: DataType) -> Node:
-    """Return the attribute `value` as a literal of a type."""
     if type_.kind in TEXTUAL:
         return literal(value).node
     if type_.kind is TypeKind.DATE:

@@ -82,7 +82,6 @@ def strcmp(arguments: ScalarArguments) -> Term:
 
 
 def text_function(template: str) -> Callable[[ScalarArguments], Term]:
-    """Return the builder of a TEXT from the text `{}`."""
     return lambda arguments: Term(spark_sql(template, to_string(arguments.terms[0])), TEXT)
 
 

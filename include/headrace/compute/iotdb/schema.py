@@ -59,7 +59,6 @@ def _spread(value: int) -> int:
 
 
 def _string_hash(text: str) -> int:
-    """Return `String.hashCode`, unsigned."""
     value = 0
     encoded = text.encode("utf-16-be")
     for high, low in zip(encoded[0::2], encoded[1::2], strict=True):
@@ -120,7 +119,6 @@ def list_hash_order(keys: Sequence[tuple[str | None, ...]]) -> list[tuple[str | 
 
 
 def _list_hash(key: tuple[str | None, ...]) -> int:
-    """Return `List.hashCode`, unsigned."""
     value = 1
     for element in key:
         value = (31 * value + (0 if element is None else _string_hash(element))) & 0xFFFFFFFF
@@ -237,7 +235,6 @@ class SeriesTree:
             yield from self._walk_aliases(self._root, pattern, frozenset((0,)))
 
     def _walk_aliases(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
-        """Yield the series below a node whose path with the alias matches what remains of a pattern."""
         if node.device is not None and len(pattern.nodes) - 1 in states:
             aliased = self._aliased(node.device, pattern.nodes[-1])
             yield from () if aliased is None else (aliased,)
@@ -247,7 +244,6 @@ class SeriesTree:
                 yield from self._walk_aliases(node.children[name], pattern, following)
 
     def _aliased(self, device: Device, alias: str) -> SeriesRef | None:
-        """Return the series of a device that has an alias."""
         if alias in self._schema(device).series:
             return None
         aliased = (measurement for measurement, labels in device.labels.items() if labels.alias == alias)
@@ -255,7 +251,6 @@ class SeriesTree:
         return None if series is None else SeriesRef(device, series, alias)
 
     def match_devices(self, pattern: PathPattern) -> list[Device]:
-        """Return the devices whose path matches, in the order of their creation."""
         return [device for device in self.devices if pattern.matches(device.nodes)]
 
     def walk_devices(self) -> Iterator[Device]:
@@ -294,7 +289,6 @@ class SeriesTree:
         return _ordered(self.order, tuple(names))
 
     def _walk(self, node: _Node, pattern: PathPattern, states: States) -> Iterator[SeriesRef]:
-        """Yield the series below a node that match what remains of a pattern."""
         schema, complete = self._schema(node.device), len(pattern.nodes)
         for name in self._candidates(node, schema, pattern, states):
             following = advance(pattern.nodes, states, name)

@@ -94,7 +94,6 @@ class TreeSelectBinder(SelectBinder):
     bound: BoundSource | None = None
 
     def _bind_source(self) -> BoundSource:
-        """Return the source that the expansion has built."""
         assert self.bound is not None
         return self.bound
 
@@ -103,7 +102,6 @@ class TreeSelectBinder(SelectBinder):
         return True
 
     def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:
-        """Return the terms of `time` and `__endTime` in a window."""
         if window is None:
             return {}
         start, end = Term(Column(WSTART), TIMESTAMP), Term(Column(WEND), TIMESTAMP)
@@ -119,27 +117,22 @@ def as_tuple(node: Expression | None) -> tuple[Expression, ...]:
 
 
 def time_item() -> SelectItem:
-    """Return the select item of the time column, which comes first."""
     return SelectItem(ColumnRef(TIME), TIME_HEADER)
 
 
 def end_time_items(items: Sequence[SelectItem]) -> list[SelectItem]:
-    """Return the `__endTime` column, which follows the time, if it is selected."""
     return [replace(item, alias=END_TIME) for item in items if item.expression == ColumnRef(END_TIME)][:1]
 
 
 def items_without_end_time(items: Sequence[SelectItem]) -> list[SelectItem]:
-    """Return the columns other than `__endTime`."""
     return [item for item in items if item.expression != ColumnRef(END_TIME)]
 
 
 def window_clause(grouping: TreeGrouping | None) -> object | None:
-    """Return the window clause, by time or by rows."""
     return None if grouping is None else grouping.time or grouping.rows
 
 
 def control_expressions(clause: object | None) -> tuple[Expression, ...]:
-    """Return the control expression of a window clause as a tuple, empty if it has none."""
     return as_tuple(getattr(clause, "expression", None))
 
 
@@ -189,7 +182,6 @@ def bind_expanded(
     series: Mapping[str, SeriesRef],
     devices: Sequence[Device],
 ) -> TreePlan:
-    """Bind an expanded query over its rows."""
     if not rows.devices:
         raise ProgrammingError("a query needs at least one series", hint="select a series", span=query.span)
     # Their expressions may be replaced by columns of an inner query.

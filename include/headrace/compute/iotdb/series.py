@@ -120,7 +120,6 @@ DURATION: Final = "(max({instants}) {over} - min({instants}) {over})"
 def point_function(
     name: str, rule: Callable[[AggregateArguments], SeriesRule], summary: str, kinds: tuple[TypeKind, ...] = NUMERIC
 ) -> PointFunction:
-    """Return a function of one series that accepts `kinds`."""
     return PointFunction(name, frozenset(kinds), rule, summary, kinds=kinds)
 
 

@@ -111,7 +111,6 @@ def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
 
 
 def time_sorts(plan: Plan) -> list[Sort]:
-    """Return what sorts the windows of one device."""
     devices = {output.column for output in plan.outputs if output.role is ColumnRole.SERIES}
     return [sort for sort in plan.sorts if sort.column not in devices]
 
@@ -123,7 +122,6 @@ def control_argument(node: Expression, rows: Binder) -> Argument:
 
 
 def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> RunWindow:
-    """Return the windows of GROUP BY VARIATION."""
     control = control_argument(clause.expression, rows)
     if clause.delta and (is_text(control.type) or control.type.kind is TypeKind.BOOL):
         raise TypeMismatchError("Only support numeric type when delta != 0", hint="leave out delta", span=clause.expression.span)
@@ -131,7 +129,6 @@ def variation_window(clause: GroupByVariation, rows: Binder, _: Environment) -> 
 
 
 def condition_window(clause: GroupByCondition, rows: Binder, _: Environment) -> RunWindow:
-    """Return the windows of GROUP BY CONDITION."""
     control = control_argument(clause.expression, rows)
     if control.type.kind is not TypeKind.BOOL:
         raise TypeMismatchError("the condition of GROUP BY CONDITION is not a BOOLEAN", hint="compare", span=clause.expression.span)
@@ -139,12 +136,10 @@ def condition_window(clause: GroupByCondition, rows: Binder, _: Environment) -> 
 
 
 def session_window(clause: GroupBySession, _: Binder, names: Environment) -> SessionWindow:
-    """Return the windows of GROUP BY SESSION."""
     return SessionWindow(duration_ticks(clause.gap, names.precision))
 
 
 def count_window(clause: GroupByCount, rows: Binder, _: Environment) -> RunWindow:
-    """Return the windows of GROUP BY COUNT."""
     if clause.count <= 0:
         raise LimitError(
             "The size of GROUP BY COUNT should be greater than 0", hint="give a number of rows", span=clause.expression.span

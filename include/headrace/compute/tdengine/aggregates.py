@@ -34,7 +34,6 @@ H, K, L, M, N, Q, S, V = map(Column, ("h", "k", "l", "m", "n", "q", "s", "v"))
 
 
 def sum_partial(name: str, value: Node, type_: str = "bigint") -> PartialRule:
-    """Return a sum whose type does not change when it is merged."""
     update, merged = call("sum", value), call("sum", Column(name))
     if type_.startswith("decimal"):
         update, merged = update.cast(type_), merged.cast(type_)
@@ -70,17 +69,14 @@ def total(arguments: AggregateArguments) -> AggregateRule:
 
 
 def average(_: AggregateArguments) -> AggregateRule:
-    """Return the rule of `avg`."""
     return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"), count_partial()), per_value(S))
 
 
 def extreme(function: str) -> Callable[[AggregateArguments], AggregateRule]:
-    """Return the rule of `min` or `max`."""
     return lambda arguments: AggregateRule(arguments.type, (simple_partial("m", function, X),), M)
 
 
 def spread(_: AggregateArguments) -> AggregateRule:
-    """Return the rule of `spread`."""
     return AggregateRule(
         DOUBLE, (simple_partial("h", "max", X), simple_partial("l", "min", X)), H.cast("double") - L.cast("double")
     )

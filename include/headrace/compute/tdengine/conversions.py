@@ -44,7 +44,6 @@ def truncate_text(sql: Node, type_: DataType) -> Node:
 
 
 def as_bool(term: Term) -> Node:
-    """Convert a term to BOOLEAN."""
     if term.type is not None and is_text(term.type):
         return text_to_bool(term)
     return (

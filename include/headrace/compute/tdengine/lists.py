@@ -143,7 +143,6 @@ def bin_row(low: float, high: float, share: bool) -> Node:
 
 
 def user_bins(description: Any) -> list[float]:
-    """Return the listed bin edges."""
     return [float(edge) for edge in description]
 
 
@@ -160,7 +159,6 @@ def logarithmic_bins(description: Any) -> list[float]:
 
 
 def add_infinite_edges(edges: list[float], description: Any) -> list[float]:
-    """Add infinite edges if the description asks for them."""
     return [float("-inf"), *edges, float("inf")] if description.get("infinity") else edges
 
 

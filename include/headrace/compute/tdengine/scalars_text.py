@@ -56,7 +56,6 @@ def joining_function(function: str) -> Build:
 
 
 def concat_ws(arguments: ScalarArguments) -> Term:
-    """Build `concat_ws(separator, text, …)`."""
     separator, *values = (arguments.text(index) for index in range(len(arguments.terms)))
     joined = call("concat_ws", separator, *values)
     return Term(if_(call("coalesce", *values).is_null(), NULL, joined), result_type(arguments))

@@ -65,7 +65,6 @@ def difference(arguments: ScalarArguments) -> Term:
 
 
 def to_unixtimestamp(arguments: ScalarArguments) -> Term:
-    """Build `to_unixtimestamp(text[, as_timestamp])`."""
     type_ = TIMESTAMP if len(arguments.terms) > 1 and arguments.integer(1) else BIGINT
     value = arguments.terms[0].constant
     arguments.text(0)
@@ -105,7 +104,6 @@ def offset_text(at: Node, arguments: ScalarArguments) -> Node:
 
 
 def to_char(arguments: ScalarArguments) -> Term:
-    """Build `to_char(ts, format)`."""
     return Term(
         arguments.expression_context.format_instant(instant_argument(arguments), java_pattern(arguments.string(1))), VARCHAR
     )

@@ -130,7 +130,6 @@ def neighbor_columns(fill: FillPlan, keys: list[str], values: list[Output]) -> l
 
 
 def neighbor_name(output: Output) -> str:
-    """Return the column of the neighbor's value of an output."""
     return f"_n_{output.column}"
 
 

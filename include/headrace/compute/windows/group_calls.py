@@ -48,12 +48,10 @@ def make_evaluator(
 
 
 def call_for_groups(call: GroupCall, lists: pa.ListArray, type_: pa.DataType) -> pa.Array:
-    """Return the value of one function for each group."""
     return pa.array([call_for_group(call, rows) for rows in split_groups(lists)], type_)
 
 
 def split_groups(lists: pa.ListArray) -> Iterator[pa.Table]:
-    """Yield the rows of each group."""
     rows, start = lists.flatten(), 0
     for length in lists.value_lengths().to_pylist():
         yield pa.Table.from_struct_array(rows.slice(start, length or 0))

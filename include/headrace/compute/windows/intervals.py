@@ -63,14 +63,12 @@ def offset_ticks(offset: Duration, precision: Precision) -> int:
 
 
 def grid_point(window: IntervalWindow, start_: str, precision: Precision) -> str:
-    """Return the grid point of the window that starts at an instant."""
     if window.zone is None:
         return start_
     return floor(window, str(calendar.to_local(raw(start_), window.zone, precision)), precision)
 
 
 def add_slides(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
-    """Return the grid point `count` slides after `point`."""
     if not window.sliding.is_calendar:
         return f"({point} + {count} * {bigint_sql(window.sliding.ticks(precision))})"
     offset, months = offset_ticks(window.offset, precision), f"CAST({count} * {window.sliding.months}L AS INT)"

@@ -44,7 +44,6 @@ def number_segments(window: OrderedWindow, rows: DataFrame, keys: list[str], apa
 
 
 def number_rows(window: RowOrderedWindow, prepared: DataFrame, keys: list[str], *, unique: bool) -> DataFrame:
-    """Add the window number to prepared rows."""
     ties = [] if unique else [column for column in (SERIES_KEY, KEY) if column in prepared.columns]
     order = [TS, *ties]
     match window:

@@ -36,7 +36,6 @@ def number_runs(window: RunWindow, prepared: DataFrame, keys: list[str]) -> Data
 
 
 def has_distance(control: Argument) -> bool:
-    """Return whether values have a distance."""
     return not is_text(control.type) and control.type.kind is not TypeKind.BOOL
 
 
@@ -54,7 +53,6 @@ def filter_by_size(sign: str, size: int, numbered: DataFrame, keys: list[str]) -
 
 
 def apply_keep(window: RunWindow, numbered: DataFrame, keys: list[str]) -> DataFrame:
-    """Return the rows of the windows that KEEP keeps."""
     return numbered if window.keep is None else filter_by_size(*window.keep, numbered, keys)
 
 

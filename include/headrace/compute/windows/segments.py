@@ -112,7 +112,6 @@ def time_bucket(gap: int) -> str:
 
 
 def rows_as_segments(plan: Plan, prepared: DataFrame, positions: dict[str, str]) -> DataFrame:
-    """Convert each row to a segment without aggregation."""
     partials = {partial.column: partial.row or partial.update for partial in plan.partials}
     placed = (f"{sql} AS {column}" for column, sql in positions.items())
     return prepared.selectExpr(*key_columns(plan), *placed, *named_sql(plan, partials))
@@ -220,7 +219,6 @@ def base_key_columns(plan: Plan) -> list[str]:
 
 
 def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Add the keys that are derived from the series key."""
     derived = named_sql(plan, {key.column: key.node for key in plan.keys if key.is_derived})
     if not derived:
         return rows

@@ -211,7 +211,6 @@ def plan_modify_column(statement: ModifyColumn, session: PlanningContext) -> lis
 
 
 def plan_rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
-    """Plan RENAME TAG, and RENAME COLUMN of plain tables."""
     table, database = altered_table(statement, session)
     old, new, tables = statement.name, statement.new_name, session.context.catalog.tables
     with with_span(statement.span):

@@ -125,7 +125,6 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
 
 
 def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
-    """Check a recorded stream's statement with other options."""
     scope = catalog_scope(session.context.catalog, definition.database, dialect=definition.dialect)
     check_statement(statement, scope.relation(source_name(statement.query).name), scope.language)
 
@@ -212,7 +211,6 @@ def only_alterable_differ(old: StreamOptions, new: StreamOptions) -> bool:
 
 
 def option_changes(old: StreamOptions, new: StreamOptions) -> tuple[str, ...]:
-    """Return the options that differ, with both values."""
     changes = []
     for field in fields(old):
         before, after = getattr(old, field.name), getattr(new, field.name)

@@ -104,14 +104,12 @@ def plan_insert(statement: Insert, session: PlanningContext) -> list[Stage]:
 
 
 def drop_duplicate_names(specs: Sequence[SubtableSpec]) -> list[SubtableSpec]:
-    """Keep the first spec of each name."""
     return list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
 
 
 def find_owner(
     table: Name, columns: tuple[str, ...] | None, using: SubtableSpec | None, subtable: Subtable | None, session: PlanningContext
 ) -> Name:
-    """Return the table that the rows for a name belong to."""
     if subtable is not None:
         return Name(subtable.database, subtable.table)
     if using is not None:
@@ -140,7 +138,6 @@ def add_rows(
     *,
     is_subtable: bool,
 ) -> None:
-    """Add a block's rows to the batch of its table and columns."""
     columns = block.columns or tuple(column.name for column in table.columns)
     batch = batches.setdefault((table.database, table.name, columns), Batch(table, database, columns, [], [], []))
     batch.rows.extend(block.rows)

@@ -86,7 +86,6 @@ def describe_table(name: Name, session: PlanningContext) -> Result:
 
 
 def type_length(type_text: str) -> str | None:
-    """Return what a type's text has in parentheses."""
     match = re.search(r"\((.*)\)", type_text)
     return match.group(1) if match else None
 
@@ -212,7 +211,6 @@ def show_create_vtable(statement: Show, session: PlanningContext) -> Result:
 def creation_of(
     table: Table, series: str, references: Sequence[ColumnReference], session: PlanningContext
 ) -> CreateVirtualTable | CreateVirtualSubtable:
-    """Return the statement that creates a virtual table or subtable."""
     origins = {
         reference.column: Origin(Name(reference.origin.database, reference.origin_series), reference.origin_column)
         for reference in references
@@ -243,7 +241,6 @@ def list_tables(types: Collection[str], statement: Show, session: PlanningContex
 
 
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
-    """Return the CREATE statement of a stream, as it was entered."""
     assert statement.name is not None
     record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
     return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])

@@ -156,7 +156,6 @@ def integer_times(result: Result) -> list[tuple[object, ...]]:
 
 
 def is_ended_by(snode: Heartbeat, id: str) -> bool:
-    """Return True if an snode ran a query and has ended it."""
     try:
         return query_snode(snode, to_sql(KillQuery(id)), "tdengine", None) is not None
     except NotFoundError:

@@ -25,7 +25,6 @@ def define_again(statement: CreateStream, session: PlanningContext, definition: 
 def define_as(
     statement: CreateStream, session: PlanningContext, database: str | None, dialect: str, replaced: JobDefinition | None
 ) -> StreamPlan:
-    """Return the plan of a statement in a current database and dialect."""
     context = session.context
     check_receivers(statement, context.settings.notify_hosts)
     return define(

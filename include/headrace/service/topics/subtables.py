@@ -139,7 +139,6 @@ def qualify_supertable(spec: SubtableSpec, session: PlanningContext) -> Name:
 
 
 def lacks_tags(spec: SubtableSpec, existing: Subtable, session: PlanningContext) -> bool:
-    """Return True if an existing subtable of the same supertable has no tags committed."""
     using = qualify_supertable(spec, session)
     if (using.database, using.name) != (existing.database, existing.table):
         return False
@@ -218,7 +217,6 @@ def find_subtables(names: Sequence[Name], session: PlanningContext) -> dict[tupl
 
 
 def plan_set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER TABLE … SET TAG."""
     catalog = session.context.catalog
     database_name, name = qualify_name(statement.table, session)
     subtable = catalog.subtables.get(database_name, name)

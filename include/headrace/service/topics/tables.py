@@ -64,7 +64,6 @@ class RemoveTable(TableStage):
 
 
 def plan_create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE TABLE of a supertable or plain table."""
     check_name(statement.name)
     check_columns(statement)
     database = session.context.catalog.databases.get(database_of(statement.name, session))

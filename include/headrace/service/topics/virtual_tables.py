@@ -145,7 +145,6 @@ class ChangeOrigin(Stage):
 
 
 def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE VTABLE of a virtual table of one series."""
     name = statement.name
     check_name(name)
     check_columns(CreateTable(name, statement.columns))
@@ -164,7 +163,6 @@ def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningCo
 
 
 def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE VTABLE of a subtable of a virtual supertable."""
     spec = statement.spec
     check_name(spec.name)
     table, database = find_table(qualify_supertable(spec, session), session)
@@ -244,7 +242,6 @@ def resolve_origin(
 
 
 def find_origin(origin: Origin, session: PlanningContext) -> tuple[Table, Database, str]:
-    """Return the stored table that an origin names, its database, and the series."""
     catalog, name = session.context.catalog, origin.table
     database = catalog.databases.get(database_of(name, session))
     subtable = catalog.subtables.find(database.name, [name.name]).get(name.name)
@@ -331,7 +328,6 @@ def find_virtual(name: Name, session: PlanningContext) -> tuple[Table, str]:
 
 
 def read_origins(references: Iterable[ColumnReference]) -> tuple[Right, ...]:
-    """Return the rights to read the stored tables that references name."""
     names = dict.fromkeys((reference.origin.database, reference.origin_series) for reference in references)
     return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, *name)) for name in names)
 

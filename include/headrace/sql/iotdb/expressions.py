@@ -131,7 +131,6 @@ class TreeExpressions(PathParser):
     # Constants
 
     def _parse_number(self) -> Literal:
-        """Parse a number with an optional sign."""
         start = self._index
         sign = self._accept_one("-", "+")
         token = self._token
@@ -231,7 +230,6 @@ class TreeExpressions(PathParser):
         return super()._parse_predicate(left, start)
 
     def _parse_choices(self) -> tuple[Expression, ...]:
-        """Parse the list of constants of IN."""
         return self._parse_parenthesized(lambda: self._parse_list(self._parse_choice))
 
     def _parse_choice(self) -> Expression:
@@ -243,7 +241,6 @@ class TreeExpressions(PathParser):
     # Functions
 
     def _parse_function(self) -> Expression:
-        """Parse `name(argument, …, 'key' = 'value', …)`."""
         start = self._index
         name = self._parse_identifier("a function")
         self._expect("(")
@@ -288,7 +285,6 @@ class TreeExpressions(PathParser):
         return call
 
     def _parse_cast(self) -> Expression:
-        """Parse `CAST(x AS type)` or `CAST(x, 'type'='…')`."""
         start, function = self._index, self._token
         self._advance()
         self._expect("(")

@@ -66,7 +66,6 @@ class FunctionParser(SchemaParser):
         return {"end_offset": self._parse_duration_parts()} if self._accept(",") else {}
 
     def _parse_query_name(self) -> str:
-        """Parse `CONTINUOUS QUERY name` or `CQ name`."""
         if self._expect_one("CONTINUOUS", "CQ") == "CONTINUOUS":
             self._expect("QUERY")
         return self._parse_identifier("a continuous query")

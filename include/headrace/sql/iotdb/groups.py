@@ -40,7 +40,6 @@ class GroupParser(TreeExpressions):
         return {"grouping": replace(grouping, span=self._span(start))}
 
     def _parse_group(self, grouping: TreeGrouping) -> TreeGrouping:
-        """Parse one item and return the grouping with it."""
         token = self._token
         word = self._accept_one("LEVEL", "TAGS", "TIME", *ROW_GROUPS)
         if word == "LEVEL":
@@ -96,7 +95,6 @@ class GroupParser(TreeExpressions):
         return length
 
     def _parse_time_range(self) -> TimeRange:
-        """Parse `[start, end)` or `(start, end]`."""
         begin = self._index
         left_open = self._expect_one("[", "(") == "("
         start = self._parse_time_value()

@@ -47,7 +47,6 @@ class InstantText(str):
 
 
 def is_insert(text: str) -> bool:
-    """Return whether a text begins with INSERT or EXPLAIN INSERT."""
     return INSERT.match(text) is not None
 
 

@@ -159,7 +159,6 @@ class PathParser(FormParser, ABC):
         return self._parse_constant_text("a key")
 
     def _parse_property(self) -> tuple[str, str]:
-        """Parse `key = value`."""
         key = self._parse_key()
         self._expect_one("=", "==")
         return key, self._parse_constant_text("a value")
@@ -167,7 +166,6 @@ class PathParser(FormParser, ABC):
     # Types
 
     def _parse_type(self) -> DataType:
-        """Parse the name of a type, which may be quoted."""
         token = self._token
         name = self._parse_constant_text("a type")
         if name.upper() not in TREE_TYPES:

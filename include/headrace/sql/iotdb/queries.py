@@ -88,7 +88,6 @@ class TreeQueries(GroupParser):
     # Items
 
     def _parse_item(self) -> SelectItem:
-        """Parse `expression [AS alias]`."""
         start = self._index
         expression = self._parse_expression()
         self._check_item(expression, start)
@@ -123,7 +122,6 @@ class TreeQueries(GroupParser):
         return {"into": self._parse_list(self._parse_target)} if self._accept("INTO") else {}
 
     def _parse_target(self) -> IntoTarget:
-        """Parse `[ALIGNED] device(name, …)`."""
         start = self._index
         aligned = self._token.word == "ALIGNED" and self._peek().word not in (".", "(") and self._accept("ALIGNED")
         device = [self._parse_root() if self._token.word == "ROOT" else self._parse_into_node()]
@@ -133,7 +131,6 @@ class TreeQueries(GroupParser):
         return IntoTarget(tuple(device), measurements, aligned, self._span(start))
 
     def _parse_into_node(self) -> str:
-        """Parse a node, `::`, or a node with `${n}` in it."""
         token = self._token
         if token.word == "::":
             self._advance()
@@ -159,7 +156,6 @@ class TreeQueries(GroupParser):
     # FILL and ORDER BY
 
     def _parse_order_and_fill(self) -> Fields:
-        """Parse `ORDER BY …` and `FILL(…)` in either order."""
         fields = self._parse_order() | self._parse_fill_clause()
         return fields if "order_by" in fields else fields | self._parse_order()
 

@@ -43,7 +43,6 @@ class IoTDBRenderer(ExpressionRenderer):
         return super()._text_and_power(node)
 
     def scalar_sql(self, value: Scalar) -> str:
-        """Write a constant."""
         match value:
             case bytes():
                 return f"X'{value.hex()}'"

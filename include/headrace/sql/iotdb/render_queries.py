@@ -25,7 +25,6 @@ from headrace.sql.iotdb.words import LEXICAL_RULES
 
 
 def query_sql(query: TreeQuery) -> str:
-    """Write a query on one line."""
     parts = (
         "SELECT LAST" if query.last else "SELECT",
         ", ".join(_item_sql(item) for item in query.items),
@@ -43,7 +42,6 @@ def query_sql(query: TreeQuery) -> str:
 
 
 def patterns_sql(patterns: Iterable[PathPattern]) -> str:
-    """Write `pattern, …`."""
     return ", ".join(str(pattern) for pattern in patterns)
 
 

@@ -126,7 +126,6 @@ class SchemaParser(TreeQueries):
         )
 
     def _parse_declared_type(self) -> DataType:
-        """Parse `[DATATYPE =] type`."""
         token = self._token
         if self._peek().word in ("=", "=="):
             if token.word != "DATATYPE":
@@ -162,7 +161,6 @@ class SchemaParser(TreeQueries):
         return self._parse_parenthesized(self._parse_pairs) if self._accept(word) else ()
 
     def _parse_pairs(self) -> Properties:
-        """Parse `key = value, …`, with distinct keys."""
         start = self._index
         pairs = self._parse_list(self._parse_property)
         self._check_map(pairs, self._span(start))
@@ -254,7 +252,6 @@ class SchemaParser(TreeQueries):
         return SetTemplate(name, self._parse_pattern(), unset)
 
     def _parse_deactivate(self) -> DeactivateTemplate:
-        """Parse `DEVICE TEMPLATE [name] FROM pattern, …`."""
         self._expect_template()
         has_no_name = self._token.word == "FROM" and self._peek().word == "ROOT"
         name = None if has_no_name else self._parse_template_name()

@@ -154,7 +154,6 @@ class ShowParser(FunctionParser):
         return replace(show, time=self._parse_time_condition())
 
     def _parse_time_condition(self) -> Expression:
-        """Parse a condition that compares time with constants."""
         start = self._index
         condition = self._parse_expression()
         if not is_time_condition(condition):
@@ -228,7 +227,6 @@ class ShowParser(FunctionParser):
         return replace(show, span=self._span(start))
 
     def _parse_show_groups(self, show: TreeShow) -> TreeShow:
-        """Parse `[GROUP BY LEVEL = n]`."""
         start = self._index
         if not self._accept("GROUP", "BY"):
             return show

@@ -20,7 +20,6 @@ class TDengine:
         return parse_insert(text) if is_insert(text) else Parser(text).statement()
 
     def statement_sql(self, statement: Statement) -> str:
-        """Write a statement on one line."""
         return statement_sql(statement)
 
     def expression_sql(self, expression: Expression) -> str:

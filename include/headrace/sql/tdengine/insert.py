@@ -52,12 +52,10 @@ def fast_value_pattern() -> re.Pattern[str]:
 
 @functools.cache
 def commented_value_pattern() -> re.Pattern[str]:
-    """Return the pattern of a value that a comment may follow."""
     return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 
 
 def is_insert(text: str) -> bool:
-    """Return whether a text begins with INSERT or EXPLAIN INSERT."""
     return INSERT.match(text) is not None
 
 
@@ -166,7 +164,6 @@ class InsertScanner(RowScanner):
         return is_query
 
     def _parse_block(self, header: Header) -> InsertBlock:
-        """Parse `VALUES` and rows."""
         if self._current_word() == "FILE" or self._at_query():
             self._fail_unsupported(
                 f"{self._current_word().replace('(', 'SELECT')} beside VALUES", "write a statement for each of them"
@@ -187,7 +184,6 @@ class InsertScanner(RowScanner):
         return InsertFiles(tuple(blocks))
 
     def _parse_file(self, header: Header) -> FileBlock:
-        """Parse `FILE 'path'`."""
         if self._current_word() == "VALUES" or self._at_query():
             self._fail_unsupported(
                 f"{self._current_word().replace('(', 'SELECT')} beside FILE", "write a statement for each of them"

@@ -71,7 +71,6 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return statement
 
     def query_from(self, offset: int) -> Query | Union:
-        """Parse the text from an offset to its end as a query."""
         self._index = next(index for index, token in enumerate(self._tokens) if token.start >= offset)
         self._token = self._tokens[self._index]
         query = self._parse_query()
@@ -108,7 +107,6 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return self.DROPS[self._expect_one(*self.DROPS)](self)
 
     def _parse_dnode(self) -> int:
-        """Parse `ON DNODE n`."""
         self._expect("ON", "DNODE")
         token = self._token
         return self._parse_integer("the number of a dnode") or self._fail_invalid("dnodes are numbered from 1", token)
@@ -192,7 +190,6 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         return f"{self._accept_one('NORMAL', 'CHILD')} " if self._token.word in ("NORMAL", "CHILD") else ""
 
     def _parse_show_prefix(self) -> str | None:
-        """Parse the database of `SHOW database.TABLES`."""
         if self._peek().word != ".":
             return None
         database = self._parse_identifier("a database")

@@ -44,7 +44,6 @@ class TDengineQueries(TDengineExpressions):
     UNSUPPORTED_JOINS: ClassVar[Mapping[str, str]] = {"WINDOW": JOIN_HINT}
 
     def _parse_quantifier(self) -> Fields:
-        """Parse `[DISTINCT | ALL | TAGS]`."""
         return {"tags_only": True} if self._accept("TAGS") else super()._parse_quantifier()
 
     def _column_name(self, start: int) -> str:

@@ -154,7 +154,6 @@ class TDengineStreams(TDengineNotifications):
     # Control
 
     def _parse_alter_stream(self) -> AlterStream:
-        """Parse `[IF EXISTS] name option …`."""
         if_exists = self._parse_exists()
         name = self._parse_name("a stream")
         fields: dict[str, Any] = {}
@@ -186,13 +185,11 @@ class TDengineStreams(TDengineNotifications):
         return ResetStream(self._parse_name("a stream"), if_exists)
 
     def _parse_replay_quarantine(self) -> ReplayStream:
-        """Parse `OF STREAM [IF EXISTS] name`."""
         self._expect("OF", "STREAM")
         if_exists = self._parse_exists()
         return ReplayStream(self._parse_name("a stream"), if_exists)
 
     def _parse_drop_quarantine(self) -> DropQuarantine:
-        """Parse `OF STREAM [IF EXISTS] name`."""
         self._expect("OF", "STREAM")
         if_exists = self._parse_exists()
         return DropQuarantine(self._parse_name("a stream"), if_exists)

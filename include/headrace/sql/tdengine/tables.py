@@ -223,7 +223,6 @@ class TDengineTables(TDengineQueries):
         return Column(name, type_, is_key, self._parse_comment(), self._span(start))
 
     def _skip_compression(self) -> None:
-        """Skip how TDengine stores the column, which does not apply to Delta tables."""
         while self._accept_one(*COMPRESSION):
             self._parse_string()
 
@@ -234,7 +233,6 @@ class TDengineTables(TDengineQueries):
         return Column(name, type_, comment=self._parse_comment(), span=self._span(start))
 
     def _parse_column_type(self) -> DataType:
-        """Parse a type, with its length if the type requires one."""
         type_ = self._parse_type()
         if type_.kind in NEEDS_LENGTH and type_.length is None:
             example = "(10, 2)" if type_.kind in NUMBERS else "(20)"

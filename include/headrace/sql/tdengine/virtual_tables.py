@@ -45,14 +45,12 @@ class TDengineVirtualTables(TDengineTables):
         return self._peek().word in (".", "FROM")
 
     def _parse_virtual_column(self) -> tuple[Column, Origin | None]:
-        """Parse `name type [FROM origin]`."""
         start = self._index
         name = self._parse_identifier("a column")
         column = Column(name, self._parse_column_type(), span=self._span(start))
         return column, self._parse_origin() if self._accept("FROM") else None
 
     def _parse_assigned_origin(self) -> tuple[str | None, Origin]:
-        """Parse `[column FROM] origin`."""
         if self._peek().word != "FROM":
             return None, self._parse_origin()
         name = self._parse_identifier("a column")

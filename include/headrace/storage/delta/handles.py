@@ -53,7 +53,6 @@ def translate_errors(owner: str) -> Iterator[None]:
 
 
 def storage_error(owner: str, error: BaseException) -> StorageError:
-    """Return the error for storage that cannot be used."""
     return StorageError(
         f"{owner} cannot be used: {first_line(error)}",
         hint="check disk space, access to the storage, and permissions of the folder",
@@ -142,7 +141,6 @@ class Handle:
         return self._transactions.version_of(app, table.version(), lambda: self._delta_of(table))
 
     def _delta_of(self, table: DeltaTable | Snapshot) -> DeltaTable:
-        """Return the table of delta-rs at the version of a snapshot."""
         delta = self._refresh() if isinstance(table, Snapshot) else table
         if delta.version() != table.version():
             raise CommitFailedError(f"version {delta.version()} exists")
@@ -180,7 +178,6 @@ class Handle:
         return file_exists(log_file(self.uri, table.version() + 1))
 
     def _file_identity(self, version: int) -> tuple[int, int]:
-        """Return the identity of a log file."""
         path = log_file(self.uri, version)
         if not is_local(self.uri):
             system, key = file_system(path)
@@ -211,7 +208,6 @@ def file_exists(uri: str) -> bool:
 
 
 def read_file(uri: str) -> bytes:
-    """Return the content of a file."""
     if is_local(uri):
         with open(uri, "rb") as file:
             return file.read()
@@ -247,7 +243,6 @@ def _without_views(type_: pa.DataType) -> pa.DataType:
 
 
 def is_local(uri: str) -> bool:
-    """Return whether a URI is a local path."""
     return "://" not in uri
 
 
@@ -274,7 +269,6 @@ def spark_path(uri: str) -> str:
 
 
 def log_file(uri: str, version: int) -> str:
-    """Return the URI of a version's log entry."""
     return f"{uri}/{LOG}/{version:020}.json"
 
 
@@ -325,15 +319,12 @@ def _escape(character: str) -> str:
 
 
 def table_uri(root: str, table: Table) -> str:
-    """Return the URI of a table's folder."""
     return f"{root}/{path_segment(table.database)}/{path_segment(table.name)}"
 
 
 def rows_uri(root: str, table: Table) -> str:
-    """Return the URI of the Delta table with a table's rows."""
     return f"{table_uri(root, table)}/rows"
 
 
 def tags_uri(root: str, table: Table) -> str:
-    """Return the URI of the Delta table with a supertable's tags."""
     return f"{table_uri(root, table)}/tags"

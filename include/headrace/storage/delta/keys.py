@@ -52,7 +52,6 @@ def _cast(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedA
 
 
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Deduplicate rows by key, keeping the last of each."""
     if rows.num_rows < 2 or (rows.num_rows >= MIN_CHECKED_ROWS and are_distinct(rows, key)):
         return rows
     numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
@@ -93,7 +92,6 @@ def anti_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def semi_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the rows whose key is among the others."""
     return rows.join(others.select(list(key)), keys=list(key), join_type="left semi") if rows.num_rows else rows
 
 
@@ -120,7 +118,6 @@ def quote_identifier(name: str) -> str:
 
 
 def text_literal(text: str) -> str:
-    """Return text as an SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 

@@ -77,7 +77,6 @@ def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
 
 
 def count_written_rows(uri: str, commit: LoggedCommit) -> int:
-    """Count the rows that a commit inserted or updated."""
     if not commit.changed:
         return sum(_count_file_rows(uri, action) for action in commit.added)
     inserted, updated = (_metric(commit.metrics, names) or 0 for names in (INSERTED, UPDATED))
@@ -113,7 +112,6 @@ def _count_file_rows(uri: str, action: dict[str, Any]) -> int:
 
 
 def files_exist(uri: str, paths: list[str]) -> bool:
-    """Return whether all of these data files exist."""
     system, root = file_system(uri)
     return all(
         info.type is not pafs.FileType.NotFound for info in system.get_file_info([f"{root}/{unquote(path)}" for path in paths])

@@ -84,13 +84,11 @@ def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa
 
 
 def target_file_bytes(files: pa.Table) -> int:
-    """Return the target size of a table's files."""
     total = pc.sum(files["size_bytes"]).as_py() or 0
     return min(max(total // TARGET_FILES, MIN_FILE_BYTES), MAX_FILE_BYTES)
 
 
 def is_compaction_due(files: pa.Table) -> bool:
-    """Return whether there are enough small files for compaction."""
     if files.num_rows < MIN_SMALL_FILES:
         return False
     small = pc.sum(pc.less(files["size_bytes"], target_file_bytes(files) // 2)).as_py()

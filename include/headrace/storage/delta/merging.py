@@ -35,7 +35,6 @@ class MergeScope:
 
 
 def merge_scope(keys: pa.Table, table: Table) -> MergeScope:
-    """Return the scope of one or more keys."""
     names: list[str] = pc.unique(keys[table.series_key]).to_pylist()
     return MergeScope(time_bounds(keys, table.timestamp.name), tuple(names) if len(names) <= MAX_NAMES_IN_PREDICATE else None)
 

@@ -103,7 +103,6 @@ class Replacement:
     max_rows: int
 
     def changes_stored_rows(self) -> bool:
-        """Return whether a stored row changes, or has the key of a new one."""
         return any(changes.is_stored and changes.rows for chunk in self.chunks for changes in self.changes(chunk))
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -171,7 +170,6 @@ def change_rows(stored: pa.Table, rows: pa.Table, table: Table, replaced: Replac
 
 
 def in_memory(rows: pa.Table, table: Table) -> PointChunk:
-    """Return rows as the only chunk."""
     return PointChunk(lambda: rows, time_bounds(rows, table.timestamp.name) if rows.num_rows else None)
 
 

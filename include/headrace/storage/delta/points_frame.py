@@ -102,7 +102,6 @@ def key_ranges(uri: str, files: Sequence[StagedFile], table: Table, schema: pa.S
 
 
 def first_key(uri: str, file: StagedFile, table: Table) -> Key:
-    """Return the first key of a file in the order of keys."""
     system, root = file_system(uri)
     with pq.ParquetFile(f"{root}/{file.path}", filesystem=system) as parquet:
         first = next(parquet.iter_batches(batch_size=1, columns=list(table.primary_key)))

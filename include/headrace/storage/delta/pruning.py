@@ -98,7 +98,6 @@ def _truncate(name: str) -> str:
 
 
 def key_filter(table: Table, schema: pa.Schema, bounds: Bounds | None, tbnames: Sequence[str] | None) -> pc.Expression | None:
-    """Return the filter of a scan for keys."""
     condition: pc.Expression | None = None
     if bounds is not None:
         time = pc.field(table.timestamp.name)

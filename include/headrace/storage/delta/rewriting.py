@@ -199,7 +199,6 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def commit_replacement(
     handle: Handle, snapshot: Snapshot, table: Table, replacement: Replacement, metrics: WriteMetrics, commit: Commit | None
 ) -> None:
-    """Write the files of a replacement, and commit them as the version of the metrics."""
     uri, data = handle.uri, replacement.data()
     added = [write_file(uri, rows, table, data_change=True) for rows in data]
     actions = [commit_info(metrics), *map(add_action, added)]
@@ -241,7 +240,6 @@ def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
 
 
 def add_action(action: AddAction) -> dict[str, Any]:
-    """Return the action that adds a data file."""
     return {
         "add": {
             "path": action.path,

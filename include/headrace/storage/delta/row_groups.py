@@ -82,7 +82,6 @@ class FooterCache:
         return file
 
     def __len__(self) -> int:
-        """Return the number of files."""
         return len(self._files)
 
 
@@ -90,7 +89,6 @@ FOOTERS: Final = FooterCache()
 
 
 def read_footer(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
-    """Return a file with its row groups, from its footer."""
     fragment = parquet_format(key, encoded=encoded).make_fragment(uri, filesystem=system)
     fragment.ensure_complete_metadata()
     metadata = fragment.metadata

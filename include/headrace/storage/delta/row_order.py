@@ -13,7 +13,6 @@ KEY_TYPE: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 def as_dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return text as one dictionary array."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     elif column.type != KEY_TYPE:
@@ -66,7 +65,6 @@ def sort_rows(rows: pa.Table, series_key: str, time: str) -> pa.Table:
 
 
 def has_distinct_times(rows: pa.Table, series_key: str, time: str) -> bool:
-    """Return whether no two rows of a series have the same time."""
     codes, times = as_dictionary(rows[series_key]).indices.to_numpy(), to_integers(rows[time])
     order = ordering(codes, times)
     if order is not None:

@@ -177,7 +177,6 @@ def files_at(handle: Handle, version: int | None) -> pa.Table:
 
 
 def read_footer(system: pafs.FileSystem, root: str, path: str, table: Table) -> tuple[RowGroup, ...]:
-    """Return the row groups of a data file."""
     metadata = pq.read_metadata(path if "://" in path else f"{root}/{unquote(path)}", filesystem=system)
     schema = metadata.schema.to_arrow_schema()
     key, time = (schema.get_field_index(name) for name in (table.series_key, table.timestamp.name))
@@ -276,7 +275,6 @@ def work(shares: Sequence[tuple[object, list[RowGroup]]], tasks: int) -> float:
 
 
 def series_shares(share: Share, ranges: Iterable[tuple[SeriesRange, list[RowGroup]]], *, whole: bool) -> list[Share]:
-    """Return shares of ranges of series, made of a share of all rows."""
     return [replace(share, parts=file_parts(own), series=range_, by_series=True, whole=whole) for range_, own in ranges]
 
 
@@ -354,7 +352,6 @@ def estimate(points: Sequence[str], ends: npt.NDArray[np.float64], series: Serie
 
 
 def file_parts(groups: Sequence[RowGroup]) -> tuple[FilePart, ...]:
-    """Return row groups by file, files in the order of time."""
     firsts: dict[str, int] = {}
     for group in groups:
         firsts[group.path] = min(group.first, firsts.get(group.path, group.first))

@@ -103,7 +103,6 @@ class Share:
                 yield self._select(part, columns)
 
     def _depends_on_series(self, columns: Sequence[str]) -> bool:
-        """Return whether the series key has to be read."""
         has_tags = any(name not in self.schema.names for name in columns)
         return self.whole or has_tags or self.key in columns or self.series != ALL_SERIES
 
@@ -119,7 +118,6 @@ class Share:
             yield gathered
 
     def _row_groups(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the share's rows of each row group, with the stored columns that are needed."""
         keys = [self.key, self.time] if self._depends_on_series(columns) else [self.time]
         names = list(dict.fromkeys([*keys, *(name for name in columns if name in self.schema.names)]))
         system, root = file_system(self.uri)
@@ -234,6 +232,5 @@ def with_tags(shares: list[Share], tags: pa.Table, columns: Sequence[str]) -> li
 
 
 def tags_of(share: Share, tags: pa.Table) -> pa.Table:
-    """Return the tags of the series of a share."""
     mask = share.series.mask(tags[share.key].combine_chunks())
     return tags if mask is None else tags.filter(pa.array(mask))

@@ -29,7 +29,6 @@ Work = TypeVar("Work")
 
 @contextmanager
 def translate_spark_errors(owner: str) -> Iterator[None]:
-    """Translate Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -43,7 +42,6 @@ def translate_spark_errors(owner: str) -> Iterator[None]:
 
 
 def stage_splits(spark: SparkSession, work: list[FileSplit], target: SplitTarget, uri: str) -> Iterator[StagedSplit]:
-    """Convert and stage file splits by Spark's workers, in order."""
     return map_in_tasks(spark, work, lambda file_split: stage_split(file_split, target, uri), target.table.name)
 
 

@@ -89,7 +89,6 @@ def expected_rows(file: StagedFile, times: Bounds) -> float:
 
 
 def total_rows(files: Sequence[StagedFile]) -> int:
-    """Return the number of rows in files."""
     return sum(file.rows for file in files)
 
 
@@ -143,7 +142,6 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
 
 
 def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> WriteMetrics:
-    """Add the files to the table in one commit on exactly this version."""
     actions = [AddAction(file.path, file.size, {}, file.modified, True, file.statistics) for file in files]
     version = delta.version() + 1
     delta.create_write_transaction([*actions], "append", delta.schema(), commit_properties=commit_properties(commit))
@@ -151,7 +149,6 @@ def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | N
 
 
 def read_batches(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa.RecordBatchReader:
-    """Read the rows of the files in batches."""
     import pyarrow.dataset as ds  # imports pandas, which is slow
 
     system, root = file_system(uri)
@@ -160,7 +157,6 @@ def read_batches(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa
 
 
 def staged_scope(files: Sequence[StagedFile]) -> MergeScope:
-    """Return the scope of a merge of files."""
     return MergeScope(combined_bounds(files))
 
 
@@ -196,7 +192,6 @@ class StagedFileCleanup:
 
 
 def delete_files(uri: str, files: Sequence[StagedFile]) -> None:
-    """Delete files that will not be added."""
     system, root = file_system(uri)
     for file in files:
         with suppress(OSError):

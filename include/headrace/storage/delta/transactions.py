@@ -53,7 +53,6 @@ class Transactions:
 
 
 def recorded_transactions(entry: bytes) -> Iterator[tuple[str, int]]:
-    """Yield the app transactions that a log entry records."""
     for line in entry.splitlines():
         if b'"appId"' in line and (transaction := json.loads(line).get("txn")) is not None:
             yield transaction["appId"], transaction["version"]

@@ -426,7 +426,6 @@ class Clearing:
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
-    """Return what clears some columns of some devices."""
     scope = delete_predicate(table, database, devices, ranges, None)
     others = [column.name for column in table.columns[1:] if column.name not in names]
     left_empty = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in others) or "true"

@@ -122,7 +122,6 @@ def _check_complete(file_names: dict[str, str], target: LoadTarget, owner: str) 
 
 
 def convert_split(file_split: FileSplit, target: LoadTarget) -> ConvertedSplit:
-    """Read and convert a split."""
     invalid_values = InvalidValues()
     raw = read_split(file_split, invalid_values)
     file_names = match_columns(raw.columns, target, file_split.name) if raw.rows else {}
@@ -176,7 +175,6 @@ def stage_split(file_split: FileSplit, target: SplitTarget, uri: str) -> StagedS
 
 
 def stage_converted(converted: ConvertedSplit, table: Table, uri: str) -> StagedSplit:
-    """Write the rows of a converted split to a staged file."""
     file = None
     if converted.rows.num_rows and not converted.invalid_values.count:
         file = stage_rows(converted.rows, table, uri)

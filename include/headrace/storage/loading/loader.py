@@ -260,7 +260,6 @@ def is_large(work: Sequence[FileSplit], small_write_rows: int) -> bool:
 
 
 def total_bytes(work: Sequence[FileSplit]) -> int:
-    """Return the size of splits."""
     return sum(file_split.bytes for file_split in work)
 
 

@@ -281,7 +281,6 @@ def rows_before(file_split: FileSplit) -> int:
 
 
 def position_of(file_split: FileSplit, row: int) -> str:
-    """Return where a row of a split is."""
     return f"{file_split.name}, row {rows_before(file_split) + row + 1}"
 
 

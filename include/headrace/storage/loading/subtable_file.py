@@ -81,7 +81,6 @@ def part_of(parts: Sequence[NamedSubtables], row: int) -> tuple[NamedSubtables, 
 
 
 def repeated_rows(names: pa.ChunkedArray) -> list[int]:
-    """Return the indexes of names that are there before."""
     rows = pa.table({"name": names, "row": np.arange(len(names))})
     first = rows.group_by("name").aggregate([("row", "min")])["row_min"]
     repeated: list[int] = np.setdiff1d(np.arange(len(names)), first.to_numpy()).tolist()
@@ -89,7 +88,6 @@ def repeated_rows(names: pa.ChunkedArray) -> list[int]:
 
 
 def key_column(table: Table) -> Column:
-    """Return the column of the subtables' names."""
     return Column(table.series_key, DataType(TypeKind.VARCHAR, MAX_NAME_BYTES))
 
 

@@ -48,7 +48,6 @@ class TreeHeader:
 
 
 def is_in_tree(path: str, database: str) -> bool:
-    """Return whether a path lies in a database."""
     return path == database or path.startswith(database + ".")
 
 

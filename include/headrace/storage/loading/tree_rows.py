@@ -155,7 +155,6 @@ class SplitRows:
             yield self.with_values(times, self.row_paths(devices), self.stored(columns, devices))
 
     def row_paths(self, devices: RowDevices) -> pa.Array:
-        """Return the device of each row."""
         paths = pa.array(devices.paths, pa.string())
         codes = np.zeros(self.content.rows, np.int64) if devices.codes is None else devices.codes
         return paths.take(pa.array(codes, mask=codes < 0))
@@ -207,7 +206,6 @@ def only(values: pa.Array | list[object], belongs: np.ndarray) -> pa.Array | lis
 
 
 def convert_tree_split(file_split: FileSplit, target: TreeTarget) -> ConvertedSplit:
-    """Read and convert a split."""
     invalid_values = InvalidValues()
     content = read_split(file_split, invalid_values)
     schema = rows_schema(target.table, target.files.database)

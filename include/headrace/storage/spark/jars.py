@@ -104,7 +104,6 @@ def spark_jars(*, s3: bool) -> list[Path]:
 
 
 def delta_jars() -> list[Path]:
-    """Return Delta's jars."""
     return cached_jars(DELTA_JARS)
 
 

@@ -50,7 +50,6 @@ class InvalidValues:
         self.add_text(row, f"{column.name}, which is {column.type}", text, allowed)
 
     def add_text(self, row: int, column: str, value: str, allowed: str) -> None:
-        """Count an invalid value of a column or line, described by text."""
         self.count += 1
         self._of_column[column] = self._of_column.get(column, 0) + 1
         if self._of_column[column] <= MAX_EXAMPLES:
@@ -78,7 +77,6 @@ def to_stored_column(
 
 
 def to_array(values: Values) -> pa.Array | list[object]:
-    """Return values as one array, or as a list if they have several types."""
     if isinstance(values, list):
         try:
             return pa.array(values)

@@ -37,7 +37,6 @@ def to_integer(bits: int) -> Callable[[object], int]:
 
 
 def to_float(value: object) -> float:
-    """Read a FLOAT or DOUBLE."""
     if isinstance(value, bool | bytes):
         raise ValueError(value)
     return float(str(value))
@@ -55,7 +54,6 @@ def to_text(value: object) -> str:
 
 
 def to_bytes(value: object) -> bytes:
-    """Read a BLOB."""
     if isinstance(value, bytes):
         return value
     raise ValueError(value)

@@ -198,7 +198,6 @@ class ClockedProcessor:
         return state
 
     def count_piece(self, state: StreamState, batch: ChangeBatch) -> StreamState:
-        """Return the state with some of the rows of a micro-batch counted."""
         if batch.rows.num_rows == 0:
             return state
         segments = self.arrivals.assign_windows(batch.rows)
@@ -213,7 +212,6 @@ class ClockedProcessor:
         return replace(state, max_event_time=counted.max_event_time, counters=state.counters.plus(counted.counters))
 
     def passing(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that pass WHERE."""
         if self.plan.query.filter is None or rows.num_rows == 0:
             return rows
         return rows.take(pc.unique(self.arrivals.assign_windows(rows)[ROW]).sort())

@@ -126,7 +126,6 @@ def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: i
 
 
 def output_names(query: Plan) -> list[str]:
-    """Return the columns of the select list."""
     return [output.column for output in query.outputs]
 
 

@@ -205,7 +205,6 @@ def check_time_weighted(statement: CreateStream, source: Relation, language: Lan
 
 
 def check_force_window_close(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Check what FORCE_WINDOW_CLOSE and CONTINUOUS_WINDOW_CLOSE require of the query."""
     query, trigger = statement.query, statement.options.trigger
     if trigger is TriggerMode.FORCE_WINDOW_CLOSE and source.table.is_virtual:
         raise NotSupportedError(
@@ -249,12 +248,10 @@ def check_functions(statement: CreateStream, _: Relation, language: Language) ->
 
 
 def check_max_delay(statement: CreateStream, _: Relation, _language: Language) -> None:
-    """Check the lower limit of MAX_DELAY."""
     check_minimum(statement.options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
 
 
 def check_recalculate(statement: CreateStream, _: Relation, _language: Language) -> None:
-    """Check the lower limit of RECALCULATE."""
     check_minimum(statement.options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
 
 

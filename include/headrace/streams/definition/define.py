@@ -359,7 +359,6 @@ class Definer:
         return replace(plan, fill=replace(plan.fill, between=True))
 
     def resolve_target(self) -> tuple[Database, Table | None]:
-        """Return the target's database, and the target if it exists."""
         name = self.statement.target
         database = name.database or self.database
         if database is None:
@@ -418,7 +417,6 @@ def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
 
 
 def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:
-    """Return the query with casts for the columns that have another type in the target."""
     if any(isinstance(item.expression, Star) for item in query.items):
         return query
     items = []

@@ -53,7 +53,6 @@ def pad(messages: pa.Array, blocks: int) -> npt.NDArray[np.uint8]:
 
 
 def digest_blocks(padded: npt.NDArray[np.uint8]) -> Digests:
-    """Return the digests of padded messages of the same number of blocks."""
     words = padded.view("<u4").reshape(len(padded), -1, 16)
     state = [np.full(len(padded), word, np.uint32) for word in START]
     for block in range(words.shape[1]):

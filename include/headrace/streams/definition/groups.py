@@ -112,7 +112,6 @@ def custom_subtable_names(custom_names: pa.Array, table: str, ids: UInt64s) -> p
 
 
 def ends_with(texts: pa.Array, suffixes: pa.Array) -> pa.Array:
-    """Return whether each text ends with its suffix of ASCII characters."""
     matches, sizes = np.zeros(len(texts), np.bool_), pc.binary_length(suffixes).to_numpy(zero_copy_only=False)
     for size in np.unique(sizes):
         index = pa.array(np.flatnonzero(sizes == size))

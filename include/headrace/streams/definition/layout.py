@@ -134,7 +134,6 @@ def check_distinct(statement: CreateStream, names: Sequence[str]) -> None:
 
 
 def new_tags(statement: CreateStream) -> tuple[tuple[Column, ...], tuple[TagFill, ...]]:
-    """Return the tags of a new target, with what fills them."""
     if statement.tags is None:
         return (Column(GROUP_ID, GROUP_ID_TYPE),), ()
     fills = []
@@ -244,7 +243,6 @@ def existing_columns(statement: CreateStream, table: Table, plan: Plan, prepende
 
 
 def column_count_error(statement: CreateStream, count: int, expected: str) -> InvalidStreamError:
-    """Return the error for a wrong number of columns."""
     return InvalidStreamError(
         f"the query has {count} columns, {expected}", hint="list the columns to fill: INTO t (a, b)", span=statement.target.span
     )
@@ -267,7 +265,6 @@ def existing_tags(statement: CreateStream, table: Table) -> tuple[tuple[TagFill,
 
 
 def is_created_by(layout: Layout, table: Table) -> bool:
-    """Return True if a table has the columns and tags that a layout creates."""
     has_same_columns = [column.name for column in layout.table.columns] == [column.name for column in table.columns]
     return has_same_columns and [tag.name for tag in layout.table.tags] == [tag.name for tag in table.tags]
 
@@ -284,7 +281,6 @@ def check_types(statement: CreateStream, new: Table, table: Table) -> None:
 
 
 def can_hold(column: DataType, result: DataType) -> bool:
-    """Return True if a column's type has all values of a result's type."""
     if column.kind in INTEGERS and result.kind in INTEGERS:
         low, high = column.integer_range()
         least, greatest = result.integer_range()

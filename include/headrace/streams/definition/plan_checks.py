@@ -77,7 +77,6 @@ def check_precision(plan: Plan, query: Query, target: Database, statement: Creat
 
 
 def is_timestamp_first(query: Query, source: Relation, language: Language) -> bool:
-    """Return True if the first item of a query without a window is the source's timestamp."""
     return any(is_column_at(query, 0, name) for name in (source.table.timestamp.name, *language.pseudo_columns.row_time))
 
 

@@ -145,7 +145,6 @@ class EmittedWindows:
         return rows[self.table.series_key].to_pylist(), self._ticks(rows)
 
     def _cached(self, ids: Int64s) -> EmittedRows:
-        """Return the windows in memory of some groups."""
         if self._cached_rows is None:
             return EmittedRows(WindowKeys(*(np.empty(0, np.int64) for _ in range(3))), self.schema.empty_table())
         group_of = np.full(len(self._ids), -1)

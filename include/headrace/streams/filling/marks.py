@@ -30,7 +30,6 @@ def window_mark(plan: StreamPlan) -> int:
 
 
 def mark_values(plan: StreamPlan, windows: pa.Table) -> pa.Array | pa.ChunkedArray:
-    """Return the marks of windows, of which those with `_is_filled` were added by FILL."""
     mark = pa.scalar(window_mark(plan), pa.int64())
     if IS_FILLED not in windows.column_names:
         return pa.repeat(mark, windows.num_rows)

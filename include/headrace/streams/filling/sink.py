@@ -19,7 +19,6 @@ class FillingSink(DeltaSink):
         self.filler = Filler(context, plan, self.target)
 
     def fence(self) -> None:
-        """See `Sink`."""
         super().fence()
         self.filler = Filler(self.context, self.plan, self.target)
 
@@ -29,5 +28,4 @@ class FillingSink(DeltaSink):
 
 
 def table_sink_of(context: Context, plan: StreamPlan) -> DeltaSink:
-    """Return the sink for a stream's target."""
     return FillingSink(context, plan) if plan.fills_gaps else DeltaSink(context, plan)

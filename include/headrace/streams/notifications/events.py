@@ -91,7 +91,6 @@ def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emiss
 def confirm_evicted(
     events: WindowEvents, had_result: Callable[[pa.Table], npt.NDArray[np.bool_]], key: Sequence[str]
 ) -> WindowEvents:
-    """Return the events with those of evicted windows that had a result, which `had_result` says of each."""
     if events.evicted is None:
         return events
     invalidated = events.evicted.filter(pa.array(had_result(events.evicted)))
@@ -101,7 +100,6 @@ def confirm_evicted(
 
 
 def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) -> list[pa.Table]:
-    """Return the windows in state that a micro-batch leaves as they are, of the groups in which it has windows."""
     if in_state is None or evaluated.windows.num_rows == 0:
         return []
     before = evaluated.state_windows

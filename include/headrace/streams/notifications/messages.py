@@ -78,7 +78,6 @@ class MessageEncoder:
         return [self._message(chunk, position, number, now) for number, chunk in enumerate(chunks(ordered))]
 
     def _fields(self, type_: EventType, windows: pa.Table, now: int) -> Fields:
-        """Return the fields of events of one type, in the order in which they are sent."""
         size = windows.num_rows
         group_ids, names = self._target.identify(windows)
         fields: Fields = {
@@ -103,7 +102,6 @@ class MessageEncoder:
         return pc.add(windows[WEND], 1) if is_interval else windows[WEND]
 
     def _window_type_fields(self, type_: EventType, windows: pa.Table) -> Fields:
-        """Return the fields that only one type of window has."""
         opens = type_ is EventType.WINDOW_OPEN
         match self._plan.query.window:
             case StateWindow():
@@ -142,7 +140,6 @@ class MessageEncoder:
 
 
 def event_texts(type_: EventType, windows: pa.Table, texts: list[str]) -> EventTexts:
-    """Return the events of one type with what orders them."""
     opens = type_ is EventType.WINDOW_OPEN
     return EventTexts(to_numpy(windows[WSTART if opens else WEND]).astype(np.int64), np.full(windows.num_rows, opens), texts)
 
@@ -233,7 +230,6 @@ def murmur3(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> np
 
 
 def rotate(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    """Rotate words to the left."""
     return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
 
 

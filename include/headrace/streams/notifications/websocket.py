@@ -108,7 +108,6 @@ class DirectConnection(ClientConnection):
         super().__init__(sock, protocol, **options)
 
     def handshake(self, *args: Any, **options: Any) -> None:
-        """Open the connection."""
         try:
             super().handshake(*args, **options)
         except InvalidStatus as error:
@@ -123,7 +122,6 @@ def connect(url: str) -> ClientConnection:
 
 
 def disconnect(receiver: Receiver) -> None:
-    """Close the connection, if there is one."""
     connection, receiver.connection = receiver.connection, None
     if connection is not None:
         connection.close()

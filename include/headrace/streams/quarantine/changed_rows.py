@@ -49,7 +49,6 @@ def is_written(rows: pa.Table) -> Bools:
 
 
 def row_keys(rows: pa.Table, source: Table, precision: Precision) -> list[RowKey]:
-    """Return the keys of rows."""
     series = rows[source.series_key].cast(pa.string()).to_pylist()
     times = to_ticks(rows[source.timestamp.name], precision).tolist()
     keys = [None] * rows.num_rows if source.key is None else rows[source.key.name].to_pylist()

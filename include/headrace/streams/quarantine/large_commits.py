@@ -48,7 +48,6 @@ def keys_ahead(plan: StreamPlan, commit: LargeCommit, latest: int, max_keys: int
 
 
 def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey]) -> DividedCommit:
-    """Take the changes at some keys out of a large commit."""
     key, wanted = plan.source.primary_key, Keys(keys)
     touched = list[pa.Table]()
     table = pa.table({})
@@ -77,12 +76,10 @@ def with_times(plan: StreamPlan, commit: LargeCommit) -> LargeCommit:
 
 
 def raw_pieces(commit: LargeCommit) -> Iterator[pa.Table]:
-    """Yield the changes of a commit in pieces, as stored."""
     return commit.stream() if commit.inserted is None else commit.inserted.pieces()
 
 
 def with_text_key(rows: pa.Table, name: str) -> pa.Table:
-    """Return rows whose series key is text."""
     return rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.string()))
 
 
@@ -98,13 +95,11 @@ def has_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> Bools:
 
 
 def without_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> pa.Table:
-    """Return the rows without those that have some keys."""
     mask = has_keys(keys, columns, rows)
     return rows.filter(pa.array(~mask)) if mask.any() else rows
 
 
 def reasons_of_rows(plan: StreamPlan, rows: pa.Table, reasons: KeyReasons) -> dict[int, Reason]:
-    """Return the reasons for rows by their indexes."""
     written = np.flatnonzero(own_rows(plan, rows))
     keys = row_keys(rows.take(pa.array(written)), plan.source, plan.query.precision)
     return {int(index): reasons[key] for index, key in zip(written, keys, strict=True) if key in reasons}

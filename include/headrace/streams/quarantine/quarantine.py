@@ -76,7 +76,6 @@ class Quarantine:
 
     @cached_property
     def processor(self) -> Processor:
-        """The stream's processor."""
         return self._create(self.context, self.plan)
 
     @cached_property
@@ -189,7 +188,6 @@ class Quarantine:
         return result
 
     def _recorded_rows(self, rows: pa.Table, recorded: Collection[tuple[RowKey, int]]) -> dict[int, tuple[RowKey, int]]:
-        """Return the indexes of the written rows that are recorded."""
         written = np.flatnonzero(own_rows(self.plan, rows))
         own = rows.take(pa.array(written))
         keys = row_keys(own, self.plan.source, self.plan.query.precision)
@@ -213,7 +211,6 @@ class Quarantine:
         return dict.fromkeys(np.flatnonzero(later_rows(self.plan, changes.rows, latest)).tolist(), reason)
 
     def _process_large(self, attempt: Attempt, commit: LargeCommit) -> BatchResult:
-        """Do what `_process` does for a large commit, without reading it into memory."""
         reasons: dict[RowKey, Reason] = {}
         allowed = self._latest_allowed(attempt.changes)
         if allowed is not None:
@@ -240,7 +237,6 @@ class Quarantine:
         return self._process(attempt, reasons_of_rows(self.plan, attempt.changes.rows, reasons))
 
     def _failing_keys(self, attempt: Attempt, commit: LargeCommit) -> dict[RowKey, Reason]:
-        """Return the keys of the rows with which a part of a large commit cannot be computed."""
         reasons: dict[RowKey, Reason] = {}
         for changes in parts_of(self.plan, commit, attempt.changes):
             part, rows = attempt.with_changes(changes), changes.rows
@@ -297,7 +293,6 @@ class Quarantine:
         return self._compute_remaining(attempt, rows, remaining, remaining.rows, reasons)
 
     def _compute_large(self, attempt: Attempt, commit: LargeCommit, keys: KeyReasons) -> BatchResult:
-        """Compute a large commit without the rows for which there are reasons."""
         if not keys and (not attempt.held or commit.inserted is not None):  # none of the new rows is in quarantine
             return self._compute_all(attempt)
         divided = divide_commit(self.plan, commit, {*keys, *attempt.held})
@@ -380,7 +375,6 @@ def added_message(rows: Sequence[QuarantinedRow]) -> str:
 
 
 def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
-    """Return counters after rows in quarantine were dropped."""
     return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
 
 

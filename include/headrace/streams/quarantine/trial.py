@@ -30,11 +30,9 @@ class Attempt:
         return self.with_changes(replace(self.changes, source=self.changes.rows))
 
     def with_changes(self, changes: Changes) -> Attempt:
-        """Return it with other changes."""
         return replace(self, changes=changes)
 
     def from_no_state(self) -> Attempt:
-        """Return it as one of a stream that begins with it."""
         return replace(self, state=StreamState(self.state.position))
 
 

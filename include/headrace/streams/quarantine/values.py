@@ -17,7 +17,6 @@ def json_values(rows: pa.Table, source: Table) -> list[dict[str, Any]]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -48,7 +48,6 @@ class NotifyingSink:
         self._outbox_batch: int | None = None
 
     def fence(self) -> None:
-        """See `Sink`."""
         self._table.fence()
         self._outbox.fence()
 
@@ -104,7 +103,6 @@ class NotifyingSink:
 
 
 def sink_of(context: Context, plan: StreamPlan) -> Sink:
-    """Return the sink of a stream."""
     if plan.notification is None:
         return table_sink_of(context, plan)
     return NotifyingSink(context, plan, plan.notification)

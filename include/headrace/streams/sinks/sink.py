@@ -78,7 +78,6 @@ class DeltaSink:
         self.target = TargetTable(context, plan)
 
     def fence(self) -> None:
-        """See `Sink`."""
         self.target = TargetTable(self.context, self.plan)
         if self.context.epoch > 0:
             self.context.tables.writer.fence(self.plan.target, self.plan.id, self.context.epoch)
@@ -147,7 +146,6 @@ class DeltaSink:
 
 
 def with_unstaged(result: BatchResult, staged: StagedWindows) -> StagedWindows:
-    """Stage what a result has besides what is staged."""
     upserts, retractions = (stage_windows(staged.uri, rows) for rows in (result.upserts, result.retractions))
     return staged.plus(upserts, retractions)
 

@@ -87,7 +87,6 @@ class TargetGroups:
         return groups.append_column(GROUP_ID, pa.array(ids)).append_column(SUBTABLE, names)
 
     def with_source(self, groups: pa.Table) -> pa.Table:
-        """Return the groups whose source subtable exists."""
         names = groups[self.plan.groups.keys[0].column].combine_chunks()
         database, subtables = self.plan.source_database.name, self.context.catalog.subtables
         # In the order of the catalog's index, in which each of its pages is read once.
@@ -220,7 +219,6 @@ def parts(names: pa.Array) -> Iterator[pa.Array]:
 
 
 def distinct_groups(windows: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Int64s]:
-    """Return the groups of windows, and for each window the index of its group."""
     if not columns:
         return pa.table({ONE_GROUP: [0]}), np.zeros(windows.num_rows, np.int64)
     (group_index,) = row_ids([windows], columns)

@@ -326,7 +326,6 @@ def recorded_offsets(subscription: Subscription) -> Offsets:
 
 
 def create_runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
-    """Create the runner that the kind of a job has registered."""
     kind = kind_of(record.definition)
     if kind.runner is None:
         raise InternalError(f"{kind.plural} do not read the changes of tables", hint="report this bug in Headrace")
@@ -478,7 +477,6 @@ class SourcePollers:
         return self._pollers[key]
 
     def _reader(self, definition: JobDefinition) -> Reader:
-        """Return the reader of what a stream reads."""
         readers = {
             id: self._change_reader(id, source) for id, source in zip(definition.source_ids, definition.sources, strict=True)
         }
@@ -488,7 +486,6 @@ class SourcePollers:
         return VirtualReader(self.context, plan_recorded_stream(definition, self.context.catalog).scan, readers)
 
     def _change_reader(self, id: SourceId, source: TableId) -> ChangeReader:
-        """Return the reader of a stored table, which all pollers share."""
         reader = self._readers.get(id)
         if reader is None:
             database = self.context.catalog.databases.get(source.database)

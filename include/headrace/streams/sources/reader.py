@@ -41,7 +41,6 @@ class ChangeReader:
         return {self.id: self.context.tables.version(self.source)}
 
     def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
-        """See `Reader`."""
         first, end = offsets[self.id] + 1, None if last is None else last[self.id]
         with self._mutex:
             changes = self._cache.get(first)
@@ -53,7 +52,6 @@ class ChangeReader:
         return self._with_tags(changes, tags)
 
     def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
-        """See `Reader`."""
         rows = changes_schema(self.context.tables.schema(self.source, self.database)).empty_table()
         return self._with_tags(Changes(offsets, rows, is_one_write=True), tags)
 
@@ -65,7 +63,6 @@ class ChangeReader:
         return self._sizes.count_written(first, latest_version), self.committed_at(self.id, first)
 
     def known_pending(self, offsets: Offsets) -> int:
-        """See `Reader`."""
         return self._sizes.count_known(offsets[self.id] + 1)
 
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source

@@ -58,7 +58,6 @@ class TableShares:
 
 
 def single_series(name: str) -> SeriesRange:
-    """Return the range of one series."""
     return SeriesRange(name, f"{name}\0")
 
 

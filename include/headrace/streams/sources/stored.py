@@ -71,7 +71,6 @@ def source_pieces(
 
 
 def without_set_aside(context: Context, plan: StreamPlan, rows: pa.Table) -> pa.Table:
-    """Return stored rows without those that the stream has set aside."""
     return rows if context.set_aside is None else context.set_aside.exclude(rows, plan.source, plan.query.precision)
 
 

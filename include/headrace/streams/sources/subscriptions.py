@@ -39,7 +39,6 @@ class Retry:
         self.retry_at = time.monotonic() + MAX_PAUSE_S
 
     def record_success(self) -> None:
-        """Reset the failures."""
         self.failures, self.retry_at = 0, 0.0
 
     def is_waiting(self) -> bool:

@@ -88,14 +88,12 @@ class VirtualComparison:
         return difference(before, after, self.key)
 
     def _align(self, unchanged: Mapping[TableId, pa.Table], changed: Mapping[TableId, pa.Table]) -> pa.Table:
-        """Return the virtual rows made of unchanged and of changed rows of origins."""
         parts = {
             origin: pa.concat_tables([rows, changed[origin]]) if origin in changed else rows for origin, rows in unchanged.items()
         }
         return align(self.scan, parts, self.tables, self.references)
 
     def _unchanged_rows(self, table: Table, touched: pa.Table, changed: pa.Table | None, find_rows: FindRows) -> pa.Table:
-        """Return the rows of an origin at touched instants that it has not changed itself."""
         key = [table.series_key, table.timestamp.name]
         wanted = self._stored_keys(table, touched)
         if changed is not None:
@@ -155,7 +153,6 @@ def are_equal(rows: pa.Table, others: pa.Table) -> np.ndarray[tuple[int], np.dty
 
 
 def as_changes(rows: pa.Table, kind: str, schema: pa.Schema) -> pa.Table:
-    """Return rows as changes of one kind."""
     count = rows.num_rows
     bookkeeping = [pa.repeat(pa.scalar(kind), count), pa.repeat(pa.scalar(ONLY_VERSION, pa.int64()), count)]
     return pa.table([*rows.columns, *bookkeeping], names=schema.names).cast(schema)

@@ -111,7 +111,6 @@ def rows_of(rows: Mapping[TableId, pa.Table], table: Table, _: pa.Table) -> pa.T
 
 
 def own_pieces(comparison: VirtualComparison, table: Table, parts: Sequence[Changes], touched: InstantFilter) -> Iterator[pa.Table]:
-    """Yield the changes of an origin that are read, and note their instants."""
     for part in parts:
         for piece in part.source.plain_pieces() if isinstance(part.source, LargeCommit) else [part.source]:
             own = comparison.own_changes(table, piece)
@@ -141,7 +140,6 @@ def stored_pieces(
 def virtual_pieces(
     context: Context, scan: Scan, offsets: Offsets, series: Collection[str] | None = None, bounds: Bounds | None = None
 ) -> Iterator[pa.Table]:
-    """Yield what `scan_virtual` returns in parts."""
     references = [one for one in scan.references_read if series is None or one.series in series]
     tables = origin_tables(context, references)
     rows = sum(context.tables.rows(table) for table in tables.values())

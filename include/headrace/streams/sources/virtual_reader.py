@@ -42,7 +42,6 @@ class VirtualReader:
         return {source: version for reader in self.readers.values() for source, version in reader.latest().items()}
 
     def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
-        """See `Reader`."""
         reached, writes = dict(offsets), dict[TableId, list[Changes]]()
         for origin in self.tables:
             source = source_id(origin.database, origin.name)
@@ -55,7 +54,6 @@ class VirtualReader:
         return Changes(reached, self._changes(writes, reached, tags), is_one_write=True)
 
     def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
-        """See `Reader`."""
         rows = changes_schema(virtual_schema(self.scan)).empty_table()
         return Changes(offsets, with_tags(self.context.tables, self.scan.table, rows, tags), is_one_write=True)
 
@@ -65,7 +63,6 @@ class VirtualReader:
         return sum(rows for rows, _ in counts), min((since for _, since in counts if since is not None), default=None)
 
     def known_pending(self, offsets: Offsets) -> int:
-        """See `Reader`."""
         return sum(reader.known_pending(offsets) for reader in self.readers.values())
 
     def committed_at(self, source: SourceId, version: int) -> int | None:

@@ -61,7 +61,6 @@ def origin_columns(references: Iterable[ColumnReference]) -> list[OriginColumns]
 
 
 def origin_tables(context: Context, references: Iterable[ColumnReference]) -> dict[TableId, Table]:
-    """Return the stored tables that references name."""
     origins = dict.fromkeys(reference.origin for reference in references)
     return {origin: context.catalog.tables.get(origin.database, origin.name) for origin in origins}
 

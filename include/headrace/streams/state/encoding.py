@@ -104,7 +104,6 @@ def checksum_of(buffers: Buffers) -> int:
 
 
 def header_of(state: StreamState) -> dict[str, Any]:
-    """Return the parts of a state that are no tables."""
     return {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
 
 
@@ -160,7 +159,6 @@ def decode_table(name: str, files: Sequence[StateFile]) -> StateTable:
 
 
 def decode_messages(data: bytes, lengths: Sequence[int]) -> tuple[bytes, ...]:
-    """Decode messages of these lengths."""
     if not lengths:
         return ()
     joined, ends = zlib.decompress(data), list(accumulate(lengths))

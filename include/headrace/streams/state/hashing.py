@@ -19,7 +19,6 @@ MAX_STRINGS: Final = 1 << 16
 
 
 def hash_rows(rows: pa.Table, columns: Sequence[str]) -> Hashes:
-    """Return a hash of each row's values in some columns."""
     hashes = np.zeros(rows.num_rows, np.uint64)
     for name in columns:
         hashes = mix(hashes * FACTOR + hash_column(rows[name]))
@@ -40,7 +39,6 @@ def hash_column(column: pa.ChunkedArray) -> Hashes:
 
 
 def hash_array(values: pa.Array) -> Hashes:
-    """Return a hash of each value of an array."""
     type_ = values.type
     if pa.types.is_dictionary(type_):
         of_values = np.append(hash_array(values.dictionary), NULL_HASH)
@@ -90,7 +88,6 @@ def hash_bytes(values: pa.Array) -> Hashes:
 
 
 def powers(count: int) -> Hashes:
-    """Return the first powers of the factor, from the first."""
     return np.multiply.accumulate(np.full(count, FACTOR, np.uint64))
 
 

@@ -68,12 +68,10 @@ def rebuild(
 
 
 def without_pending(counters: JobCounters) -> JobCounters:
-    """Return the counters without the rows that were pending when they were recorded."""
     return replace(counters, rows_in=counters.rows_handled)
 
 
 def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
-    """Return all rows of the source as of offsets, with the tags that the query reads."""
     rows = source_frame(context, plan, offsets)
     tags = plan.query.scans[0].tags
     if not tags:

@@ -124,7 +124,6 @@ class StateStore:
             return file.read_buffer()
 
     def _read_earlier(self, expected: tuple[str, int]) -> StateFile:
-        """Read a file that another one continues."""
         name, checksum = expected
         try:
             file = decode_file(self._read(name))
@@ -193,14 +192,12 @@ def can_continue(checkpoint: Checkpoint, name: str) -> bool:
 
 
 def checkpoint_of(earlier: Checkpoint | None, name: str, checksum: int, size: int) -> Checkpoint:
-    """Return the checkpoint of a file that has been written."""
     if earlier is None:
         return Checkpoint(((name, checksum),), size)
     return Checkpoint((*earlier.files, (name, checksum)), earlier.complete_bytes, earlier.change_bytes + size)
 
 
 def saved_as(state: StreamState, checkpoint: Checkpoint) -> StreamState:
-    """Return a state as one that a checkpoint has."""
     tables = {name: getattr(state, name) for name in STATE_TABLES}
     saved = {name: table.saved_as(checkpoint.name) for name, table in tables.items() if table is not None}
     return replace(state, checkpoint=checkpoint, **saved)
@@ -212,5 +209,4 @@ def size_of(buffers: Buffers) -> int:
 
 
 def batch_of(name: str) -> int:
-    """Return the micro-batch in the name of a checkpoint."""
     return int(name.split("-")[0])

@@ -38,7 +38,6 @@ class Block:
 
     @cached_property
     def is_dense(self) -> bool:
-        """Whether the numbers have no gaps."""
         return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
 
     @cached_property
@@ -78,12 +77,10 @@ class Part:
         return cls(block, np.ones(len(block.ids), np.bool_), len(block.ids))
 
     def live_rows(self, first: int = 0) -> pa.Table:
-        """Return the rows that have not been removed, from an index on."""
         rows = self.block.rows.slice(first)
         return rows if self.count == len(self.is_live) else rows.filter(pa.array(self.is_live[first:]))
 
     def live_ids(self, first: int = 0) -> Int64s:
-        """Return the numbers of these rows."""
         return self.block.ids[first:] if self.count == len(self.is_live) else self.block.ids[first:][self.is_live[first:]]
 
     def index_of(self, ids: Int64s) -> Int64s:
@@ -96,7 +93,6 @@ class Part:
         return np.asarray(index[self.block.ids[index] == within])
 
     def without(self, ids: Int64s) -> Part:
-        """Return the part without these rows."""
         index = self.index_of(ids)
         if not len(index):
             return self
@@ -201,7 +197,6 @@ class StateTable:
         )
 
     def saved_as(self, origin: object) -> StateTable:
-        """Return the table as one of which something of this name has the rows."""
         return replace(self, origin=origin, saved_id=self.next_id, removed=())
 
     def removed_since(self) -> Int64s:
@@ -229,7 +224,6 @@ def merge_similar(parts: list[Part]) -> list[Part]:
 
 
 def merge_parts(parts: Sequence[Part]) -> Part:
-    """Return consecutive parts as one."""
     rows = concat([part.live_rows() for part in parts]).combine_chunks()
     block = Block(rows, np.concatenate([part.live_ids() for part in parts]), parts[0].block.keys)
     if all("hashes" in part.block.__dict__ for part in parts):

@@ -63,7 +63,6 @@ class WideCommits:
         return whole_result(self.plan, state, results, task.folder)
 
     def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
-        """Divide a commit and the state by series."""
         spark, columns = self.context.spark(), self._columns()
         tasks = spark.sparkContext.defaultParallelism
         try:

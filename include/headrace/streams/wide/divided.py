@@ -72,5 +72,4 @@ class DividedCommits:
         return whole_result(self.plan, state, results, folder)
 
     def _process_part(self, state: StreamState, changes: Changes, folder: str | None) -> PartResult:
-        """Return the result of the changes of a part."""
         return PartResult.of(kept_result(self.plan, self.process_rows(state, changes), changes.now), folder)

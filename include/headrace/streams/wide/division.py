@@ -125,6 +125,5 @@ def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamStat
 
 
 def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None, keys: Sequence[str]) -> StreamState:
-    """Return a state with these event times, and with these windows, which are looked up by `keys`."""
     own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows, keys)
     return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)

@@ -50,7 +50,6 @@ class MergedCommitProcessor:
     def _process_all(
         self, state: StreamState, changes: Changes, commit: LargeCommit, share: WindowShare, limit: int | None
     ) -> BatchResult:
-        """Return the result of a commit, whose windows are in memory."""
         rows = self.merged.merge(commit, state, changes, share, limit)
         if rows.span is None:
             return idle_result(state)
@@ -60,7 +59,6 @@ class MergedCommitProcessor:
     def _process_shares(
         self, state: StreamState, changes: Changes, commit: LargeCommit, share: WindowShare, limit: int
     ) -> BatchResult:
-        """Return the result of a commit, whose windows to write are staged share by share."""
         plan = self.merged.plan
         staged = StagedWindows(create_staging_folder(self.merged.context, plan.id))
         current, rows = state, MergedRows(state)

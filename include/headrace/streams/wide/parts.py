@@ -116,7 +116,6 @@ class PartTask:
         return None if result is None else join_results([*results, result])
 
     def _compute_slice(self, state: StreamState, pieces: Iterable[pa.Table]) -> PartResult | None:
-        """Return the result of all rows of some series."""
         try:
             merged = self.commits.merge_pieces(state, self.changes, pieces, self.span)
         except UnsupportedError:
@@ -165,7 +164,6 @@ def whole_result(plan: StreamPlan, state: StreamState, results: Sequence[PartRes
 
 
 def join_results(results: Sequence[PartResult]) -> PartResult:
-    """Return the result of the series of all results."""
     first, *others = states = [result.state for result in results]
     return PartResult(
         replace(

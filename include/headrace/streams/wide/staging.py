@@ -41,7 +41,6 @@ def stage_windows(folder: str, windows: pa.Table) -> tuple[str, ...]:
 
 
 def discard_staged(staged: StagedWindows) -> None:
-    """Delete staged windows."""
     system, root = file_system(staged.uri)
     if system.get_file_info(root).type == fs.FileType.Directory:
         system.delete_dir(root)

@@ -26,7 +26,6 @@ class BatchCount:
     max_event_time: int | None
 
     def reaching(self, max_event_time: int | None) -> BatchCount:
-        """Return the count of rows of which others, of other series, have reached an event time."""
         return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
 
 

@@ -171,7 +171,6 @@ class ChangeBatch:
 
     @property
     def needs_recalculation(self) -> bool:
-        """True if windows have to be recalculated."""
         return bool((self.kind != RowKind.INSERT).any())
 
 
@@ -339,7 +338,6 @@ def max_event_times_before(batch: ChangeBatch, state: StreamState, passing: Bool
 
 
 def filter_batch(batch: ChangeBatch, selected: Bools) -> tuple[ChangeBatch, Int64s]:
-    """Return the selected rows of a batch, and their indexes in it."""
     indexes = np.flatnonzero(selected)
     rows = batch.rows.take(pa.array(indexes))
     return ChangeBatch(rows, batch.series_key, batch.kind[indexes], batch.version[indexes], batch.ts[indexes]), indexes

@@ -91,7 +91,6 @@ def lookup(column: pa.ChunkedArray, index: Int64s, default: int) -> npt.NDArray[
 
 
 def is_closed(windows: pa.Table, watermark: int | None) -> pa.ChunkedArray:
-    """Return for each window whether it ends before the watermark."""
     if watermark is None:
         return pa.chunked_array([pa.repeat(pa.scalar(False), windows.num_rows)])
     return pc.less(windows[WEND], watermark)

@@ -70,7 +70,6 @@ class SparkEvaluation:
 
     @property
     def has_kernels(self) -> bool:
-        """See `WindowEvaluation`."""
         return False
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
@@ -79,13 +78,11 @@ class SparkEvaluation:
         return None
 
     def passing(self, rows: pa.Table) -> Bools:
-        """See `WindowEvaluation`."""
         mask = np.zeros(rows.num_rows, np.bool_)
         mask[to_numpy(self.assign_windows(rows)[window_sql.ROW]).astype(np.int64)] = True
         return mask
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        """See `WindowEvaluation`."""
         state = None if state_windows is None or state_windows.num_rows == 0 else self._frame(state_windows)
         return window_sql.merge_insert_batch(self.plan, self._frame(rows), state).toArrow()
 
@@ -94,15 +91,12 @@ class SparkEvaluation:
         return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return window_sql.merge_segments(self.plan, self._frame(segments).coalesce(1)).toArrow()
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return window_sql.finalize_windows(self.plan, self._frame(segments).coalesce(1)).toArrow()
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return window_sql.finalize_numbered(self.plan, self._frame(segments).coalesce(1)).toArrow()
 
     def _frame(self, rows: pa.Table) -> DataFrame:
@@ -127,7 +121,6 @@ class KernelEvaluation:
 
     @property
     def has_kernels(self) -> bool:
-        """See `WindowEvaluation`."""
         return True
 
     @classmethod
@@ -154,7 +147,6 @@ class KernelEvaluation:
         return self.windows.groups(self._typed(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        """See `WindowEvaluation`."""
         segments = self.windows.segments(self._typed(rows))
         if state_windows is not None and state_windows.num_rows:
             segments = self.windows.merge(pa.concat_tables([segments, self.carried(state_windows)]))
@@ -166,16 +158,13 @@ class KernelEvaluation:
         return self.rows.row_segments(typed.append_column(window_sql.ROW, pa.array(np.arange(typed.num_rows))))
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self.windows.merge(self._segments(segments))
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         typed = self._segments(segments)
         return self.finish(self.windows.merge(typed, apart=np.asarray(to_numpy(typed[window_sql.ADDED]) == 0)))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         number = to_numpy(segments[WINDOW_NUMBER]).astype(np.int64)
         return self.finish(self.windows.merge_numbered(self._segments(segments), number))
 
@@ -198,7 +187,6 @@ class KernelEvaluation:
         return self.windows.merge(segments, apart=np.arange(segments.num_rows) < windows.num_rows)
 
     def passing(self, rows: pa.Table) -> Bools:
-        """Return a mask of the rows that have segments."""
         return self.windows.passing(self._typed(rows))
 
     def finish(self, windows: pa.Table) -> pa.Table:
@@ -224,7 +212,6 @@ class FallbackEvaluation:
 
     @property
     def has_kernels(self) -> bool:
-        """See `WindowEvaluation`."""
         return True
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
@@ -235,11 +222,9 @@ class FallbackEvaluation:
             return None
 
     def passing(self, rows: pa.Table) -> Bools:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.passing(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.merge_inserts(rows, state_windows))
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
@@ -247,15 +232,12 @@ class FallbackEvaluation:
         return self._either(lambda evaluation: evaluation.assign_windows(rows))
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.merge_segments(segments))
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.finalize_windows(segments))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.finalize_numbered(segments))
 
     def _either(self, compute: Callable[[WindowEvaluation], T]) -> T:

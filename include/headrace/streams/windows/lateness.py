@@ -118,7 +118,6 @@ def batch_segments(
 
 
 def passes_filter(batch: ChangeBatch, row_index: Int64s) -> Bools:
-    """Return for each row of a batch whether it passes WHERE, that is, has a segment."""
     passing = np.zeros(len(batch.ts), np.bool_)
     passing[row_index[row_index >= 0]] = True
     return passing
@@ -132,7 +131,6 @@ def expiry_watermarks(plan: StreamPlan, batch: ChangeBatch, state: StreamState, 
 
 
 def append_state_windows(plan: StreamPlan, row_segments: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-    """Append windows in state, as segments, to the segments of rows."""
     columns = [*window_sql.segment_columns(plan.query), window_sql.ROW]
     if state_windows is None or state_windows.num_rows == 0:
         return row_segments.select(columns)
@@ -178,7 +176,6 @@ def first_insert_version(segments: BatchSegments, scope: Int64s, count: int) -> 
 
 
 def max_version(scope: Int64s, version: Int64s, selected: Bools, count: int) -> Int64s:
-    """Return for each scope the largest version of the selected segments."""
     last_version = np.full(count, NEVER)
     np.maximum.at(last_version, scope[selected], version[selected])
     return last_version

@@ -216,7 +216,6 @@ class MergedCommits:
         return self.evaluation.assign_windows(source_schema(self.plan).empty_table())
 
     def _segments(self, merged: MergedRows, state_windows: pa.Table | None) -> BatchSegments:
-        """Return the segments of a commit and of windows in state."""
         no_rows = self._no_segments()
         parts = [no_rows if part is None else with_row_number(part, -1) for part in (merged.inserts, merged.changed)]
         new = pa.concat_tables([part.select(no_rows.column_names) for part in parts], promote_options="permissive")
@@ -240,7 +239,6 @@ class MergedCommits:
         )
 
     def _stored_segments(self, segments: BatchSegments, scopes: RecalculationScopes, ranges: Ranges, changes: Changes) -> pa.Table:
-        """Return the merged segments of the stored rows in ranges, of the windows or groups that are recalculated."""
         needed = segments.rows.filter(pa.array(scopes.needs_recalculation[scopes.of_segment[: len(segments.start)]]))
         columns = [*key_columns(self.plan.query), *([WSTART] if isinstance(self.plan.query.window, IntervalWindow) else [])]
         windows: pa.Table | None = None
@@ -278,12 +276,10 @@ def with_row_number(segments: pa.Table, number: int) -> pa.Table:
 
 
 def span_of(batch: ChangeBatch) -> Span:
-    """Return the span of a piece in time."""
     return replace(Span.of(batch, None), series=None)
 
 
 def joined_span(first: Span, second: Span) -> Span:
-    """Return the span of two pieces."""
     return Span(min(first.first, second.first), max(first.last, second.last), later_of(first.written, second.written))
 
 

@@ -65,14 +65,12 @@ class WindowProcessor:
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Compute one micro-batch."""
         result = self.process_changes(state, changes)
         if changes.leaves_due:
             return replace(result, wake_at=state.wake_at)
         return self.timer.apply(state, result, changes)
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Compute what the changes alone make due."""
         if isinstance(changes.source, LargeCommit):
             result = self.large_commits.process(state, changes, changes.source)
             if result is not None:
@@ -93,7 +91,6 @@ class WindowProcessor:
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
-        """Recalculate the windows of rows from what the source has after the changes."""
         if can_be_merged(self.plan):
             merged = MergedCommits(self.context, self.plan, self.evaluation)
             return result_of(self.plan, state, merged.recalculate(rows, state, changes))
@@ -103,14 +100,12 @@ class WindowProcessor:
         return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
-        """Return the state with the rows of a batch that only mark windows."""
         if len(evaluated.deferred_rows) == 0:
             return state
         rows = batch.rows.take(pa.array(np.unique(evaluated.deferred_rows)))
         return replace(state, deferred=add_marks(self.plan, self.evaluation, state.deferred, rows))
 
     def span_of(self, batch: ChangeBatch, state: StreamState, changes: Changes) -> Span:
-        """Return what decides which windows in state a batch may change."""
         keys = base_key_columns(self.plan.query)
         if keys == [subtable_key(self.plan)]:
             span = Span.of(batch, pa.table({keys[0]: batch.series}))
@@ -212,5 +207,4 @@ class WindowProcessor:
         return np.asarray(closed & (to_numpy(evaluated.unaffected[window_sql.EMITTED]) != EmitState.CURRENT))
 
     def state_windows_of(self, segments: BatchSegments, affected: pa.Table | None, no_windows: pa.Table) -> pa.Table:
-        """Return the windows in state among segments, in the order of the segments."""
         return no_windows if affected is None or not (segments.kind == RowKind.IN_STATE).any() else affected

@@ -56,7 +56,6 @@ class RecalculationScopes:
 
     @property
     def needs_recalculation(self) -> Bools:
-        """For each scope whether it is recalculated."""
         return np.asarray(self.recalculated_at != NEVER)
 
     def unaffected(self, segments: BatchSegments) -> Bools:
@@ -66,7 +65,6 @@ class RecalculationScopes:
 
 
 def find_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
-    """Return the recalculation scopes of a batch's segments."""
     match plan.window:
         case IntervalWindow():
             return interval_scopes(segments, evicted_through)
@@ -77,7 +75,6 @@ def find_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None
 
 
 def interval_scopes(segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
-    """Return one scope for each window."""
     _, scope = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
     scope = scope.reshape(-1).astype(np.int64)
     maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
@@ -158,7 +155,6 @@ def find_out_of_order(segments: BatchSegments) -> Bools:
 
 
 def find_state_windows(segments: BatchSegments, group: int) -> Int64s:
-    """Return the segments of a partition's windows in state, ordered by start."""
     indexes = np.flatnonzero(segments.is_kind(RowKind.IN_STATE) & (segments.group == group))
     return indexes[np.argsort(segments.start[indexes], kind="stable")]
 

@@ -32,7 +32,6 @@ def result_of(
 
 
 def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch) -> BatchResult:
-    """Do what `result_of` does, and leave all windows in state."""
     count = evaluated.count
     new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
     emission = emit(

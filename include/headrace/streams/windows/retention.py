@@ -29,7 +29,6 @@ MAX_CLOSED_WINDOWS: Final = 20_000
 
 
 def state_columns(plan: Plan) -> list[str]:
-    """Return the columns of a window in state."""
     return [*window_columns(plan), EMITTED]
 
 
@@ -91,18 +90,15 @@ def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Tab
 
 
 def is_unwritten_before(instant: int, windows: pa.Table) -> Bools:
-    """Return a mask of the windows that end before an instant, and that the target does not have as they are."""
     has_ended = ends_before(instant, windows)
     return has_ended & (to_numpy(windows[EMITTED]) != EmitState.CURRENT) if has_ended.any() else has_ended
 
 
 def ids_of(windows: pa.Table) -> Int64s:
-    """Return the numbers of windows in state."""
     return to_numpy(windows[ROW_ID]).astype(np.int64) if windows.num_rows else NO_IDS
 
 
 def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
-    """Return no rows, with the columns of windows in state."""
     columns = state_columns(plan.query)[:-1]
     return windows.slice(0, 0).select(columns).append_column(EMITTED, pa.nulls(0, pa.int32()))
 
@@ -122,7 +118,6 @@ def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Boo
 
 
 def max_by_group(group: Int64s, value: Int64s) -> Int64s:
-    """Return the largest value of each group."""
     maximum = np.full(int(group.max()) + 1, NEVER)
     np.maximum.at(maximum, group, value)
     return maximum
@@ -140,7 +135,6 @@ def subtable_key(plan: StreamPlan) -> str | None:
 
 
 def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Table, after: pa.Table) -> StateTable | None:
-    """Return the windows in state after some of them have become others."""
     after = after.select(state_columns(plan.query))
     if windows is None:
         return window_table(after, base_key_columns(plan.query)) if after.num_rows else None
@@ -174,7 +168,6 @@ def evict_windows(plan: StreamPlan, state: StreamState, max_closed_windows: int 
 
 
 def ends_before(instant: int, windows: pa.Table) -> Bools:
-    """Return a mask of the windows that end before an instant."""
     return np.asarray(windows[WEND].to_numpy() < instant)
 
 

@@ -50,7 +50,6 @@ class Timer(Protocol):
 
 
 def timer_of(processor: Recalculator) -> Timer:
-    """Return the timer of a stream."""
     options = processor.plan.options
     match options.trigger:
         case TriggerMode.MAX_DELAY if options.max_delay is not None:
@@ -109,7 +108,6 @@ class DelayTimer:
         return NO_IDS if state.windows is None else state.windows.where(is_delayed)
 
     def write_overdue(self, result: BatchResult) -> BatchResult:
-        """Return the result with all delayed windows."""
         state, ids = result.state, self.delayed(result.state)
         if state.windows is None or not len(ids):
             return replace(result, wake_at=None)

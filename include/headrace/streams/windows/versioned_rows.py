@@ -60,5 +60,4 @@ def lifetimes(is_old_value: Bools, version: Int64s, codes: list[Int64s]) -> tupl
 
 
 def distinct_codes(column: pa.ChunkedArray) -> Int64s:
-    """Return numbers that identify the distinct values of a column."""
     return to_numpy(pc.index_in(column, pc.unique(column))).astype(np.int64)

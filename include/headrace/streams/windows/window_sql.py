@@ -54,7 +54,6 @@ def small_session(spark: SparkSession) -> SparkSession:
 
 
 def small_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Return a few rows as a DataFrame."""
     # PySpark stops at an empty chunk, and fails on timestamp columns without chunks.
     return small_session(spark).createDataFrame(rows.combine_chunks() if rows.num_rows else rows.schema.empty_table())
 
@@ -82,7 +81,6 @@ def count_once_condition(plan: Plan) -> Node:
 
 
 def result_window_condition(plan: Plan) -> Node:
-    """Return the condition that the query returns a window."""
     length, is_ended = Column(WEND) - Column(WSTART), Column(IS_END)
     match plan.window:
         case EventWindow(true_for=min_length):
@@ -100,7 +98,6 @@ def window_columns(plan: Plan) -> tuple[str, ...]:
 
 
 def segment_columns(plan: Plan) -> tuple[str, ...]:
-    """Return the columns of a segment that is to be merged."""
     return (*window_columns(plan), ADDED, USED, MAX_TIME, RECALCULATED)
 
 
@@ -113,7 +110,6 @@ def append_bookkeeping(state_windows: pa.Table) -> pa.Table:
 
 
 def state_segments(plan: Plan, state_windows: DataFrame) -> DataFrame:
-    """Return windows in state as segments without new rows."""
     empty = (f"0L AS {ADDED}", f"0L AS {USED}", f"CAST(NULL AS BIGINT) AS {MAX_TIME}", f"false AS {RECALCULATED}")
     return state_windows.selectExpr(*window_columns(plan), *empty)
 

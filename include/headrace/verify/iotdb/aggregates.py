@@ -27,7 +27,6 @@ Rule = Callable[[Arguments], _Aggregate]
 
 
 def compile_aggregate(compiler: Compiler, call: Call) -> _Aggregate:
-    """Compile a call of an aggregate over rows."""
     values = tuple(compiler.value(part) for part in call.arguments)
     if any(value.type is None for value in values):
         raise unsupported(f"{call.function} of NULL")
@@ -131,7 +130,6 @@ def aggregate_calls(*nodes: Expression) -> list[Call]:
 
 
 def aggregated_values(nodes: Sequence[Expression]) -> list[Expression]:
-    """Return what the aggregates in some expressions read, without constants."""
     arguments = [part for call in aggregate_calls(*nodes) for part in call.arguments]
     return [part for part in arguments if not isinstance(part, Literal)]
 

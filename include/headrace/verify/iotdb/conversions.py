@@ -21,7 +21,6 @@ def double(value: Value) -> str:
 
 
 def to_condition(value: Value) -> str:
-    """Return a condition."""
     if value.type not in (BOOL, None):
         raise unsupported(f"a condition of type {value.type}")
     return value.sql

@@ -159,7 +159,6 @@ def present(*nodes: Expression | None) -> list[Expression]:
 
 
 def items_of(items: Sequence[SelectItem]) -> list[Expression]:
-    """Return the expressions of columns."""
     return [item.expression for item in items]
 
 

@@ -105,7 +105,6 @@ class PathNames:
         return [[part.path for part in parts] for parts in matched]
 
     def all_names(self) -> list[str]:
-        """Return every series that FROM covers."""
         return self(ColumnRef("*"))
 
 
@@ -117,14 +116,12 @@ class MeasurementNames:
     series: dict[str, Series] = field(default_factory=dict)
 
     def __call__(self, reference: ColumnRef) -> list[str]:
-        """Return the measurements that a name matches."""
         pattern = PathPattern((*self.device.nodes, *split_path(reference.name)))
         matched = matching_series([self.device], pattern)
         self.series |= {part.name: part for part in matched}
         return [part.name for part in matched]
 
     def all_names(self) -> list[str]:
-        """Return every measurement of the device."""
         return self(ColumnRef("*"))
 
 

@@ -60,7 +60,6 @@ class TagGroups:
 
 
 def tag_columns(query: TreeQuery, names: PathNames, keys: tuple[str, ...]) -> tuple[dict[str, GroupedColumn], TagGroups]:
-    """Return the columns of a query with GROUP BY TAGS, each of one function and measurement, by a name for its values."""
     columns: dict[Call, GroupedColumn] = {}
     groups: dict[str, dict[str, str | None]] = {}
     for item in query.items:
@@ -204,7 +203,6 @@ def _common_type(function: str, parts: Iterable[Series]) -> DataType:
 
 
 def _masked_path(part: Series, levels: Sequence[int], *, keep_measurement: bool) -> str:
-    """Return the path of a series with `*` at the levels that GROUP BY LEVEL does not name."""
     nodes = (*part.device.nodes, part.series.measurement)
     last = len(nodes) - 1
 

@@ -182,7 +182,6 @@ class RowsBuilder:
 
 
 def _measured(name: str, devices: Iterable[Mapping[str, Series]]) -> str:
-    """Return a measurement of the devices that have it."""
     by_column: dict[str, list[str]] = {}
     for part in [measured[name] for measured in devices if name in measured]:
         by_column.setdefault(part.series.column, []).append(part.device.path)

@@ -55,7 +55,6 @@ def constants_of(rows: Compiler, call: Call) -> Constants:
 
 
 def calls_of(node: Expression, *functions: str) -> list[Call]:
-    """Return the calls of some functions in an expression."""
     return [part for part in walk(node) if isinstance(part, Call) and part.function in functions]
 
 

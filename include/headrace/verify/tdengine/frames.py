@@ -73,7 +73,6 @@ class Frame:
     subtables: str = ""
 
     def is_of_subtable(self, node: Expression) -> bool:
-        """Return True if an expression is constant within a subtable."""
         return all(self.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
 
     def find(self, reference: ColumnRef) -> Column | None:
@@ -109,8 +108,6 @@ class Frame:
 
 
 def row_compiler(frame: Frame) -> Compiler:
-    """Return a compiler of expressions over the rows of a frame."""
-
     def leaf(node: Expression) -> Value | None:
         return frame.column(node).value if isinstance(node, ColumnRef) else None
 

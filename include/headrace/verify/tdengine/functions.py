@@ -35,8 +35,6 @@ def _text_type(use: Arguments) -> DataType:
 
 
 def _same_type(sql: str) -> Rule:
-    """Return the rule of a function whose result has the type of its argument."""
-
     def rule(use: Arguments) -> Value:
         value = use.values[0]
         type_ = value.type or DOUBLE

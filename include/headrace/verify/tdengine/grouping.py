@@ -69,7 +69,6 @@ def resolve_keys(query: Query, items: Sequence[SelectItem], frame: Frame, rows: 
 
 
 def expand_stars(items: Sequence[SelectItem], frame: Frame) -> list[SelectItem]:
-    """Expand stars in the select list."""
     expanded: list[SelectItem] = []
     for item in items:
         match item.expression:
@@ -106,7 +105,6 @@ class Groups:
 
     @property
     def is_single_subtable(self) -> bool:
-        """True if all rows of a group belong to one subtable."""
         return self.frame.single or any(key.node == ColumnRef(TBNAME) for key in self.keys)
 
     @property

@@ -52,7 +52,6 @@ class Points:
 
     @property
     def compiler(self) -> Compiler:
-        """The compiler of expressions over points."""
         return replace(self.select.rows, leaf=self.leaf)
 
     def leaf(self, node: Expression) -> Value | None:

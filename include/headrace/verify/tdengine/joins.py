@@ -18,7 +18,6 @@ KINDS: Final = ("inner", "left", "right", "full", "left semi", "left anti", *ASO
 
 
 def join_frames(steps: Steps, join: Join, left: Frame, right: Frame) -> Frame:
-    """Compute a join."""
     if join.kind not in KINDS:
         raise unsupported(f"{join.kind.upper()} JOIN")
     inside = _inside(left, right)

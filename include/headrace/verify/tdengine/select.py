@@ -277,7 +277,6 @@ def _ascending(columns: Sequence[str]) -> list[str]:
 
 
 def _with_constants(values: Iterable[Expression], compiler: Compiler, outputs: Sequence[FillColumn]) -> list[FillColumn]:
-    """Give each output that depends on rows its constant of FILL(VALUE, …)."""
     nodes = iter(values)
     return [
         replace(output, constant=compile_cast(compiler, compiler.value(next(nodes)), output.type).sql)

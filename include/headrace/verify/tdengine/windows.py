@@ -56,7 +56,6 @@ def _events(window: EventClause, relation: str, rows: Partition, compiler: Compi
 
 
 def true_for_condition(window: WindowClause, compiler: Compiler) -> list[str]:
-    """Return the condition of TRUE_FOR on a window's length, if there is one."""
     min_length = window.true_for if isinstance(window, StateClause | EventClause) else None
     return [] if min_length is None else [f"{END} - {START} >= {min_length.ticks(compiler.precision)}"]
 
@@ -107,7 +106,6 @@ class Grid:
         return self.offset.ticks(self.clock.precision) if self.sliding.is_calendar and not self.offset.is_calendar else 0
 
     def months_later(self, wall: str, months: str) -> str:
-        """Return the start that is `months` later, in a grid of months."""
         return f"({self.clock.later(f'({wall} - {self.shift})', months)} + {self.shift})"
 
     def starts(self, wall: str) -> str:

@@ -87,7 +87,6 @@ def missing_path(path: PathPattern, hint: str) -> Error:
 
 
 def is_below(path: str, ancestor: str) -> bool:
-    """Return whether a path lies below another one."""
     return path.startswith(ancestor + ".")
 
 
@@ -108,7 +107,6 @@ def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningCont
 
 
 def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tuple[Database, list[Stage]]:
-    """Return the database of a device, and a stage that creates it if it is missing."""
     if device.has_wildcard or device.nodes[0] != ROOT or len(device.nodes) < DEFAULT_LEVEL:
         raise illegal_path(device, "write a device such as root.plant.line1")
     name = database_of(join_path(device.nodes), session.context)

@@ -201,7 +201,6 @@ def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], 
 
 
 def stored_values(values: Sequence[object], type_: DataType, database: Database) -> pa.Array:
-    """Return values of a type as stored."""
     if type_.kind is TypeKind.TIMESTAMP:
         return stored_times([None if value is None else int(str(value)) for value in values], database)
     return pa.array(values, arrow_type(type_, database.precision))

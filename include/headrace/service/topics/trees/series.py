@@ -108,7 +108,6 @@ def check_encoding(spec: TimeseriesSpec, status: TreeStatus = TreeStatus.METADAT
 
 
 def new_series(specs: Sequence[TimeseriesSpec]) -> tuple[NewSeries, ...]:
-    """Return the series that a statement declares."""
     return tuple(NewSeries(spec.measurement, spec.type, spec.encoding or "", spec.compression or "") for spec in specs)
 
 
@@ -171,7 +170,6 @@ def missing_series(path: PathPattern, session: PlanningContext) -> Error:
 
 
 def template_series_altered(path: PathPattern, device: Device, session: PlanningContext) -> Error:
-    """Return the error for altering a series of a template, which has no labels of its own."""
     covering = session.context.catalog.templates.covering([device.path]).get(device.path)
     error = ProgrammingError(
         f"Cannot alter template timeseries [{path}] since device template [{device.template}] already set on path "
@@ -183,7 +181,6 @@ def template_series_altered(path: PathPattern, device: Device, session: Planning
 
 
 def relabeled(labels: SeriesLabels, statement: AlterTimeseries) -> SeriesLabels:
-    """Return labels as a statement changes them."""
     tags, attributes = dict(labels.tags), dict(labels.attributes)
     match statement.change:
         case TimeseriesChange.RENAME:
@@ -224,7 +221,6 @@ def add_label(key: str, value: str, tags: dict[str, str], attributes: dict[str, 
 
 
 def owner_of(key: str, tags: dict[str, str], attributes: dict[str, str], path: PathPattern) -> dict[str, str]:
-    """Return which of the two has a key."""
     for labels in (tags, attributes):
         if key in labels:
             return labels
@@ -243,7 +239,6 @@ def rename(tags: dict[str, str], attributes: dict[str, str], old: str, new: str,
 
 
 def describe_creation(device: DeviceSeries, series: Iterable[NewSeries]) -> str:
-    """Describe the creation of series of a device."""
     return f"create {'aligned ' if device.aligned else ''}series of {device.path}: {describe_types(series)}"
 
 

@@ -232,7 +232,6 @@ def chosen_series(statement: TreeShow, context: Context) -> Iterator[SeriesPair]
 
 
 def meets(pair: SeriesPair, kind: str, sign: str, key: str, value: str) -> bool:
-    """Return whether a series meets the condition of a SHOW."""
     device, series = pair
     labels: SeriesLabels = device.labels_of(series.measurement)
     match kind:
@@ -305,7 +304,6 @@ def children(statement: TreeShow, context: Context) -> list[tuple[tuple[str, ...
 
 
 def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the number of nodes of a level."""
     level = statement.level or 0
     patterns = patterns_of(statement)
     matched = {

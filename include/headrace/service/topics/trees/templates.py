@@ -137,12 +137,10 @@ class DeactivateDevices(DatabaseStage):
 
 
 def describe_extension(template: str, series: Sequence[NewSeries]) -> str:
-    """Describe the extension of a device template."""
     return f"extend device template {template} and its devices: {describe_types(series)}"
 
 
 def describe_activation(template: str, device: str) -> str:
-    """Describe the activation of a device template."""
     return f"activate device template {template} on {device}"
 
 
