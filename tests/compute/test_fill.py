@@ -8,10 +8,13 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 
 from headrace.compute import evaluate
+from headrace.compute.nodes import raw
+from headrace.compute.types import double_to_number
 from headrace.errors import LimitError
 from headrace.model.instants import parse_instant
 from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
+from headrace.model.types import UBIGINT
 from tests.compute.samples import METERS, T0, WIDE, answer, frame, meters, plan, scope
 
 if TYPE_CHECKING:
@@ -52,6 +55,15 @@ def test_fill_adds_the_windows_of_the_range_without_rows(rows: DataFrame, mode: 
 def test_linear_fill_interpolates_and_truncates_to_whole_numbers(rows: DataFrame) -> None:
     found = answer(f"select _wstart, count(*), sum(b) from d1 where {RANGE} interval(1s) fill(linear)", rows)
     assert [row[2] for row in found] == [None, 1, 1, 2, 2, 2, 3, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("2.9", 2), ("6917529027641081856", 3 * 2**61), ("9223372036854775808", 2**63), ("18446744073709549568", 2**64 - 2048)],
+)
+def test_interpolated_values_of_unsigned_integers_keep_all_digits(small: SparkSession, value: str, expected: int) -> None:
+    number = double_to_number(raw(f"CAST('{value}' AS DOUBLE)"), UBIGINT)
+    assert small.sql(f"SELECT {number}").collect()[0][0] == expected
 
 
 def test_without_a_range_only_gaps_between_windows_are_filled(rows: DataFrame) -> None:

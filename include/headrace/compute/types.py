@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.compute.nodes import Node, call, double
+from headrace.compute.nodes import Node, call, double, if_, string
 from headrace.model.time import Precision
 from headrace.model.types import TEXTS, DataType, TypeKind
 
@@ -66,7 +66,9 @@ def is_text(type_: DataType) -> bool:
 
 def double_to_number(node: Node, type_: DataType) -> Node:
     """Convert a DOUBLE to a numeric type, truncating fractions for integers, NULL if out of range."""
-    if type_.kind is TypeKind.UBIGINT:
-        # A cast to DECIMAL would round, so remove the fraction first.
-        return (node - call("%", node, double(1))).try_cast(spark_type(type_))
-    return node.try_cast(spark_type(type_))
+    if type_.kind is not TypeKind.UBIGINT:
+        return node.try_cast(spark_type(type_))
+    # Spark casts a DOUBLE to DECIMAL by its shortest text, which has other digits, and rounds.
+    half, type_name = 2**63, spark_type(type_)
+    upper = (node - double(half)).try_cast("bigint").cast(type_name) + string(str(half)).cast(type_name)
+    return if_(node < double(half), node.try_cast("bigint"), upper).cast(type_name)
