@@ -16,7 +16,7 @@ from headrace.storage.delta.handles import rows_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.runtime.context import Context
+    from headrace.context import Context
     from headrace.service.connection import Connection
 
 DATABASE = "bench"

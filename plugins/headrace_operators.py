@@ -17,7 +17,7 @@ from headrace.runtime.dag_ids import SPARK_CONNECTION
 from headrace.settings import current
 
 if TYPE_CHECKING:
-    from headrace.runtime.context import Context
+    from headrace.context import Context
 
 
 class SparkJob(SparkSubmitOperator):

@@ -14,9 +14,9 @@ from headrace.errors import NotFoundError
 from headrace_operators import SparkJob, is_supervising_run, open_runtime
 
 if TYPE_CHECKING:
+    from headrace.context import Context
     from headrace.model.continuous_queries import Schedule
     from headrace.model.jobs import JobRecord
-    from headrace.runtime.context import Context
     from headrace.runtime.query_runs import QueryRun, QueryWork
 
 EXECUTE: Final = "execute"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.catalog import Catalog
+from headrace.context import Context
 from headrace.model.clock import Clock
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
 from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobState, StopReason
@@ -14,7 +15,6 @@ from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.context import Context
 from headrace.settings import Settings
 from headrace.storage import Tables
 from headrace.streams.kind import STREAM

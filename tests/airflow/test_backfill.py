@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.catalog import Catalog
+from headrace.context import Context
 from headrace.errors import DataError, TransientError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState
@@ -17,7 +18,6 @@ from headrace.model.positions import Position
 from headrace.model.time import Duration, Precision
 from headrace.runtime import airflow_tasks
 from headrace.runtime.airflow_tasks import BackfillRange, to_ticks
-from headrace.runtime.context import Context
 from headrace.runtime.dag_ids import stream_dag_id
 from headrace.settings import Settings
 from tests.airflow.samples import SOURCE, add_stream, prepare, table, without_spark, write_rows

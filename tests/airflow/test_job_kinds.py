@@ -13,11 +13,12 @@ import headrace
 from headrace.catalog import Catalog
 from headrace.cli.doctor import check_catalog
 from headrace.cli.system import describe_job
+from headrace.context import Context
 from headrace.errors import UnknownKindError
 from headrace.model.execution_history import NO_HISTORY
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.activity import NO_ACTIVITY
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.runtime.dag_ids import job_from_dag_id, record_dag_id
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from headrace.catalog import Catalog
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.clock import ManualClock
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import DesiredState, JobDefinition, JobState, StopReason
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.runtime import query_runs
-from headrace.runtime.context import Context
 from headrace.runtime.query_runs import QueryRun, QueryWork, RunType, plan_work
 from headrace.settings import Settings
 from tests.airflow.conftest import NOW

@@ -24,7 +24,8 @@ atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 os.environ |= {"AIRFLOW_HOME": AIRFLOW_HOME, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 sys.path[:0] = [str(ROOT / "plugins"), str(ROOT / "dags")]
 
-from headrace.runtime.context import Context, open_context  # noqa: E402
+from headrace.context import Context  # noqa: E402
+from headrace.runtime.context import open_context  # noqa: E402
 from headrace.settings import Settings, load  # noqa: E402
 from headrace.storage.spark.jars import spark_home  # noqa: E402
 from headrace.storage.spark.session import launch_conf  # noqa: E402

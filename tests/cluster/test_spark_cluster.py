@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
+from headrace.context import Context
 from headrace.history import backfill
 from headrace.model.ledger import ChunkState
-from headrace.runtime.context import Context
 from tests.cluster.conftest import Driver
 from tests.cluster.spark_cluster import SparkCluster, Worker
 from tests.runtime.meters import START, Meters, readings

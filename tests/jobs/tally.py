@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.errors import DataError
 from headrace.jobs.actions import DROP, PAUSE, JobAction
 from headrace.jobs.kinds import JobKind, imported
@@ -17,7 +18,6 @@ from headrace.jobs.runners import Advance
 from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import TableId
-from headrace.runtime.context import Context
 from headrace.runtime.dag_ids import definition_dag_id
 from headrace.streams.runner import Reader
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 
+from headrace.context import Context
 from headrace.history import backfill
 from headrace.model.clock import SystemClock
-from headrace.runtime.context import Context
 from headrace.runtime.table_maintenance import maintain
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load

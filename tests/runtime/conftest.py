@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.runtime.context import Context, open_context
+from headrace.context import Context
+from headrace.runtime.context import open_context
 from headrace.settings import Settings
 
 

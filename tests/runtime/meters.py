@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import DataType, TypeKind
-from headrace.runtime.context import Context
 from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.catalog import postgresql
+from headrace.context import Context
 from headrace.errors import TransientError
 from headrace.model.jobs import JobState
 from headrace.model.snodes import Lease
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import Contender, LeaseKeeper
 from headrace.runtime.metrics import Histogram

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.context import Context
 from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
 from headrace.jobs.activity import JobActivity
@@ -17,7 +18,7 @@ from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobSta
 from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver, idle_pause_s
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import busy_jobs

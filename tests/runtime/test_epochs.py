@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.context import Context
 from headrace.errors import FencedError
-from headrace.runtime.context import Context
 from headrace.runtime.epochs import raise_epoch
 from tests.runtime.meters import Meters
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.context import Context
 from headrace.history import backfill
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.model.ledger import Chunk
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.settings import Settings
 from tests.runtime.meters import START, Meters
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.context import Context
 from headrace.errors import InvalidStreamError, OperationalError
 from headrace.history import backfill
 from headrace.model import failpoints
@@ -16,7 +17,6 @@ from headrace.model.jobs import JobState
 from headrace.model.ledger import ChunkState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
-from headrace.runtime.context import Context
 from headrace.settings import Settings, load
 from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.context import Context
 from headrace.errors import HistoryGoneError
 from headrace.model.jobs import JobProgress
 from headrace.model.positions import Position, source_id
 from headrace.model.statements import CreateStream
 from headrace.model.tables import ColumnReference, Table, TableKind
-from headrace.runtime.context import Context
 from headrace.runtime.table_maintenance import maintain
 from headrace.sql import parse
 from headrace.storage.delta import maintenance

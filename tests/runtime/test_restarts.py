@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.context import Context
 from headrace.errors import FencedError
 from headrace.model.snodes import Lease
 from headrace.runtime import snode as snodes
-from headrace.runtime.context import Context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import LeaseKeeper
 from headrace.runtime.snode import Exit, Snode

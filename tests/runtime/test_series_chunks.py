@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.history import backfill
 from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError
 from headrace.model.ledger import ChunkState
-from headrace.runtime.context import Context
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.streams import lifecycle

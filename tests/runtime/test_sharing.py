@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
+from headrace.context import Context
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.jobs import JobState
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.sharing import plan_moves, port_of

@@ -14,11 +14,12 @@ import psycopg
 import pytest
 
 import headrace
+from headrace.context import Context
 from headrace.history import backfill
 from headrace.model.jobs import JobState
 from headrace.model.ledger import ChunkState
 from headrace.model.snodes import Heartbeat
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.meters import START, Meters, readings

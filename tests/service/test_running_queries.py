@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace
+from headrace.context import Context
 from headrace.errors import LimitError, NotFoundError, OperationalError
 from headrace.queries.running import RunningQueries
-from headrace.runtime.context import Context, Lazy, open_context
+from headrace.runtime.context import Lazy, open_context
 from headrace.runtime.credentials import Identity
 from headrace.runtime.http import Endpoint, Guard, Health, create_app
 from headrace.service.endpoint import sql_runner

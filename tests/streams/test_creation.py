@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
+from headrace.context import Context
 from headrace.errors import Error, ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import calling
 from headrace.model.jobs import JobState
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Database, Table
-from headrace.runtime.context import Context, open_context
+from headrace.runtime.context import open_context
 from headrace.settings import Settings, load
 from headrace.sql import parse
 from headrace.streams import lifecycle

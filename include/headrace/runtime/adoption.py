@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.tables import TBNAME, Table, TableKind
-from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

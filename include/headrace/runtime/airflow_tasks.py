@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from headrace.context import Context
 from headrace.errors import DataError, Error, NotFoundError
 from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.time import Duration, Precision
-from headrace.runtime.context import Context
 
 BACKFILL_FAILED: Final = "BACKFILL"
 HOLDER: Final = "airflow"

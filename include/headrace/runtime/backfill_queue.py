@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
 from headrace.model.jobs import DesiredState, JobRecord
-from headrace.runtime.context import Context
 from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)

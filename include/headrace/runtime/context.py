@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.storage import Tables
 
 T = TypeVar("T")
-__all__ = ["Context", "Lazy", "open_context"]
 
 
 class Lazy(Generic[T]):

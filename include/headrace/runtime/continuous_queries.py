@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import combinations
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError
 from headrace.jobs.activity import JobActivity
 from headrace.jobs.hosts import Driving
@@ -18,7 +19,6 @@ from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
 from headrace.queries.kind import CONTINUOUS_QUERY, is_resident
-from headrace.runtime.context import Context
 from headrace.runtime.pauses import Pause
 from headrace.streams.failures import stop_job
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
 from headrace.jobs.activity import JobActivity
 from headrace.jobs.hosts import Driving, Host
 from headrace.jobs.registry import kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord
-from headrace.runtime.context import Context
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role

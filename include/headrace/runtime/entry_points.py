@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.ledger import ChunkState
 from headrace.model.spark_options import Role
-from headrace.runtime.context import Context, is_under_spark_submit, open_context
+from headrace.runtime.context import is_under_spark_submit, open_context
 from headrace.runtime.garbage import collect_rarely
 from headrace.runtime.query_runs import QueryWork
 from headrace.settings import current

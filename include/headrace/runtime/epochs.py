@@ -11,9 +11,9 @@ from headrace.errors import Error
 from headrace.storage.delta.commits import RETIRED, epoch_app
 
 if TYPE_CHECKING:
+    from headrace.context import Context
     from headrace.model.jobs import JobRecord
     from headrace.model.snodes import Lease
-    from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

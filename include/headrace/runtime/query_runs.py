@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.catalog.processes import has_ended
+from headrace.context import Context
 from headrace.errors import Error, NotFoundError
 from headrace.model.continuous_queries import ON_BEHALF, Execution, ExecutionState, Schedule
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.queries import executions
-from headrace.runtime.context import Context
 
 EXECUTION_FAILED: Final = "EXECUTION"
 RESUME_HINT: Final = "fix the cause, then run RESUME CONTINUOUS QUERY, or clear the failed task"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.catalog.processes import has_ended
+from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution
 from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
-from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import is_active
 from headrace.runtime.query_runs import MAX_CATCH_UP, QueryWork, instant_text, is_done_for, is_running, on_behalf
 from headrace.streams.failures import stop_job

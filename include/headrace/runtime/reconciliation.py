@@ -23,8 +23,8 @@ from headrace.runtime.supervision import last_report, stop_mark
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.context import Context
     from headrace.runtime.airflow import AirflowClient
-    from headrace.runtime.context import Context
     from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
 from headrace.jobs.activity import JobActivity
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
-from headrace.runtime.context import Context, is_under_spark_submit
+from headrace.runtime.context import is_under_spark_submit
 from headrace.runtime.credentials import Identity
 from headrace.runtime.driver import Driver
 from headrace.runtime.epochs import newest_target_epoch, record_raised

@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.model.positions import SourceId, source_id
 from headrace.model.tables import Table
 from headrace.runtime.adoption import adopt_subtables
-from headrace.runtime.context import Context
 from headrace.storage import Bounds
 from headrace.streams.leftovers import remove_leftovers
 

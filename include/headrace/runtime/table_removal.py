@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 
+from headrace.context import Context
 from headrace.errors import Error, IntegrityError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Subtable, Table, TableId
-from headrace.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

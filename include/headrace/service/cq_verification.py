@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.compute.iotdb.into import IntoColumn
 from headrace.compute.iotdb.select import DEVICE_HEADER, TIME_HEADER, TreePlan
+from headrace.context import Context
 from headrace.errors import ProgrammingError
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, Timeseries
@@ -17,7 +18,6 @@ from headrace.model.types import DataType
 from headrace.queries.continuous_query import bind_body, recorded_query
 from headrace.queries.into import replaced_times
 from headrace.queries.into_layout import has_time
-from headrace.runtime.context import Context
 from headrace.service.tree_verification import verify_tree_range
 from headrace.storage.types import arrow_type
 from headrace.trees.devices import find_devices

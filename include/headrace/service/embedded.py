@@ -10,13 +10,13 @@ from typing import Final
 from weakref import WeakSet
 
 from headrace.catalog.processes import process_identity
+from headrace.context import Context
 from headrace.errors import FencedError, OperationalError
 from headrace.history.backfill import fill_history
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
-from headrace.runtime.context import Context
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.sharing import Moves, read_shared_jobs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.context import Context
 from headrace.queries.running import RunningQueries
-from headrace.runtime.context import Context
 from headrace.runtime.http import RunSql, StatementResult
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session

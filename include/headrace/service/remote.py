@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from headrace import errors
+from headrace.context import Context
 from headrace.model.snodes import Heartbeat
-from headrace.runtime.context import Context
 from headrace.runtime.snode_client import ARROW, SnodeEndpoint, send_statement
 from headrace.service.results import Result
 

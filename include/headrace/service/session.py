@@ -20,10 +20,10 @@ from headrace.service.state import SessionState
 from headrace.sql import parse
 
 if TYPE_CHECKING:
+    from headrace.context import Context
     from headrace.model.clock import Clock
     from headrace.model.progress import Progress
     from headrace.queries.running import RunningQueries
-    from headrace.runtime.context import Context
     from headrace.service.embedded import EmbeddedRunner
     from headrace.verify import VerificationResult
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from headrace.context import Context
     from headrace.queries.running import RunningQueries
-    from headrace.runtime.context import Context
 
 
 class PlanningContext(Protocol):

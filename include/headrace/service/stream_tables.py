@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.notifications import masked
@@ -12,7 +13,6 @@ from headrace.model.positions import SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
-from headrace.runtime.context import Context
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
 from headrace.sql import parse

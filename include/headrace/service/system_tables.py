@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from headrace.context import Context
 from headrace.model.jobs import JobRecord
 from headrace.model.notifications import masked
 from headrace.model.quarantine import QuarantineRequest
@@ -13,7 +14,6 @@ from headrace.model.statements import Select
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
-from headrace.runtime.context import Context
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import job_tables, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Type

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.compute.iotdb.select import TreePlan
+from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Database, Table
 from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
-from headrace.runtime.context import Context
 from headrace.service.state import SessionState
 from headrace.service.verification import Versions, compare_undisturbed, query_rows
 from headrace.storage import Bounds

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import AnyPlan, Relation, Scan
+from headrace.context import Context
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
 from headrace.model.jobs import JobRecord
@@ -21,7 +22,6 @@ from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Database, Name, Table, TableId, TableKind
 from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
-from headrace.runtime.context import Context
 from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
 from headrace.service.state import SessionState

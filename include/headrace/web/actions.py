@@ -13,7 +13,7 @@ from headrace.model.jobs import JobRecord
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
-    from headrace.runtime.context import Context
+    from headrace.context import Context
 
 
 def action_statement(action: str, record: JobRecord) -> str | None:

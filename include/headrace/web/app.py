@@ -20,13 +20,14 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from headrace.catalog import Catalog
+from headrace.context import Context
 from headrace.errors import ConfigurationError, Error, NotFoundError, OperationalError, TransientError
 from headrace.jobs.actions import DROP
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import Rate
-from headrace.runtime.context import Context, Lazy, open_session, open_tables
+from headrace.runtime.context import Lazy, open_session, open_tables
 from headrace.runtime.dag_ids import record_dag_id
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.settings import Settings, current

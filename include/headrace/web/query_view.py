@@ -16,7 +16,7 @@ from headrace.queries.kind import is_resident
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.runtime.context import Context
+    from headrace.context import Context
     from headrace.web.view import Overview
 
 Json = dict[str, Any]

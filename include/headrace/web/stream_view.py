@@ -14,7 +14,7 @@ from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.runtime.context import Context
+    from headrace.context import Context
     from headrace.web.view import Overview
 
 Json = dict[str, Any]

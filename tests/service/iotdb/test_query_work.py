@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.context import Context
 from headrace.errors import Error
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobState
 from headrace.queries import executions
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.context import Context
 from headrace.runtime.query_runs import QueryWork
 from headrace.runtime.query_work import execute_work
 from tests.service.iotdb.conftest import START

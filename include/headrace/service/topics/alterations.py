@@ -26,12 +26,12 @@ from headrace.catalog.alterations import (
     with_renamed_column,
     without_column,
 )
+from headrace.context import Context
 from headrace.errors import IntegrityError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.failpoints import failpoint
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
-from headrace.runtime.context import Context
 from headrace.service.names import database_of, find_table, find_writable_table, with_span
 from headrace.service.results import Result
 from headrace.service.rights import Action

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Final
 
 from headrace.catalog.rules import nearest
+from headrace.context import Context
 from headrace.errors import NotFoundError
 from headrace.jobs.registry import kind_of
 from headrace.model.continuous_queries import Execution
@@ -23,7 +24,6 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.context import Context
 from headrace.service.describing import format_instant
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import CATALOG, Action, Right, job_securable

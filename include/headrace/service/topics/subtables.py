@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.context import Context
 from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
-from headrace.runtime.context import Context
 from headrace.runtime.table_removal import drop_subtables
 from headrace.service.names import check_name, database_of, find_table, with_span
 from headrace.service.results import Result

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.context import Context
 from headrace.model.expressions import Expression
 from headrace.model.trees import Device, Timeseries
-from headrace.runtime.context import Context
 from headrace.trees.scope import scope_of
 
 SeriesPair = tuple[Device, Timeseries]

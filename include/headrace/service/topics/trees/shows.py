@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Final
 
+from headrace.context import Context
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
@@ -17,7 +18,6 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.model.types import TypeKind
-from headrace.runtime.context import Context
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import CATALOG, Action, Right
 from headrace.service.stage import Stage
