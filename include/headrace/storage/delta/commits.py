@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.storage.delta.handles import Handle
     from headrace.storage.delta.snapshots import Snapshot
 
+MARKER: Final = "headrace.commit"
+"""Field of `commitInfo` in a log entry: a text that no other commit has."""
+
 
 def stream_app(job_id: str) -> str:
     """App transaction that holds the number of the last micro-batch whose results a table has."""
@@ -171,7 +174,11 @@ def recorded_by(commit: Commit | None) -> dict[str, int]:
     return recorded | {offset_app(str(commit.job_id), source): version for source, version in commit.offsets.items()}
 
 
-def commit_properties(commit: Commit | None) -> CommitProperties:
-    """Return commit properties with which delta-rs commits on exactly the version it has read, or not at all."""
+def commit_properties(commit: Commit | None, marker: str | None = None) -> CommitProperties:
+    """Return commit properties with which delta-rs commits on exactly the version it has read, or not at all.
+
+    `marker` is a text that the log entry shows.
+    """
     transactions = [Transaction(app, version) for app, version in recorded_by(commit).items()]
-    return CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
+    metadata = None if marker is None else {MARKER: marker}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0, app_transactions=transactions or None)

@@ -195,6 +195,11 @@ def open_table(uri: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(uri, version=version, storage_options=delta_options(uri))
 
 
+def table_uri_of(delta: DeltaTable) -> str:
+    """Return the URI with which a table was opened: that of delta-rs is escaped, also for a path."""
+    return unquote(delta.table_uri).removeprefix("file://").rstrip("/")
+
+
 def file_exists(uri: str) -> bool:
     """Return whether a file exists. On an object store this takes one request."""
     if is_local(uri):

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from headrace.storage.delta.commits import MARKER
 from headrace.storage.delta.handles import log_file
 from headrace.storage.object_store import file_system
 
@@ -27,11 +28,12 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: its commit time (epoch ms), metrics and file actions."""
+    """One version: its commit time (epoch ms), metrics, marker and file actions."""
 
     version: int
     time: int | None
     metrics: dict[str, Any]
+    marker: str | None
     added: tuple[dict[str, Any], ...]
     removed: tuple[dict[str, Any], ...]
     changed: tuple[dict[str, Any], ...]
@@ -56,14 +58,16 @@ def read_commit(uri: str, version: int) -> LoggedCommit | None:
 def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
     metrics: dict[str, Any] = {}
     time: int | None = None
+    marker: str | None = None
     files: dict[str, list[dict[str, Any]]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
         name, content = next(iter(action.items()))
         if name == "commitInfo":
             metrics, time = content.get("operationMetrics") or {}, content.get("timestamp")
+            marker = content.get(MARKER)
         elif name in files and (name == "cdc" or content.get("dataChange", True)):
             files[name].append(content)
-    return LoggedCommit(version, time, metrics, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
+    return LoggedCommit(version, time, metrics, marker, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
 
 
 def count_changed_rows(uri: str, commit: LoggedCommit) -> int:

@@ -57,6 +57,8 @@ def write_entry(uri: str, version: int, actions: Sequence[dict[str, Any]]) -> No
     try:
         os.link(temporary, log_file(uri, version))
     except FileExistsError as error:
-        raise CommitFailedError(f"version {version} exists") from error
+        # A shared folder may have created the link and lost the answer: then the version is this file.
+        if not os.path.samefile(temporary, log_file(uri, version)):
+            raise CommitFailedError(f"version {version} exists") from error
     finally:
         os.unlink(temporary)

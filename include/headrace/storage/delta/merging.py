@@ -8,11 +8,12 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from deltalake.table import TableMerger
 
 from headrace.model.tables import Table, TableKind
-from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
+from headrace.storage.delta.commits import Commit, WriteMetrics
+from headrace.storage.delta.committing import commit_once
 from headrace.storage.delta.keys import quote_identifier, subtable_condition, time_condition
 from headrace.storage.delta.pruning import Bounds, time_bounds
 
@@ -50,27 +51,33 @@ def upsert(
 ) -> WriteMetrics:
     """Update existing keys in the `update_columns` columns (None: all), and insert the others. In a tree NULL changes nothing."""
     changing = [name for name in _value_columns(table, schema) if update_columns is None or name in update_columns]
-    merger = _merger(delta, table, schema, rows, scope, commit)
     # Writing an existing key is an update even if the table has no other columns.
     new_value = _source_or_stored if table.kind is TableKind.TREE else _source_column
     updates = {quote_identifier(name): new_value(name) for name in changing or [table.series_key]}
-    return _execute(merger.when_matched_update(updates).when_not_matched_insert(_insert_values(schema)), delta)
+
+    def merge(properties: CommitProperties) -> dict[str, Any]:
+        merger = _merger(delta, table, schema, rows, scope, properties)
+        return merger.when_matched_update(updates).when_not_matched_insert(_insert_values(schema)).execute()
+
+    return _metrics(delta, commit_once(delta, commit, merge))
 
 
 def replace(
     delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
 ) -> WriteMetrics:
     """Upsert or delete marked rows in one commit; rows that would not change are left out."""
-    merger = _merger(delta, table, schema, rows, scope, commit)
     values = _value_columns(table, schema)
     operation = _source_column(OPERATION)
-    merger = merger.when_matched_delete(f"{operation} = {DELETE}")
-    if values:
-        differs = " OR ".join(f"(t.{quote_identifier(name)} IS DISTINCT FROM {_source_column(name)})" for name in values)
-        merger = merger.when_matched_update(
-            {quote_identifier(name): _source_column(name) for name in values}, predicate=f"{operation} = {UPSERT} AND ({differs})"
-        )
-    return _execute(merger.when_not_matched_insert(_insert_values(schema), predicate=f"{operation} = {UPSERT}"), delta)
+    differs = " OR ".join(f"(t.{quote_identifier(name)} IS DISTINCT FROM {_source_column(name)})" for name in values)
+    updates = {quote_identifier(name): _source_column(name) for name in values}
+
+    def merge(properties: CommitProperties) -> dict[str, Any]:
+        merger = _merger(delta, table, schema, rows, scope, properties).when_matched_delete(f"{operation} = {DELETE}")
+        if values:
+            merger = merger.when_matched_update(updates, predicate=f"{operation} = {UPSERT} AND ({differs})")
+        return merger.when_not_matched_insert(_insert_values(schema), predicate=f"{operation} = {UPSERT}").execute()
+
+    return _metrics(delta, commit_once(delta, commit, merge))
 
 
 def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
@@ -106,19 +113,16 @@ def _insert_values(schema: pa.Schema) -> dict[str, str]:
 
 
 def _merger(
-    delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, commit: Commit | None
+    delta: DeltaTable, table: Table, schema: pa.Schema, rows: RowSource, scope: MergeScope, properties: CommitProperties
 ) -> TableMerger:
     conditions = [f"t.{quote_identifier(name)} = {_source_column(name)}" for name in table.primary_key]
     conditions.append(time_condition(schema, table.timestamp.name, scope.times, "t."))
     if scope.names is not None:
         conditions.append(subtable_condition(scope.names, table.series_key, "t."))
-    return delta.merge(
-        rows, " AND ".join(conditions), source_alias="s", target_alias="t", commit_properties=commit_properties(commit)
-    )
+    return delta.merge(rows, " AND ".join(conditions), source_alias="s", target_alias="t", commit_properties=properties)
 
 
-def _execute(merger: TableMerger, delta: DeltaTable) -> WriteMetrics:
-    metrics: dict[str, Any] = merger.execute()
+def _metrics(delta: DeltaTable, metrics: dict[str, Any]) -> WriteMetrics:
     return WriteMetrics(
         delta.version(),
         inserted=int(metrics["num_target_rows_inserted"]),

@@ -19,12 +19,12 @@ from headrace.storage.delta.commits import (
     Commit,
     CommitStatus,
     check_epoch,
-    commit_properties,
     commit_status,
     committed_position,
     epoch_app,
     fence_commit,
 )
+from headrace.storage.delta.committing import commit_once
 from headrace.storage.delta.handles import Handle, path_segment, translate_errors
 from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
 from headrace.storage.object_store import delta_options, file_system
@@ -156,7 +156,7 @@ class Outbox:
             check_epoch(handle, delta, self.job_id, epoch)
             paths = [file["path"] for file in handle.files(delta).to_pylist() if file[f"max.{BATCH}"] <= batch]
             if paths:
-                delta.delete(f"{BATCH} <= {batch}", commit_properties=commit_properties(None))
+                commit_once(delta, None, lambda properties: delta.delete(f"{BATCH} <= {batch}", commit_properties=properties))
             return paths
 
         paths = self._writer.attempts(self._handle, work)

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from headrace.model.tables import Table, TableKind
-from headrace.storage.delta.commits import Commit, WriteMetrics, commit_properties
+from headrace.storage.delta.commits import Commit, WriteMetrics
+from headrace.storage.delta.committing import commit_actions
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.keys import keep_last_per_key, keep_last_values_per_key, semi_join
@@ -143,9 +144,7 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
 
 def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> WriteMetrics:
     actions = [AddAction(file.path, file.size, {}, file.modified, True, file.statistics) for file in files]
-    version = delta.version() + 1
-    delta.create_write_transaction([*actions], "append", delta.schema(), commit_properties=commit_properties(commit))
-    return WriteMetrics(version, inserted=total_rows(files))
+    return WriteMetrics(commit_actions(delta, actions, commit), inserted=total_rows(files))
 
 
 def read_batches(uri: str, files: Sequence[StagedFile], schema: pa.Schema) -> pa.RecordBatchReader:

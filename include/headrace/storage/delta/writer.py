@@ -25,13 +25,13 @@ from headrace.storage.delta.commits import (
     CommitStatus,
     WriteMetrics,
     check_epoch,
-    commit_properties,
     commit_status,
     epoch_app,
     execution_app,
     fence_commit,
     retire_commit,
 )
+from headrace.storage.delta.committing import commit_actions, commit_once
 from headrace.storage.delta.handles import Handle, Handles, is_local, stored_schema
 from headrace.storage.delta.keys import (
     anti_join,
@@ -277,7 +277,7 @@ class Writer:
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
             if predicate == NO_ROWS:
                 return WriteMetrics(delta.version())
-            metrics = delta.delete(predicate, commit_properties=commit_properties(None))
+            metrics = commit_once(delta, None, lambda properties: delta.delete(predicate, commit_properties=properties))
             return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
 
         return self.noted(table, self.commit(table, work)).deleted
@@ -298,10 +298,8 @@ class Writer:
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
             deleted = updated = 0
             for scope in scopes:
-                metrics = delta.delete(scope.emptied, commit_properties=commit_properties(None))
-                deleted += int(metrics["num_deleted_rows"])
-                metrics = delta.update(scope.updates, predicate=scope.changed, commit_properties=commit_properties(None))
-                updated += int(metrics["num_updated_rows"])
+                deleted += scope.delete_rows(delta)
+                updated += scope.update_rows(delta)
             return WriteMetrics(delta.version(), updated=updated, deleted=deleted)
 
         return self.noted(table, self.commit(table, work)).rows
@@ -371,7 +369,7 @@ def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None, schema
     if rows.num_rows == 0:
         return commit_transactions(delta, commit)
     complete = with_all_columns(rows, stored_schema(delta) if schema is None else schema)
-    write_deltalake(delta, complete, mode="append", commit_properties=commit_properties(commit))
+    commit_once(delta, commit, lambda properties: write_deltalake(delta, complete, mode="append", commit_properties=properties))
     return WriteMetrics(delta.version(), inserted=rows.num_rows)
 
 
@@ -387,11 +385,7 @@ def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def commit_transactions(delta: DeltaTable, commit: Commit | None) -> WriteMetrics:
     """Record a commit's transactions without rows."""
-    if commit is None:
-        return WriteMetrics(delta.version())
-    version = delta.version() + 1
-    delta.create_write_transaction([], "append", delta.schema(), commit_properties=commit_properties(commit))
-    return WriteMetrics(version)
+    return WriteMetrics(delta.version() if commit is None else commit_actions(delta, [], commit))
 
 
 def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
@@ -423,6 +417,18 @@ class Clearing:
     emptied: str
     changed: str
     updates: dict[str, str]
+
+    def delete_rows(self, delta: DeltaTable) -> int:
+        """Commit the deletes, and return how many rows there were."""
+        metrics = commit_once(delta, None, lambda properties: delta.delete(self.emptied, commit_properties=properties))
+        return int(metrics["num_deleted_rows"])
+
+    def update_rows(self, delta: DeltaTable) -> int:
+        """Commit the updates, and return how many rows there were."""
+        metrics = commit_once(
+            delta, None, lambda properties: delta.update(self.updates, predicate=self.changed, commit_properties=properties)
+        )
+        return int(metrics["num_updated_rows"])
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
