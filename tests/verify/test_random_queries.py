@@ -19,7 +19,7 @@ from tests.verify.worlds import world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERIES = int(os.environ.get("HEADRACE_VERIFY_QUERIES", "150"))
+QUERIES = int(os.environ.get("HEADRACE_VERIFY_QUERIES", "75"))
 FIRST_SEED = int(os.environ.get("HEADRACE_VERIFY_SEED", "1"))
 QUERIES_PER_WORLD = 25
 MAX_EMPTY_SHARE = 0.4

@@ -14,7 +14,7 @@ import headrace
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from tests.verify.tree_generator import tree_queries, tree_world
 
-QUERIES = int(os.environ.get("HEADRACE_VERIFY_QUERIES", "90"))
+QUERIES = int(os.environ.get("HEADRACE_VERIFY_QUERIES", "30"))
 FIRST_SEED = int(os.environ.get("HEADRACE_VERIFY_SEED", "1"))
 QUERIES_PER_WORLD = 30
 MAX_REFUSED_SHARE = 0.25
