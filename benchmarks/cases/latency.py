@@ -197,7 +197,7 @@ def timed_functions() -> list[TimedFunction]:
     from pyspark.sql import SparkSession
     from pyspark.sql.classic.dataframe import DataFrame
 
-    from headrace.storage import Tables
+    from headrace.storage.delta.writer import Writer
     from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
@@ -211,7 +211,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("step: each result out of Spark", DataFrame, "toArrow"),
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("rows of the target", TargetTable, "to_rows"),
-        TimedFunction("commit", Tables, "replace"),
+        TimedFunction("commit", Writer, "replace"),
         TimedFunction("record progress (after the result)", StreamRunner, "record"),
     ]
 

@@ -56,7 +56,7 @@ class Streams:
 
 def timed_functions() -> list[TimedFunction]:
     """Return the parts of a micro-batch, each of one stream."""
-    from headrace.storage import Tables
+    from headrace.storage.delta.writer import Writer
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
@@ -65,7 +65,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("read changes", ChangeReader, "read_after"),
         TimedFunction("step of a stream", WindowProcessor, "process_batch"),
         TimedFunction("write state of a stream", StateStore, "write"),
-        TimedFunction("commit of a stream", Tables, "replace"),
+        TimedFunction("commit of a stream", Writer, "replace"),
     ]
 
 

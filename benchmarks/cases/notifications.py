@@ -119,8 +119,8 @@ class PlainSender:
 
 def timed_functions() -> list[TimedFunction]:
     """Return the parts of the way of an event, in their order; those from `send` on are in a thread of their own."""
-    from headrace.storage import Tables
     from headrace.storage.delta.outbox import Outbox
+    from headrace.storage.delta.writer import Writer
     from headrace.streams.notifications.messages import MessageEncoder
     from headrace.streams.notifications.websocket import WebSocketSender
     from headrace.streams.sources.reader import ChangeReader
@@ -132,7 +132,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("step", WindowProcessor, "process_batch"),
         TimedFunction("encode messages", MessageEncoder, "encode"),
         TimedFunction("write state, with the messages", StateStore, "write"),
-        TimedFunction("commit results", Tables, "replace"),
+        TimedFunction("commit results", Writer, "replace"),
         TimedFunction("commit messages", Outbox, "append"),
         TimedFunction("send (the server decodes in the same process)", WebSocketSender, "__call__"),
         TimedFunction("remove sent messages", Outbox, "remove"),

@@ -75,7 +75,7 @@ class OpenWindows:
 def timed_functions() -> list[TimedFunction]:
     """Return the functions of a micro-batch whose time may follow the state."""
     from headrace.compute.columnar import SegmentKernel
-    from headrace.storage import Tables
+    from headrace.storage.delta.writer import Writer
     from headrace.streams.runner import StreamRunner
     from headrace.streams.sinks.target import TargetTable
     from headrace.streams.sources.reader import ChangeReader
@@ -93,7 +93,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("compute: evict windows", results, "evict_windows"),
         TimedFunction("write state", StateStore, "write"),
         TimedFunction("subtables of the target", TargetTable, "to_rows"),
-        TimedFunction("commit", Tables, "replace"),
+        TimedFunction("commit", Writer, "replace"),
         TimedFunction("record progress", StreamRunner, "record"),
     ]
 

@@ -77,7 +77,7 @@ def create_tables(bench: Bench) -> None:
 
 def timed_functions() -> list[TimedFunction]:
     """Return the parts of a micro-batch over the virtual table with all origins."""
-    from headrace.storage import Tables
+    from headrace.storage.delta.writer import Writer
     from headrace.streams.sources.virtual_reader import VirtualReader
     from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
@@ -86,7 +86,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("read changes of all origins", VirtualReader, "read_after"),
         TimedFunction("step", WindowProcessor, "process_batch"),
         TimedFunction("write state", StateStore, "write"),
-        TimedFunction("commit", Tables, "replace"),
+        TimedFunction("commit", Writer, "replace"),
     ]
 
 
