@@ -40,10 +40,10 @@ def expected(batches: list[list[Row]]) -> list[tuple[int | None, ...]]:
     return results
 
 
-@given(batches=BATCHES, waiting=st.integers(0, 8), pieces=st.integers(0, 4))
-def test_partials_are_those_of_all_rows(batches: list[list[Row]], waiting: int, pieces: int) -> None:
+@given(batches=BATCHES, waiting=st.integers(0, 8), gaps=st.integers(0, 4))
+def test_partials_are_those_of_all_rows(batches: list[list[Row]], waiting: int, gaps: int) -> None:
     partials, at = CellPartials(RULES), 0
-    with patch.object(cell_partials, "MIN_WAITING", waiting), patch.object(cell_partials, "MAX_PIECES", pieces):
+    with patch.object(cell_partials, "MIN_WAITING", waiting), patch.object(cell_partials, "MAX_GAPS", gaps):
         for batch in batches:
             columns = {"x": pa.array([x for _, x in batch], pa.int64()), "t": pa.array(range(at, at + len(batch)), pa.int64())}
             partials.add(np.array([cell for cell, _ in batch], np.int64), columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -13,13 +12,13 @@ import pyarrow as pa
 from headrace.compute.columnar.columns import Arrays, evaluate_all, take
 from headrace.compute.columnar.expressions import Values, infer_type
 from headrace.compute.columnar.partials import Reducer, reducer
-from headrace.compute.columnar.runs import Int64s, Runs, marks, stable_order
-from headrace.compute.nodes import Node, columns_of
+from headrace.compute.columnar.runs import Groups, Int64s, Runs, Scattered, marks, stable_order
+from headrace.compute.nodes import Node
 
 MIN_WAITING: Final = 1_000_000
 """Cells of batches that are merged together at least; more if there are more cells."""
-MAX_PIECES: Final = 64
-"""Rows in so few pieces, each in the order of cells, are not sorted."""
+MAX_GAPS: Final = 4
+"""Unsorted rows are folded where they are if their cells have at most so many numbers for each row; others are sorted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +54,14 @@ class CellPartials:
         """Add rows; `cells` has the cell of each."""
         if not len(cells):
             return
-        used = {name: columns[name] for node in self.rules.rows.values() for name in columns_of(node)}
-        starts = np.flatnonzero(cells[1:] < cells[:-1]) + 1
-        if len(starts) > MAX_PIECES:
+        rows = evaluate_all(self.rules.rows, columns, len(cells))
+        if (cells[1:] >= cells[:-1]).all():
+            self._append(cells, rows)
+        elif (numbered := numbered_densely(cells)) is not None:
+            self._reduce(*numbered, rows)
+        else:
             order = stable_order(cells)
-            positions = pa.array(order)
-            used = {name: values if isinstance(values, pa.Scalar) else values.take(positions) for name, values in used.items()}
-            cells, starts = cells[order], starts[:0]
-        rows = evaluate_all(self.rules.rows, used, len(cells))
-        for start, end in pairwise([0, *starts.tolist(), len(cells)]):
-            self._append(cells[start:end], {name: values.slice(start, end - start) for name, values in rows.items()})
+            self._append(cells[order], take(rows, order))
         if self.waiting > MIN_WAITING:
             self._merge()
 
@@ -81,11 +78,15 @@ class CellPartials:
         positions = pa.array(index, mask=index < 0)
         return {name: values.take(positions) for name, values in columns.items()}
 
-    def _append(self, cells: Int64s, columns: Arrays) -> None:
+    def _append(self, cells: Int64s, rows: Arrays) -> None:
         """Add partials in the order of cells."""
         runs = Runs.of(marks([cells], len(cells)))
-        self.parts.append((cells[runs.starts], {name: rule.reduce(columns, runs) for name, rule in self.rules.reducers.items()}))
-        self.waiting += len(runs.starts)
+        self._reduce(cells[runs.starts], runs, rows)
+
+    def _reduce(self, cells: Int64s, groups: Groups, rows: Arrays) -> None:
+        """Add partials of one group for each of the cells."""
+        self.parts.append((cells, {name: rule.reduce(rows, groups) for name, rule in self.rules.reducers.items()}))
+        self.waiting += len(cells)
 
     def _merge(self) -> None:
         """Merge the partials of all batches."""
@@ -97,3 +98,16 @@ class CellPartials:
             self._append(cells[order], take(columns, order))
         # What is merged waits no longer, so that the work for each batch stays the same however many cells there are.
         self.waiting = -sum(len(cells) for cells, _ in self.parts)
+
+
+def numbered_densely(cells: Int64s) -> tuple[Int64s, Scattered] | None:
+    """Return the distinct cells in order, and the groups of their rows; None if they are too far apart for an array over all."""
+    low, high = int(cells.min()), int(cells.max())
+    if high - low > MAX_GAPS * len(cells):
+        return None
+    numbers = cells - low
+    lengths = np.bincount(numbers)
+    present = np.flatnonzero(lengths)
+    if len(present) == len(lengths):
+        return present + low, Scattered(numbers, lengths)
+    return present + low, Scattered((np.cumsum(lengths > 0) - 1)[numbers], lengths[present])

@@ -25,7 +25,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def evaluate_all(nodes: Mapping[str, Node], columns: Arrays, size: int) -> Arrays:
+def evaluate_all(nodes: Mapping[str, Node], columns: Mapping[str, Values], size: int) -> Arrays:
     """Return the values of expressions. A column that is taken as it is keeps its dictionary."""
     results: dict[Node, pa.Array] = {}
     for node in nodes.values():
@@ -34,12 +34,12 @@ def evaluate_all(nodes: Mapping[str, Node], columns: Arrays, size: int) -> Array
     return {name: results[node] for name, node in nodes.items()}
 
 
-def plain(node: Node, columns: Arrays) -> Mapping[str, Values]:
+def plain(node: Node, columns: Mapping[str, Values]) -> Mapping[str, Values]:
     """Return columns with the dictionaries decoded that an expression computes with."""
     if isinstance(node, Column):
         return columns
     encoded = [name for name in columns_of(node) if isinstance(columns[name], pa.DictionaryArray)]
-    return columns if not encoded else columns | {name: columns[name].dictionary_decode() for name in encoded}
+    return columns if not encoded else {**columns} | {name: columns[name].dictionary_decode() for name in encoded}
 
 
 def as_array(values: Values, size: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Merging of partial aggregates over runs of segments, as `Partial.merge` declares it."""
+"""Merging of partial aggregates over groups of segments or rows, as `Partial.merge` declares it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.runs import Bools, Int64s, Runs, ranks, to_numpy
+from headrace.compute.columnar.runs import Bools, Groups, Int64s, ranks, to_numpy
 from headrace.compute.nodes import Column, Node, Operation, UnsupportedError
 
 Columns = Mapping[str, pa.Array]
@@ -28,10 +28,10 @@ ORDERED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 class Reducer(Protocol):
-    """Merges one partial of the segments of each run."""
+    """Merges one partial of the segments or rows of each group."""
 
-    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
-        """Return the partial of each run; there is at least one."""
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Return the partial of each group; there is at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class Sum:
 
     column: str
 
-    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
-        """Add up the values of each run.
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Add up the values of each group.
 
         Raises:
             UnsupportedError: A sum may exceed BIGINT, which Spark reports.
         """
         column = columns[self.column]
         values = to_numpy(pc.fill_null(column, 0))
-        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(runs.lengths.max()) >= MAX_SUM:
+        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(groups.lengths.max()) >= MAX_SUM:
             raise UnsupportedError("a large sum")
-        return pa.array(np.add.reduceat(values, runs.starts), column.type, mask=missing(column, runs))
+        return pa.array(groups.fold(np.add, values), column.type, mask=missing(column, groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,17 @@ class Extreme:
     column: str
     is_max: bool
 
-    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
-        """Return the least or greatest value of each run."""
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Return the least or greatest value of each group."""
         column = columns[self.column]
         if pa.types.is_boolean(column.type):
-            return self._reduce_flags(column, runs)
+            return self._reduce_flags(column, groups)
         if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
-            return Pick(self.column, self.column, self.is_max).reduce(columns, runs)
+            return Pick(self.column, self.column, self.is_max).reduce(columns, groups)
         values = to_numpy(pc.fill_null(column, self._worst(column.type)))
         # Unlike minimum, fmin passes over NaN.
         operator = np.maximum if self.is_max else np.fmin
-        return pa.array(operator.reduceat(values, runs.starts), column.type, mask=missing(column, runs))
+        return pa.array(groups.fold(operator, values), column.type, mask=missing(column, groups))
 
     def _worst(self, type_: pa.DataType) -> pa.Scalar:
         """Return the value that all others win against."""
@@ -79,10 +79,10 @@ class Extreme:
         limits = np.iinfo(type_.to_pandas_dtype())
         return pa.scalar(limits.min if self.is_max else limits.max, type_)
 
-    def _reduce_flags(self, column: pa.Array, runs: Runs) -> pa.Array:
-        operator = np.logical_or if self.is_max else np.logical_and
-        values = to_numpy(pc.fill_null(column, not self.is_max)).astype(np.bool_)
-        return pa.array(operator.reduceat(values, runs.starts), mask=missing(column, runs))
+    def _reduce_flags(self, column: pa.Array, groups: Groups) -> pa.Array:
+        operator = np.maximum if self.is_max else np.minimum
+        values = to_numpy(pc.fill_null(column, not self.is_max)).astype(np.uint8)
+        return pa.array(groups.fold(operator, values).astype(np.bool_), mask=missing(column, groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class Pick:
     order: str
     is_max: bool
 
-    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
-        """Return the value of the row of each run with the least or greatest order."""
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Return the value of the row of each group with the least or greatest order."""
         order, value = columns[self.order], columns[self.value]
-        index = pick(order_numbers(order), valid(order), runs, self.is_max)
+        index = pick(order_numbers(order), valid(order), groups, self.is_max)
         return value.take(pa.array(index, mask=index < 0))
 
 
@@ -106,17 +106,17 @@ def order_numbers(order: pa.Array) -> Int64s:
     return ranks(order)
 
 
-def pick(order: Int64s, is_valid: Bools | None, runs: Runs, is_max: bool) -> Int64s:
+def pick(order: Int64s, is_valid: Bools | None, groups: Groups, is_max: bool) -> Int64s:
     """Return the row of each run with the least or greatest number, the first of several; -1 if no row is valid."""
     limits = np.iinfo(np.int64)
     numbers = order if is_valid is None else np.where(is_valid, order, limits.min if is_max else limits.max)
-    best = (np.maximum if is_max else np.minimum).reduceat(numbers, runs.starts)
-    hits = numbers == best[runs.of_row]
+    best = groups.fold(np.maximum if is_max else np.minimum, numbers)
+    hits = numbers == best[groups.of_row]
     if is_valid is not None:
         hits &= is_valid
     rows = np.flatnonzero(hits)[::-1]
-    result = np.full(len(runs.starts), -1)
-    result[runs.of_row[rows]] = rows
+    result = np.full(groups.count, -1)
+    result[groups.of_row[rows]] = rows
     return result
 
 
@@ -125,10 +125,10 @@ def valid(column: pa.Array) -> Bools | None:
     return None if column.null_count == 0 else to_numpy(column.is_valid()).astype(np.bool_)
 
 
-def missing(column: pa.Array, runs: Runs) -> Bools | None:
-    """Return a mask of the runs that have only NULL; None if there is no NULL."""
+def missing(column: pa.Array, groups: Groups) -> Bools | None:
+    """Return a mask of the groups that have only NULL; None if there is no NULL."""
     is_valid = valid(column)
-    return None if is_valid is None else ~np.logical_or.reduceat(is_valid, runs.starts)
+    return None if is_valid is None else groups.fold(np.maximum, is_valid.astype(np.uint8)) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +140,23 @@ class Moments:
     squares: str
     is_mean: bool
 
-    def reduce(self, columns: Columns, runs: Runs) -> pa.Array:
-        """Merge the moments of each run; 0 without values."""
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Merge the moments of each group; 0 without values."""
         counts, means, squares = (to_numpy(columns[name]).astype(np.float64) for name in (self.count, self.mean, self.squares))
         # What has no values has arbitrary moments, and NaN times 0 is NaN.
         means = np.where(counts > 0, means, 0.0)
-        total = np.add.reduceat(counts, runs.starts)
-        first = means[runs.starts]
+        total = groups.fold(np.add, counts)
+        first = means[groups.starts]
         with np.errstate(all="ignore"):
-            # Deviations from a value of the run itself keep the precision of means that are large.
-            shifted = means - first[runs.of_row]
-            mean = first + np.add.reduceat(counts * shifted, runs.starts) / np.maximum(total, 1)
+            # Deviations from a value of the group itself keep the precision of means that are large.
+            shifted = means - first[groups.of_row]
+            mean = first + groups.fold(np.add, counts * shifted) / np.maximum(total, 1)
             if self.is_mean:
                 return pa.array(np.where(total > 0, mean, 0.0))
-            is_alone = (np.add.reduceat(counts > 0, runs.starts, dtype=np.int64) == 1)[runs.of_row]
-            moved = np.where(is_alone, 0.0, counts * (means - mean[runs.of_row]) ** 2)
+            is_alone = (groups.fold(np.add, (counts > 0).astype(np.int64)) == 1)[groups.of_row]
+            moved = np.where(is_alone, 0.0, counts * (means - mean[groups.of_row]) ** 2)
             deviations = np.where(counts > 0, squares + moved, 0.0)
-        return pa.array(np.add.reduceat(deviations, runs.starts))
+        return pa.array(groups.fold(np.add, deviations))
 
 
 def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,29 @@ MAX_NUMBER: Final = 2**62
 MAX_INT64: Final = np.iinfo(np.int64).max
 MAX_ASCENDING_PIECES: Final = 16
 """So few pieces that are in order are merged sooner than sorted by radix."""
+
+
+class Groups(Protocol):
+    """Rows in numbered groups, each of which has at least one."""
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+
+    @property
+    def lengths(self) -> Int64s:
+        """The number of rows of each group."""
+
+    @property
+    def of_row(self) -> Int64s:
+        """The group of each row."""
+
+    @property
+    def starts(self) -> Int64s:
+        """The first row of each group."""
+
+    def fold(self, operator: np.ufunc, values: Array) -> Array:
+        """Return the values of each group, combined by an operator like addition, in the order of rows."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +63,10 @@ class Runs:
         """Return the runs that begin at the marked rows; the first row has to be marked."""
         return cls(np.flatnonzero(marks), len(marks))
 
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
     @cached_property
     def lengths(self) -> Int64s:
         """The number of rows of each run."""
@@ -52,6 +79,40 @@ class Runs:
     @cached_property
     def start_of_row(self) -> Int64s:
         return np.repeat(self.starts, self.lengths)
+
+    def fold(self, operator: np.ufunc, values: Array) -> Array:
+        """Return the values of each run, combined by an operator."""
+        return np.asarray(operator.reduceat(values, self.starts))
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Rows in any order that belong to numbered groups. To sort them takes several times as long as to fold them where they are.
+
+    Attributes:
+        of_row: The group of each row; no group is empty.
+        lengths: The number of rows of each group.
+    """
+
+    of_row: Int64s
+    lengths: Int64s
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def starts(self) -> Int64s:
+        """The first row of each group."""
+        result = np.empty(self.count, np.int64)
+        result[self.of_row[::-1]] = np.arange(len(self.of_row))[::-1]
+        return result
+
+    def fold(self, operator: np.ufunc, values: Array) -> Array:
+        """Return the values of each group, combined by an operator that gives the same for a value and itself, or is addition."""
+        result = np.zeros(self.count, values.dtype) if operator is np.add else values[self.starts]
+        operator.at(result, self.of_row, values)
+        return result
 
 
 def codes(column: pa.Array) -> Array:
