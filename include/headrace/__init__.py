@@ -111,25 +111,11 @@ __all__ = [
 
 # PEP 249 requires the name; nothing raises it.
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
+DBAPI_TYPES = "headrace.service.dbapi_types"
 LAZY = {
     **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
-    **dict.fromkeys(
-        (
-            "BINARY",
-            "Binary",
-            "DATETIME",
-            "Date",
-            "DateFromTicks",
-            "NUMBER",
-            "ROWID",
-            "STRING",
-            "Time",
-            "TimeFromTicks",
-            "Timestamp",
-            "TimestampFromTicks",
-        ),
-        "headrace.service.dbapi_types",
-    ),
+    **dict.fromkeys(("BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Date", "DateFromTicks"), DBAPI_TYPES),
+    **dict.fromkeys(("Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks"), DBAPI_TYPES),
     "PermissionDeniedError": "headrace.service.rights",
     "QuarantineFullError": "headrace.streams.quarantine.quarantine",
     "StateError": "headrace.streams.state.checkpoints",

@@ -21,6 +21,9 @@ class Error(Exception):
     code = "HEADRACE"
     status: int | None = None
 
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        cls.code = code or cls.code
+
     def __init__(self, message: str, *, hint: str = "", span: Span | None = None, sql: str | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -55,7 +58,6 @@ MAX_LINE_CHARACTERS: Final = 120
 
 
 def underline(sql: str, span: Span) -> str:
-    """Return the line in which a span starts, with the span underlined."""
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
@@ -68,133 +70,89 @@ def underline(sql: str, span: Span) -> str:
     return f"line {line}, column {column}:\n  {part}\n  {' ' * offset}{'^' * max(1, length)}"
 
 
-class DatabaseError(Error):
+class DatabaseError(Error, code="DATABASE"):
     """PEP 249: an error of the database."""
 
-    code = "DATABASE"
 
-
-class InterfaceError(Error):
+class InterfaceError(Error, code="INTERFACE"):
     """PEP 249: the interface was misused, for example by using a closed connection."""
 
-    code = "INTERFACE"
 
-
-class TerminalError(DatabaseError):
+class TerminalError(DatabaseError, code="TERMINAL"):
     """Retrying does not help; a user must act."""
 
-    code = "TERMINAL"
 
-
-class TransientError(DatabaseError):
+class TransientError(DatabaseError, code="TRANSIENT"):
     """Another statement or process is in the way, for example one that holds a lock."""
 
-    code = "TRANSIENT"
 
-
-class ProgrammingError(TerminalError):
+class ProgrammingError(TerminalError, code="PROGRAMMING"):
     """PEP 249: the statement is invalid."""
 
-    code = "PROGRAMMING"
 
-
-class DataError(TerminalError):
+class DataError(TerminalError, code="DATA"):
     """PEP 249: a value is invalid."""
 
-    code = "DATA"
 
-
-class IntegrityError(TerminalError):
+class IntegrityError(TerminalError, code="INTEGRITY"):
     """PEP 249: the statement would violate the integrity of tables or streams."""
 
-    code = "INTEGRITY"
 
-
-class NotSupportedError(TerminalError):
+class NotSupportedError(TerminalError, code="NOT_SUPPORTED"):
     """PEP 249: the statement is valid, but not supported."""
 
-    code = "NOT_SUPPORTED"
 
-
-class UnknownKindError(TerminalError):
+class UnknownKindError(TerminalError, code="UNKNOWN_JOB_KIND"):
     """The catalog has a job of a kind that no package of this installation has registered."""
 
-    code = "UNKNOWN_JOB_KIND"
 
-
-class OperationalError(TransientError):
+class OperationalError(TransientError, code="OPERATIONAL"):
     """PEP 249: Spark, the storage or the catalog's database failed."""
 
-    code = "OPERATIONAL"
 
-
-class InternalError(TerminalError):
+class InternalError(TerminalError, code="INTERNAL"):
     """PEP 249: a bug in Headrace."""
 
-    code = "INTERNAL"
 
-
-class SqlSyntaxError(ProgrammingError):
+class SqlSyntaxError(ProgrammingError, code="SYNTAX"):
     """The text is not a valid statement of the dialect."""
 
-    code = "SYNTAX"
 
-
-class NotFoundError(ProgrammingError):
+class NotFoundError(ProgrammingError, code="NOT_FOUND"):
     """A database, table, column, tag, stream or function of that name does not exist."""
 
-    code = "NOT_FOUND"
 
-
-class ExistsError(ProgrammingError):
+class ExistsError(ProgrammingError, code="EXISTS"):
     """An object of that name already exists."""
 
-    code = "EXISTS"
 
-
-class TypeMismatchError(ProgrammingError):
+class TypeMismatchError(ProgrammingError, code="TYPE"):
     """An expression has a type that is not allowed there."""
 
-    code = "TYPE"
 
-
-class LimitError(ProgrammingError):
+class LimitError(ProgrammingError, code="LIMIT"):
     """A value is beyond a limit of the language."""
 
-    code = "LIMIT"
 
-
-class InvalidStreamError(ProgrammingError):
+class InvalidStreamError(ProgrammingError, code="INVALID_STREAM"):
     """A query or option is not allowed in a stream."""
 
-    code = "INVALID_STREAM"
 
-
-class FencedError(TerminalError):
+class FencedError(TerminalError, code="FENCED"):
     """This driver's lease has passed to another driver, so it may no longer commit."""
 
-    code = "FENCED"
 
-
-class StorageError(OperationalError):
+class StorageError(OperationalError, code="STORAGE"):
     """A Delta table cannot be read or written, because of the disk, the object store, or a damaged table."""
 
-    code = "STORAGE"
 
-
-class ConflictError(StorageError):
+class ConflictError(StorageError, code="CONFLICT"):
     """Other writers kept committing to the table while this one tried to."""
 
-    code = "CONFLICT"
 
-
-class HistoryGoneError(TerminalError):
+class HistoryGoneError(TerminalError, code="HISTORY_GONE"):
     """Requested changes have been removed: their versions were vacuumed or their log was cleaned."""
 
-    code = "HISTORY_GONE"
 
-
-class ConfigurationError(TerminalError):
+class ConfigurationError(TerminalError, code="CONFIGURATION"):
     """A setting, or a prerequisite (Java, a port), is invalid or missing."""
-
-    code = "CONFIGURATION"

@@ -21,223 +21,184 @@ MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "dri
 """Settings whose invalid values are not shown."""
 
 
+def setting(default: Any, description: str, **constraints: Any) -> Any:
+    return Field(default, description=description, **constraints)
+
+
+positive: Final = functools.partial(setting, ge=1)
+non_negative: Final = functools.partial(setting, ge=0)
+
+
 class Settings(BaseSettings):
     """All settings of a process. `docs/reference/settings.md` is generated from the fields' descriptions."""
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
 
-    home: Path = Field(
-        Path(".headrace"), description="Home folder of the default setup: catalog, tables, state, Airflow's home, logs."
+    home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
+    user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
+    catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
+    warehouse: str = setting("", "URI of the folder for Delta tables; if empty, the home folder.")
+    s3_endpoint: str = setting(
+        "", "URL of the S3 service of a warehouse `s3://bucket/folder`; if empty, that of AWS.", pattern="^(https?://.+)?$"
     )
-    user: str = Field("", description="User name for rights and events; if empty, the login of the operating system.")
-    catalog_url: str = Field("", description="SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
-    warehouse: str = Field("", description="URI of the folder for Delta tables; if empty, the home folder.")
-    s3_endpoint: str = Field(
+    s3_region: str = setting("", "Region of the S3 service; if empty, `AWS_REGION`, or us-east-1.")
+    s3_access_key_id: str = setting(
         "",
-        pattern="^(https?://.+)?$",
-        description="URL of the S3 service of a warehouse `s3://bucket/folder`; if empty, that of AWS.",
-    )
-    s3_region: str = Field("", description="Region of the S3 service; if empty, `AWS_REGION`, or us-east-1.")
-    s3_access_key_id: str = Field(
-        "",
-        description="Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
+        "Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
         "(`AWS_ACCESS_KEY_ID`, …) or in the machine's role.",
     )
-    s3_secret_access_key: SecretStr = Field(SecretStr(""), description="Secret key that belongs to `s3_access_key_id`.")
-    dialect: str = Field("tdengine", description="SQL dialect of statements, `tdengine` or `iotdb`.")
-    timezone: str = Field("UTC", description="Time zone of databases created without `TIMEZONE`.")
-    snode: str = Field("default", description="Snode that runs the streams created with this setting.")
-    spark_master: str = Field("local[*]", description="Spark master for drivers.")
-    driver_memory: str = Field("3g", pattern=MEMORY_PATTERN, description="Heap size of a Spark driver.")
-    task_driver_memory: str = Field(
+    s3_secret_access_key: SecretStr = setting(SecretStr(""), "Secret key that belongs to `s3_access_key_id`.")
+    dialect: str = setting("tdengine", "SQL dialect of statements, `tdengine` or `iotdb`.")
+    timezone: str = setting("UTC", "Time zone of databases created without `TIMEZONE`.")
+    snode: str = setting("default", "Snode that runs the streams created with this setting.")
+    spark_master: str = setting("local[*]", "Spark master for drivers.")
+    driver_memory: str = setting("3g", "Heap size of a Spark driver.", pattern=MEMORY_PATTERN)
+    task_driver_memory: str = setting(
         "",
+        "Heap size of the drivers of backfill chunks and of continuous queries in Airflow; if empty, `driver_memory`.",
         pattern=f"{MEMORY_PATTERN}|^$",
-        description="Heap size of the drivers of backfill chunks and of continuous queries in Airflow; if empty, `driver_memory`.",
     )
-    snode_cores: int = Field(
+    snode_cores: int = positive(
         2,
-        ge=1,
-        description="Maximum number of cores of a standalone Spark cluster that an snode uses. Without a maximum, it would leave "
+        "Maximum number of cores of a standalone Spark cluster that an snode uses. Without a maximum, it would leave "
         "none for backfills.",
     )
-    task_cores: int = Field(
+    task_cores: int = positive(
         2,
-        ge=1,
-        description="Maximum number of cores of a standalone Spark cluster for every other driver: of a backfill chunk, of a "
+        "Maximum number of cores of a standalone Spark cluster for every other driver: of a backfill chunk, of a "
         "continuous query in Airflow, or of a client.",
     )
-    snode_executor_memory: str = Field("1g", pattern=MEMORY_PATTERN, description="Heap size of an snode's executors on a cluster.")
-    task_executor_memory: str = Field(
-        "1g", pattern=MEMORY_PATTERN, description="Heap size of the executors of every other driver on a cluster."
+    snode_executor_memory: str = setting("1g", "Heap size of an snode's executors on a cluster.", pattern=MEMORY_PATTERN)
+    task_executor_memory: str = setting(
+        "1g", "Heap size of the executors of every other driver on a cluster.", pattern=MEMORY_PATTERN
     )
-    executor_cores: int = Field(
-        0, ge=0, description="Number of cores of an executor on a cluster; 0 for the cluster's default, which is all of a worker."
+    executor_cores: int = non_negative(
+        0, "Number of cores of an executor on a cluster; 0 for the cluster's default, which is all of a worker."
     )
-    spark_options: str = Field(
+    spark_options: str = setting(
         "",
-        description="Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
+        "Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
         "spaces. Options that have a setting, or that Headrace depends on, are rejected.",
     )
-    driver_java_options: str = Field(
+    driver_java_options: str = setting(
         "",
-        description="Further options of the JVM of every driver, such as `-XX:+UseParallelGC`. The size of the heap has a "
+        "Further options of the JVM of every driver, such as `-XX:+UseParallelGC`. The size of the heap has a "
         "setting of its own, `HEADRACE_DRIVER_MEMORY`.",
     )
-    spark_secret: SecretStr = Field(
+    spark_secret: SecretStr = setting(
         SecretStr(""),
-        description="Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
+        "Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
         "Master and workers get it as `_SPARK_AUTH_SECRET`, and need `spark.authenticate` and `spark.network.crypto.enabled`.",
     )
-    task_timeout_s: int = Field(
+    task_timeout_s: int = positive(
         21_600,
-        ge=1,
-        description="Seconds after which Airflow ends a task that computes a backfill chunk or executes a continuous query, and "
+        "Seconds after which Airflow ends a task that computes a backfill chunk or executes a continuous query, and "
         "then retries it. The driver of an snode has no limit.",
     )
-    shuffle_partitions: int = Field(2, ge=1, description="Number of shuffle partitions in a micro-batch.")
-    batch_rows: int = Field(
-        1_000_000, ge=1, description="Maximum number of source rows in a micro-batch, unless a single commit has more."
+    shuffle_partitions: int = positive(2, "Number of shuffle partitions in a micro-batch.")
+    batch_rows: int = positive(1_000_000, "Maximum number of source rows in a micro-batch, unless a single commit has more.")
+    driver_rows: int = non_negative(
+        500_000, "Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark."
     )
-    driver_rows: int = Field(
-        500_000,
-        ge=0,
-        description="Maximum number of rows of changes, state or results that go through the driver as Arrow; more stay in Spark.",
-    )
-    wide_commit_rows: int = Field(
+    wide_commit_rows: int = non_negative(
         50_000_000,
-        ge=0,
-        description="Commits of more new rows than this are computed by Spark's executors instead of the driver, if each window "
+        "Commits of more new rows than this are computed by Spark's executors instead of the driver, if each window "
         "has rows of one series only. So are commits with more than two million windows.",
     )
-    kernels: Literal["auto", "always", "never"] = Field(
+    kernels: Literal["auto", "always", "never"] = setting(
         "auto",
-        description="What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
+        "What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
         "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
         "that kernels do not know are rejected, for tests.",
     )
-    max_ahead_s: int = Field(
+    max_ahead_s: int = non_negative(
         0,
-        ge=0,
-        description="Seconds by which rows may be ahead of the clock. Later rows go to the quarantine of streams without "
+        "Seconds by which rows may be ahead of the clock. Later rows go to the quarantine of streams without "
         "`MAX_AHEAD`; with 0 they do not.",
     )
-    quarantine_rows: int = Field(
-        1_000, ge=0, description="Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
+    quarantine_rows: int = non_negative(
+        1_000, "Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
     )
-    metrics_interval_s: int = Field(
-        10, ge=0, description="Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none."
+    metrics_interval_s: int = non_negative(10, "Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none.")
+    metrics_keep_s: int = positive(86_400, "Seconds for which samples are kept.")
+    streams_per_database: int = positive(MAX_STREAMS_PER_DATABASE, "Streams that may read the tables of one database.")
+    poll_ms: int = positive(50, "Milliseconds between polls of a source for new versions.")
+    object_store_poll_ms: int = positive(
+        1_000, "Milliseconds between polls if the warehouse is an object store: each costs one request per source."
     )
-    metrics_keep_s: int = Field(86_400, ge=1, description="Seconds for which samples are kept.")
-    streams_per_database: int = Field(
-        MAX_STREAMS_PER_DATABASE, ge=1, description="Streams that may read the tables of one database."
-    )
-    poll_ms: int = Field(50, ge=1, description="Milliseconds between polls of a source for new versions.")
-    object_store_poll_ms: int = Field(
-        1_000,
-        ge=1,
-        description="Milliseconds between polls if the warehouse is an object store: each costs one request per source.",
-    )
-    local_rows: int = Field(
+    local_rows: int = non_negative(
         50_000_000,
-        ge=0,
-        description="Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
+        "Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
     )
-    query_rows: int = Field(
-        0, ge=0, description="Maximum number of rows in the result of a query that an snode runs; 0 for no limit."
-    )
-    query_bytes: int = Field(
+    query_rows: int = non_negative(0, "Maximum number of rows in the result of a query that an snode runs; 0 for no limit.")
+    query_bytes: int = non_negative(
         4 << 30,
-        ge=0,
-        description="Maximum size of such a result in Arrow's format, in bytes; 0 for no limit. Results of more than 64 MiB are "
+        "Maximum size of such a result in Arrow's format, in bytes; 0 for no limit. Results of more than 64 MiB are "
         "in a temporary file, in `TMPDIR`, until the client has received them.",
     )
-    query_timeout_s: int = Field(3_600, ge=0, description="Seconds after which an snode ends a query; 0 for no limit.")
-    query_snode: str = Field(
+    query_timeout_s: int = non_negative(3_600, "Seconds after which an snode ends a query; 0 for no limit.")
+    query_snode: str = setting(
         "",
-        description="Name of an snode that runs no streams and answers queries, in a process of its own; if empty, the snode in "
+        "Name of an snode that runs no streams and answers queries, in a process of its own; if empty, the snode in "
         "`HEADRACE_SNODE` does.",
     )
-    heartbeat_ms: int = Field(1_000, ge=100, description="Milliseconds between heartbeats of an snode.")
-    slow_batch_ms: int = Field(
+    heartbeat_ms: int = setting(1_000, "Milliseconds between heartbeats of an snode.", ge=100)
+    slow_batch_ms: int = positive(
         120_000,
-        ge=1,
-        description="Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the *Headrace* "
+        "Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the *Headrace* "
         "page, in `/health` and `/metrics`.",
     )
-    lease_ms: int = Field(
-        10_000, ge=1_000, description="Milliseconds after which another driver can take over a lease that was not renewed."
-    )
-    chunk_rows: int = Field(20_000_000, ge=1, description="Target number of rows in a backfill chunk.")
-    resident_history_rows: int = Field(
+    lease_ms: int = setting(10_000, "Milliseconds after which another driver can take over a lease that was not renewed.", ge=1_000)
+    chunk_rows: int = positive(20_000_000, "Target number of rows in a backfill chunk.")
+    resident_history_rows: int = non_negative(
         1_000_000,
-        ge=0,
-        description="Maximum number of rows of a source whose history the snode fills itself, at once; tasks of Airflow fill the "
+        "Maximum number of rows of a source whose history the snode fills itself, at once; tasks of Airflow fill the "
         "histories of larger ones, in chunks.",
     )
-    small_write_rows: int = Field(
-        100_000, ge=0, description="Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
+    small_write_rows: int = non_negative(
+        100_000, "Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
-    keep_runs_days: int = Field(
-        30, ge=1, description="Days after which ended runs are deleted from the database of Airflow, with their logs."
+    keep_runs_days: int = positive(30, "Days after which ended runs are deleted from the database of Airflow, with their logs.")
+    http_host: str = setting("127.0.0.1", "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
+    http_port: int = non_negative(
+        0, "Port of the snode's HTTP endpoint; 0 selects a free port. The snode of dnode 2 has the next one, and so on.", le=65535
     )
-    http_host: str = Field("127.0.0.1", description="Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
-    http_port: int = Field(
-        0,
-        ge=0,
-        le=65535,
-        description="Port of the snode's HTTP endpoint; 0 selects a free port. The snode of dnode 2 has the next one, and so on.",
+    http_advertise: str = setting(
+        "", "Host, or host:port, under which clients reach the endpoint; if empty, `http_host` or the machine's name."
     )
-    http_advertise: str = Field(
-        "",
-        description="Host, or host:port, under which clients reach the endpoint; if empty, `http_host` or the machine's name.",
+    http_token: SecretStr = setting(
+        SecretStr(""), "Bearer token of the snode's HTTP endpoint; if empty, each driver generates one."
     )
-    http_token: SecretStr = Field(
-        SecretStr(""), description="Bearer token of the snode's HTTP endpoint; if empty, each driver generates one."
+    http_read_token: SecretStr = setting(
+        SecretStr(""), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
-    http_read_token: SecretStr = Field(
-        SecretStr(""), description="Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
-    )
-    notify_hosts: str = Field(
+    notify_hosts: str = setting(
         "*",
-        description="Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
+        "Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
         "matches any characters, as in `*.example.com`; if empty, none.",
     )
-    cq_min_every_ms: int = Field(1_000, ge=1, description="Shortest EVERY of a continuous query, in milliseconds.")
-    cq_resident_every_ms: int = Field(
-        60_000,
-        ge=0,
-        description="Continuous queries whose EVERY is shorter, in milliseconds, are executed by the snode; others by Airflow.",
+    cq_min_every_ms: int = positive(1_000, "Shortest EVERY of a continuous query, in milliseconds.")
+    cq_resident_every_ms: int = non_negative(
+        60_000, "Continuous queries whose EVERY is shorter, in milliseconds, are executed by the snode; others by Airflow."
     )
-    cq_attempts: int = Field(
-        3, ge=1, description="Attempts of an execution of a continuous query before the query is STOPPED with the reason."
+    cq_attempts: int = positive(3, "Attempts of an execution of a continuous query before the query is STOPPED with the reason.")
+    cq_threads: int = positive(
+        2, "Executions of continuous queries at the same time: in an snode, and in Airflow each by its own Spark driver."
     )
-    cq_threads: int = Field(
-        2,
-        ge=1,
-        description="Executions of continuous queries at the same time: in an snode, and in Airflow each by its own Spark driver.",
-    )
-    cq_pool: str = Field(
-        "default_pool", description="Airflow pool of continuous queries; `headrace up` creates a pool and sets this."
-    )
-    airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI started by `headrace up`.")
-    airflow_database_url: str = Field(
+    cq_pool: str = setting("default_pool", "Airflow pool of continuous queries; `headrace up` creates a pool and sets this.")
+    airflow_port: int = positive(8080, "Port of the Airflow UI started by `headrace up`.", le=65535)
+    airflow_database_url: str = setting(
         "",
-        description="SQLAlchemy URL of the database of the Airflow started by `headrace up`, for example "
+        "SQLAlchemy URL of the database of the Airflow started by `headrace up`, for example "
         "`postgresql://airflow:secret@db.example/airflow`; if empty, SQLite in the home folder.",
     )
-    airflow_url: str = Field("", description="URL of an external Airflow; if empty, the Airflow of the home folder.")
-    airflow_user: str = Field("", description="User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
-    airflow_password: SecretStr = Field(SecretStr(""), description="Password of `airflow_user`.")
-    backfill_slots: int = Field(
-        2, ge=1, description="Number of backfill chunks computed in parallel, each by its own Spark driver."
-    )
-    backfill_pool: str = Field(
-        "default_pool", description="Airflow pool of backfill chunks; `headrace up` creates a pool and sets this."
-    )
-    project: Path = Field(
-        Path(__file__).resolve().parents[2], description="Folder that contains `dags/`, `plugins/` and `spark_jobs/`."
-    )
+    airflow_url: str = setting("", "URL of an external Airflow; if empty, the Airflow of the home folder.")
+    airflow_user: str = setting("", "User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
+    airflow_password: SecretStr = setting(SecretStr(""), "Password of `airflow_user`.")
+    backfill_slots: int = positive(2, "Number of backfill chunks computed in parallel, each by its own Spark driver.")
+    backfill_pool: str = setting("default_pool", "Airflow pool of backfill chunks; `headrace up` creates a pool and sets this.")
+    project: Path = setting(Path(__file__).resolve().parents[2], "Folder that contains `dags/`, `plugins/` and `spark_jobs/`.")
 
     @field_validator("spark_options")
     @classmethod
@@ -327,9 +288,9 @@ def mask_secrets(text: str) -> str:
 
 
 def load(**overrides: Any) -> Settings:
-    """Load settings from `overrides` and the environment; raise `ConfigurationError` for the first invalid one."""
+    """Load settings from `overrides`, except None, and the environment; raise `ConfigurationError` for the first invalid one."""
     try:
-        return Settings(**overrides)
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "?"

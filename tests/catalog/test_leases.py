@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from headrace.catalog import Catalog
 from headrace.catalog.engines import open_engine
 from headrace.catalog.postgresql import SESSION
-from headrace.catalog.rows.leases import LEASES
+from headrace.catalog.rows.snodes import LEASES
 from headrace.catalog.store import Store
 from headrace.errors import FencedError, TransientError
 from headrace.model.clock import ManualClock

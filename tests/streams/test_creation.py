@@ -182,8 +182,7 @@ def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> No
 def test_the_database_keeps_a_second_stream_from_a_target(settings: Settings) -> None:
     from sqlalchemy import exc, insert
 
-    from headrace.catalog.rows import JOBS
-    from headrace.catalog.rows.jobs import to_row
+    from headrace.catalog.rows.jobs import JOBS, to_row
 
     with opened(settings) as context:
         create_tables(context)

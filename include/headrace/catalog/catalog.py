@@ -12,19 +12,16 @@ from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
 from headrace.catalog.executions import Executions
-from headrace.catalog.expirations import Expirations
 from headrace.catalog.functions import Functions
 from headrace.catalog.jobs import Jobs
-from headrace.catalog.leases import Leases
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
-from headrace.catalog.members import Members
 from headrace.catalog.migrate import migrate
 from headrace.catalog.quarantine import Quarantine
-from headrace.catalog.snodes import Snodes
+from headrace.catalog.snodes import Leases, Members, Snodes
 from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.stream_metrics import StreamMetrics
-from headrace.catalog.subtables import Subtables
+from headrace.catalog.subtables import Expirations, Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
 from headrace.catalog.trees import Trees

@@ -6,19 +6,16 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, select, update
 
-from headrace.catalog.rows.databases import DATABASES
 from headrace.catalog.rows.jobs import JOBS
+from headrace.catalog.rows.tables import DATABASES
 from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs, refuse_references
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Repository, insert
 from headrace.model.conversion import from_row, to_row
 from headrace.model.tables import Database
 
 
-class Databases:
+class Databases(Repository):
     """Databases by name."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def create(self, database: Database, if_not_exists: bool = False) -> bool:
         """Create a database; return False if it exists and `if_not_exists`, else raise `ExistsError`."""
@@ -68,5 +65,4 @@ class Databases:
 
     def all(self) -> list[Database]:
         """Return every database, by name."""
-        with self._store.read() as connection:
-            return [from_row(Database, row) for row in connection.execute(select(DATABASES).order_by(DATABASES.c.name)).mappings()]
+        return self._all(Database, select(DATABASES).order_by(DATABASES.c.name))

@@ -27,7 +27,12 @@ _INHERITED: Final[list[Pool]] = []
 def open_engine(url: str) -> Engine:
     """Return an engine for a SQLite (file) or PostgreSQL URL; raise `ConfigurationError` for any other."""
     parsed = parse_url(url)
-    engine = _sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql_engine(parsed)
+    if parsed.get_backend_name() == "sqlite":
+        engine = _sqlite_engine(parsed)
+    else:
+        from headrace.catalog.postgresql import postgresql_engine  # imports psycopg
+
+        engine = postgresql_engine(parsed)
     _ENGINES.add(engine)
     return engine
 
@@ -75,12 +80,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> N
 
 def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
-
-
-def _postgresql_engine(url: URL) -> Engine:
-    from headrace.catalog.postgresql import postgresql_engine  # imports psycopg
-
-    return postgresql_engine(url)
 
 
 def _leave_to_parent() -> None:

@@ -6,20 +6,16 @@ from typing import Final
 
 from sqlalchemy import delete, insert, select
 
-from headrace.catalog.rows.events import EVENTS
-from headrace.catalog.store import Store
-from headrace.model.conversion import from_row
+from headrace.catalog.rows.jobs import EVENTS
+from headrace.catalog.store import Repository
 from headrace.model.events import Event
 
 # A stream that fails once a minute writes half a million events a year, so remove old ones.
 KEPT: Final = 100_000
 
 
-class Events:
+class Events(Repository):
     """The newest events; old ones are removed."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def record(self, subject_kind: str, subject: str, kind: str, message: str) -> None:
         """Record an event now."""
@@ -36,5 +32,4 @@ class Events:
             query = query.where(EVENTS.c.subject_kind == subject_kind)
         if subject is not None:
             query = query.where(EVENTS.c.subject == subject)
-        with self._store.read() as connection:
-            return [from_row(Event, row) for row in connection.execute(query).mappings()]
+        return self._all(Event, query)

@@ -9,12 +9,11 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, or_, select, update
 
 from headrace.catalog.processes import has_ended
-from headrace.catalog.rows.executions import EXECUTIONS, IS_UNFINISHED
-from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.store import Store, insert
+from headrace.catalog.rows.jobs import EXECUTIONS, IS_UNFINISHED, JOBS
+from headrace.catalog.store import Repository, insert
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
-from headrace.model.conversion import from_row
+from headrace.model.conversion import from_row, to_row
 from headrace.model.execution_history import ExecutionHistory
 
 # An execution takes minutes at most, so the holder of a claim older than this has died, on whichever machine it was.
@@ -29,21 +28,11 @@ NO_INSTANT: Final = -(2**63)
 """Earlier than all instants of schedules."""
 
 
-class Executions:
+class Executions(Repository):
     """Executions by job and instant of the schedule. The newest are kept."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
     def claim(
-        self,
-        job_id: str,
-        schedule: Schedule,
-        scheduled: int,
-        holder: str,
-        *,
-        again: bool = False,
-        abandoned_ms: int = ABANDONED_MS,
+        self, job_id: str, schedule: Schedule, scheduled: int, holder: str, *, again: bool = False, abandoned_ms: int = ABANDONED_MS
     ) -> Execution:
         """Claim an execution; it is then RUNNING for this holder, or DONE if it was done before.
 
@@ -126,14 +115,12 @@ class Executions:
     def all(self, job_id: str, limit: int | None = None) -> list[Execution]:
         """Return the executions of a job, newest instant first."""
         query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id).order_by(EXECUTIONS.c.scheduled.desc()).limit(limit)
-        with self._store.read() as connection:
-            return [from_row(Execution, row) for row in connection.execute(query).mappings()]
+        return self._all(Execution, query)
 
     def last(self, job_id: str, first: int) -> int | None:
         """Return the last instant from `first` on that has been executed, whatever became of it."""
-        with self._store.read() as connection:
-            query = select(func.max(EXECUTIONS.c.scheduled)).where(EXECUTIONS.c.job_id == job_id, EXECUTIONS.c.scheduled >= first)
-            return connection.scalar(query)
+        at = EXECUTIONS.c.scheduled
+        return self._scalar(select(func.max(at)).where(EXECUTIONS.c.job_id == job_id, at >= first))
 
     def left_out(self, job_id: str, schedule: Schedule) -> list[int]:
         """Return the instants of a schedule, oldest first, that have no execution although a later one has.
@@ -158,8 +145,7 @@ class Executions:
     def unfinished(self, job_id: str) -> list[Execution]:
         """Return the executions that are not DONE, oldest instant first."""
         query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
-        with self._store.read() as connection:
-            return [from_row(Execution, row) for row in connection.execute(query).mappings()]
+        return self._all(Execution, query)
 
     def histories(self, limit: int = RECENT) -> dict[str, ExecutionHistory]:
         """Return the newest executions of each job, at most `limit`, and those that are not done, in two queries.
@@ -250,20 +236,9 @@ def _count(connection: Connection, job_id: str, added: Mapping[str, int], now: i
 
 
 def _write(connection: Connection, execution: Execution) -> None:
-    key = {"job_id": execution.job_id, "scheduled": execution.scheduled}
-    values = {
-        "start": execution.start,
-        "end": execution.end,
-        "state": execution.state.value,
-        "attempt": execution.attempt,
-        "holder": execution.holder,
-        "rows": execution.rows,
-        "started": execution.started,
-        "finished": None,
-        "message": None,
-    }
-    statement = insert(connection, EXECUTIONS).values(key | values)
-    connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values))
+    row = to_row(execution, "replaces", "takes_over")
+    statement = insert(connection, EXECUTIONS).values(row)
+    connection.execute(statement.on_conflict_do_update(index_elements=["job_id", "scheduled"], set_=row))
 
 
 def _require_job(connection: Connection, job_id: str) -> None:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from sqlalchemy import delete, select
 
-from headrace.catalog.rows.functions import FUNCTIONS
-from headrace.catalog.store import Store, insert
+from headrace.catalog.rows.trees import FUNCTIONS
+from headrace.catalog.store import Repository, insert
 from headrace.errors import Error, ExistsError, NotFoundError
-from headrace.model.conversion import from_row, to_row
+from headrace.model.conversion import to_row
 from headrace.model.functions import RegisteredFunction
 from headrace.model.tree_status import TreeStatus
 
 
-class Functions:
+class Functions(Repository):
     """Registered functions by name, which is in upper case."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> list[RegisteredFunction]:
         """Return every function by name."""
-        with self._store.read() as connection:
-            rows = connection.execute(select(FUNCTIONS).order_by(FUNCTIONS.c.name)).mappings()
-            return [from_row(RegisteredFunction, row) for row in rows]
+        return self._all(RegisteredFunction, select(FUNCTIONS).order_by(FUNCTIONS.c.name))
 
     def create(self, function: RegisteredFunction) -> None:
         """Record a function; `ExistsError` if the name is taken."""

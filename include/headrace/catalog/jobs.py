@@ -8,13 +8,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
-from headrace.catalog.rows import leases
-from headrace.catalog.rows.dropped_queries import DROPPED_QUERIES
-from headrace.catalog.rows.jobs import JOBS, STATUS, from_row, to_row
-from headrace.catalog.rows.leases import LEASES
-from headrace.catalog.rows.snodes import SNODES
+from headrace.catalog.rows.jobs import DROPPED_QUERIES, JOBS, STATUS, from_row, to_row
+from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
 from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Repository, Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model import conversion
@@ -38,7 +35,7 @@ NEWEST_EPOCH: Final = (
 )
 
 
-class Jobs:
+class Jobs(Repository):
     """Jobs by id, and by database, kind and name.
 
     An `epoch` is that of the writer's lease of the job's snode: if a newer lease was handed out, `FencedError` is raised and
@@ -46,7 +43,7 @@ class Jobs:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._definitions = Definitions()
 
     def create(
@@ -71,13 +68,9 @@ class Jobs:
         """
         row = to_row(JobRecord(definition, desired, state, progress))
         with self._store.write() as connection:
-            hold_databases(connection, *definition.databases)
-            for source in definition.sources:
-                require_table(connection, source.database, source.name)
-            if (
-                connection.scalar(select(JOBS.c.id).where(*_matches(definition.kind, definition.database, definition.name)))
-                is not None
-            ):
+            _hold_sources(connection, definition)
+            same_name = select(JOBS.c.id).where(*_matches(definition.kind, definition.database, definition.name))
+            if connection.scalar(same_name) is not None:
                 if if_not_exists:
                     return False
                 raise exists(definition.kind, str(definition))
@@ -102,9 +95,7 @@ class Jobs:
         """
         row = to_row(JobRecord(definition, desired, JobState.FILLING, progress))
         with self._store.write() as connection:
-            hold_databases(connection, *definition.databases)
-            for source in definition.sources:
-                require_table(connection, source.database, source.name)
+            _hold_sources(connection, definition)
             if connection.execute(delete(JOBS).where(JOBS.c.id == replaced)).rowcount != 1:
                 raise _missing_id(replaced)
             self._insert(connection, row, definition, target)
@@ -145,9 +136,7 @@ class Jobs:
     def count(self, kind: str, database: str) -> int:
         """Return the number of jobs of a kind whose first source is in a database."""
         first_source_database = JOBS.c.sources[(0, "database")].as_string()
-        query = select(func.count()).where(JOBS.c.kind == kind, first_source_database == database)
-        with self._store.read() as connection:
-            return connection.scalar(query) or 0
+        return self._scalar(select(func.count()).where(JOBS.c.kind == kind, first_source_database == database)) or 0
 
     def by_id(self, id: str) -> JobRecord:
         """Return the job of an id; raise `NotFoundError` if it was dropped."""
@@ -238,8 +227,7 @@ class Jobs:
 
     def dropped_queries(self, name: str) -> int:
         """Return how many continuous queries of a name were dropped."""
-        with self._store.read() as connection:
-            return connection.scalar(select(DROPPED_QUERIES.c.number).where(DROPPED_QUERIES.c.name == name)) or 0
+        return self._scalar(select(DROPPED_QUERIES.c.number).where(DROPPED_QUERIES.c.name == name)) or 0
 
     def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
         with self._store.write() as connection:
@@ -247,6 +235,12 @@ class Jobs:
                 refuse_older(connection, id, epoch)
             if connection.execute(UPDATE_BY_ID, {JOB_ID: id, **values}).rowcount != 1:
                 raise _missing_id(id)
+
+
+def _hold_sources(connection: Connection, definition: JobDefinition) -> None:
+    hold_databases(connection, *definition.databases)
+    for source in definition.sources:
+        require_table(connection, source.database, source.name)
 
 
 def refuse_older(connection: Connection, id: str, epoch: int) -> None:
@@ -273,7 +267,7 @@ def _is_unchanged(connection: Connection, snode: str, driver: DriverStatus) -> b
     lease = connection.execute(select(LEASES).where(LEASES.c.snode == snode).with_for_update()).mappings().one_or_none()
     beat = connection.execute(select(SNODES).where(SNODES.c.snode == snode)).mappings().one_or_none()
     return driver.is_unchanged(
-        None if lease is None else leases.from_row(lease), None if beat is None else conversion.from_row(Heartbeat, beat)
+        None if lease is None else lease_from_row(lease), None if beat is None else conversion.from_row(Heartbeat, beat)
     )
 
 

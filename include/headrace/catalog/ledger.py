@@ -23,9 +23,8 @@ from sqlalchemy import (
 )
 
 from headrace.catalog.processes import has_ended, process_identity
-from headrace.catalog.rows.chunks import CHUNKS
-from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.store import Store, insert
+from headrace.catalog.rows.jobs import CHUNKS, JOBS
+from headrace.catalog.store import Repository, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.conversion import from_row, to_row
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
@@ -34,11 +33,8 @@ from headrace.model.ledger import Chunk, ChunkState, RunSummary
 ABANDONED_MS: Final = 3_600_000
 
 
-class Ledger:
+class Ledger(Repository):
     """Chunks by stream, run and number. A run is one backfill, planned once."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def plan(self, job_id: str, run: str, chunks: Sequence[Chunk]) -> list[Chunk]:
         """Plan a run unless it is planned already, and return its chunks by number.
@@ -90,8 +86,7 @@ class Ledger:
 
     def chunks(self, job_id: str, run: str | None = None) -> list[Chunk]:
         """Return the chunks of a run by number, or those of all runs of the job."""
-        with self._store.read() as connection:
-            return [from_row(Chunk, row) for row in connection.execute(_chunks(job_id, run)).mappings()]
+        return self._all(Chunk, _chunks(job_id, run))
 
     def rows_per_second(self) -> int | None:
         """Return the rate at which chunks of all jobs were computed; None before the first one."""
@@ -103,9 +98,7 @@ class Ledger:
 
     def summary(self, job_id: str, run: str) -> RunSummary:
         """Return the progress of a run; all zero if nothing is planned."""
-        with self._store.read() as connection:
-            row = connection.execute(_summary(job_id, run)).mappings().one()
-        return RunSummary(job_id, run, **row)
+        return RunSummary(job_id, run, **self._rows(_summary(job_id, run))[0])
 
     def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
         holder = holder or process_identity()

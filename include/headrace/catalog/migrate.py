@@ -115,7 +115,6 @@ def create_schema(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Run missing migrations."""
     from alembic import command
     from alembic.config import Config
 

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, se
 
 from headrace.catalog.jobs import refuse_older
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.quarantine import QUARANTINE, from_row, key_to_row, to_row
-from headrace.catalog.store import Store
+from headrace.catalog.rows.streams import QUARANTINE, from_row, key_to_row, to_row
+from headrace.catalog.store import Repository
 from headrace.model.quarantine import QuarantineChange, QuarantinedRow, QuarantineRequest, RowKey
 
 KEPT_BATCHES = 100
@@ -17,15 +17,12 @@ KEPT_BATCHES = 100
 IN_QUARANTINE = (QUARANTINE.c.released.is_(None), QUARANTINE.c.dropped.is_(None))
 
 
-class Quarantine:
+class Quarantine(Repository):
     """Rows in quarantine by stream.
 
     A row is left out from the micro-batch that set it aside until that which released it. So a stream that restarts at an earlier
     micro-batch finds what was left out after that one. The row is in quarantine for as long, or until it was dropped.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def rows(self, job_id: str, *, with_released: bool = False) -> list[QuarantinedRow]:
         """Return the rows that a stream leaves out, oldest first; also those that it released, for as long as they are recorded."""
@@ -33,8 +30,7 @@ class Quarantine:
         if not with_released:
             query = query.where(QUARANTINE.c.released.is_(None))
         ordered = query.order_by(QUARANTINE.c.batch, QUARANTINE.c.series, QUARANTINE.c.time, QUARANTINE.c.key)
-        with self._store.read() as connection:
-            return [from_row(row) for row in connection.execute(ordered).mappings()]
+        return [from_row(row) for row in self._rows(ordered)]
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in quarantine of each stream that has any."""

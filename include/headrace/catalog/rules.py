@@ -12,9 +12,8 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, select
 
-from headrace.catalog.rows import COLUMN_REFERENCES, DATABASES, JOBS, SUBTABLES, TABLES
-from headrace.catalog.rows.column_references import from_row as reference_from_row
-from headrace.catalog.rows.jobs import definition_from_row
+from headrace.catalog.rows.jobs import JOBS, definition_from_row
+from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
 from headrace.model.jobs import JobDefinition
@@ -58,7 +57,6 @@ def require_database(connection: Connection, name: str) -> None:
 
 
 def missing_database(connection: Connection, name: str) -> NotFoundError:
-    """Return the error for a database that does not exist, with the most similar name."""
     return not_found("database", name, connection.scalars(select(DATABASES.c.name)))
 
 

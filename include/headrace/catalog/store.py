@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import (
     URL,
     ColumnElement,
     Connection,
     Engine,
+    RowMapping,
+    Select,
     String,
     Table,
     TableValuedAlias,
@@ -26,10 +28,13 @@ from sqlalchemy import (
 
 from headrace.catalog.engines import BEGIN, BUSY_SECONDS, URL_HINT
 from headrace.errors import ConfigurationError, DataError, Error, IntegrityError, InternalError, OperationalError
+from headrace.model.conversion import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
+Record = TypeVar("Record")
+Value = TypeVar("Value")
 
 # Not `now()`, which is the start of the transaction: it may have waited for a lock since.
 POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
@@ -72,6 +77,25 @@ class Store:
     def close(self) -> None:
         """Close the connection pool."""
         self.engine.dispose()
+
+
+class Repository:
+    """A part of the catalog. Each call is a transaction of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def _rows(self, query: Select[*tuple[Any, ...]]) -> Sequence[RowMapping]:
+        with self._store.read() as connection:
+            return connection.execute(query).mappings().all()
+
+    def _all(self, kind: type[Record], query: Select[*tuple[Any, ...]]) -> list[Record]:
+        return [from_row(kind, row) for row in self._rows(query)]
+
+    def _scalar(self, query: Select[Value]) -> Value | None:
+        """Return the only value of a query; None if it has no rows."""
+        with self._store.read() as connection:
+            return connection.scalar(query)
 
 
 def is_sqlite(engine: Engine | Connection) -> bool:

@@ -8,17 +8,13 @@ from dataclasses import asdict
 from sqlalchemy import delete, insert, select
 
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.stream_metrics import STREAM_METRICS
-from headrace.catalog.store import Store
-from headrace.model.conversion import from_row
+from headrace.catalog.rows.streams import STREAM_METRICS
+from headrace.catalog.store import Repository
 from headrace.model.stream_metrics import Rate, StreamSample
 
 
-class StreamMetrics:
+class StreamMetrics(Repository):
     """The samples of all streams, for as long as they are kept."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def add(self, samples: Sequence[StreamSample], *, keep_ms: int) -> None:
         """Record samples that were taken at one moment, and remove those that are too old. Dropped streams are left out.
@@ -43,8 +39,7 @@ class StreamMetrics:
         )
         if job_id is not None:
             query = query.where(STREAM_METRICS.c.job_id == job_id)
-        with self._store.read() as connection:
-            return [from_row(StreamSample, row) for row in connection.execute(query).mappings()]
+        return self._all(StreamSample, query)
 
     def rates(self, *, since: int) -> dict[str, list[Rate]]:
         """Return the rates of each stream from an instant on (epoch ms), oldest first."""

@@ -1,4 +1,4 @@
-"""Subtables of the catalog: name → table, many thousands at a time."""
+"""Subtables of the catalog, many thousands at a time: name → table, and when they are dropped (TTL)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, literal, select, true, update
 from sqlalchemy import exists as sql_exists
 
-from headrace.catalog.rows.subtables import SUBTABLES, from_values
-from headrace.catalog.rows.tables import TABLES
+from headrace.catalog.rows.tables import EXPIRATIONS, SUBTABLES, TABLES, to_subtable
 from headrace.catalog.rules import (
     exists,
     hold_databases,
@@ -21,19 +20,17 @@ from headrace.catalog.rules import (
     require_database,
     require_table,
 )
-from headrace.catalog.store import Store, as_rows, insert, is_among
-from headrace.errors import ProgrammingError
+from headrace.catalog.store import Repository, as_rows, insert, is_among
+from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.tables import Subtable, TableKind
 
+DAY_MS: Final = 86_400_000
 MAX_SAMPLE_NAMES: Final = 10
 """Names to look up before all are: if they are missing, the others need not be looked up."""
 
 
-class Subtables:
+class Subtables(Repository):
     """Subtables by database and name. Names are unique in the database."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def add(self, database: str, table: str, names: Sequence[str]) -> None:
         """Add missing subtables of a table.
@@ -82,7 +79,7 @@ class Subtables:
             else:
                 require_table(connection, database, table)
                 query = query.where(SUBTABLES.c.table == table)
-            return [from_values(row) for row in connection.execute(query)]
+            return [to_subtable(row) for row in connection.execute(query)]
 
     def check_unused(self, database: str, names: Sequence[str]) -> None:
         """Raise `IntegrityError` if a virtual table refers to one of the names, or a stream over a virtual table reads it."""
@@ -116,14 +113,49 @@ class Subtables:
     def drops(self, database: str, table: str) -> int:
         """Return how many times subtables of a table were dropped: if the number is the same as before, all still exist."""
         query = select(TABLES.c.subtable_drops).where(TABLES.c.database == database, TABLES.c.name == table)
+        return self._scalar(query) or 0
+
+
+class Expirations(Repository):
+    """Expirations by database and name of a subtable. That of a plain table has the table's name."""
+
+    def set(self, database: str, names: Sequence[str], days: int) -> None:
+        """Let subtables expire a number of days from now, 0 for never.
+
+        Raises:
+            NotFoundError: One is missing; nothing is changed.
+        """
+        with self._store.write() as connection:
+            hold_databases(connection, database)
+            missing = set(names) - find_subtables(connection, database, names).keys()
+            if missing:
+                raise NotFoundError(f"table {database}.{min(missing)} does not exist", hint="it was dropped")
+            is_named = is_among(connection, EXPIRATIONS.c.name, names)
+            connection.execute(delete(EXPIRATIONS).where(EXPIRATIONS.c.database == database, is_named))
+            if days:
+                expires = self._store.now(connection) + days * DAY_MS
+                rows = [{"database": database, "name": name, "days": days, "expires": expires} for name in names]
+                connection.execute(insert(connection, EXPIRATIONS), rows)
+
+    def days(self, database: str) -> dict[str, int]:
+        """Return the TTL of each subtable of a database that has one."""
+        query = select(EXPIRATIONS.c.name, EXPIRATIONS.c.days).where(EXPIRATIONS.c.database == database)
+        return {row["name"]: row["days"] for row in self._rows(query)}
+
+    def due(self) -> list[Subtable]:
+        """Return the subtables that have expired, by database, table and name."""
+        columns = SUBTABLES.c
         with self._store.read() as connection:
-            return connection.scalar(query) or 0
+            is_due = EXPIRATIONS.c.expires <= self._store.now(connection)
+            is_same = (columns.database == EXPIRATIONS.c.database) & (columns.name == EXPIRATIONS.c.name)
+            query = select(SUBTABLES).join(EXPIRATIONS, is_same).where(is_due)
+            return [to_subtable(row) for row in connection.execute(query.order_by(columns.database, columns.table, columns.name))]
 
 
 def find_subtables(connection: Connection, database: str, names: Sequence[str]) -> dict[str, Subtable]:
     """Return those of the names that exist, by name."""
     query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_among(connection, SUBTABLES.c.name, names))
-    return {subtable.name: subtable for subtable in map(from_values, connection.execute(query))}
+    return {subtable.name: subtable for subtable in map(to_subtable, connection.execute(query))}
 
 
 def sorted_distinct(names: Sequence[str]) -> Sequence[str]:
@@ -161,7 +193,7 @@ def _refuse_foreign(connection: Connection, database: str, table: str, names: Se
     """Raise if one of the names is a subtable of another table."""
     is_foreign = is_among(connection, SUBTABLES.c.name, names) & (SUBTABLES.c.table != table)
     query = select(SUBTABLES).where(SUBTABLES.c.database == database, is_foreign).order_by(SUBTABLES.c.name).limit(1)
-    for subtable in map(from_values, connection.execute(query)):
+    for subtable in map(to_subtable, connection.execute(query)):
         raise exists("table", f"{database}.{subtable.name}", hint=f"it is a subtable of {subtable.table}, not of {table}")
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from headrace.catalog.alterations import with_columns
-from headrace.catalog.rows import COLUMN_REFERENCES, SUBTABLES
-from headrace.catalog.rows.tables import TABLES
+from headrace.catalog.rows.tables import COLUMN_REFERENCES, SUBTABLES, TABLES
 from headrace.catalog.rules import (
     exists,
     has_table,
@@ -20,17 +19,14 @@ from headrace.catalog.rules import (
     refuse_users,
     require_database,
 )
-from headrace.catalog.store import Store
+from headrace.catalog.store import Repository
 from headrace.catalog.subtables import add_subtables, find_subtables
 from headrace.model.conversion import from_row, to_row
 from headrace.model.tables import Column, Table, TableId, TableKind
 
 
-class Tables:
+class Tables(Repository):
     """Tables by database and name."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def create(self, table: Table, if_not_exists: bool = False) -> bool:
         """Create a table; return False if it exists and `if_not_exists`.

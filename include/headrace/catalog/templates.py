@@ -7,14 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from headrace.catalog.rows.trees import (
-    DEVICE_SCHEMAS,
-    DEVICE_TEMPLATES,
-    DEVICES,
-    TEMPLATE_PATHS,
-)
+from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICES, TEMPLATE_PATHS
 from headrace.catalog.rules import hold_databases
-from headrace.catalog.store import Store, insert, is_among
+from headrace.catalog.store import Repository, insert, is_among
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
@@ -24,17 +19,12 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
 
 
-class Templates:
+class Templates(Repository):
     """Device templates by name."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> list[DeviceTemplate]:
         """Return every template in the order of their creation."""
-        query = select(DEVICE_TEMPLATES).order_by(DEVICE_TEMPLATES.c.number)
-        with self._store.read() as connection:
-            return [from_row(DeviceTemplate, row) for row in connection.execute(query).mappings()]
+        return self._all(DeviceTemplate, select(DEVICE_TEMPLATES).order_by(DEVICE_TEMPLATES.c.number))
 
     def get(self, name: str) -> DeviceTemplate:
         """Return a template; `NotFoundError` if there is none of that name."""
@@ -60,9 +50,7 @@ class Templates:
 
     def paths(self) -> dict[str, str]:
         """Return the name of the template that is set to each path, by path in alphabetical order."""
-        with self._store.read() as connection:
-            rows = connection.execute(select(TEMPLATE_PATHS).order_by(TEMPLATE_PATHS.c.path)).mappings()
-            return {row["path"]: row["template"] for row in rows}
+        return {row["path"]: row["template"] for row in self._rows(select(TEMPLATE_PATHS).order_by(TEMPLATE_PATHS.c.path))}
 
     def covering(self, paths: Collection[str]) -> dict[str, tuple[str, DeviceTemplate]]:
         """Return the template that is set to each path or to one above it, with the path that it is set to."""

@@ -7,17 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, select, update
 
 from headrace.catalog.alterations import with_columns
-from headrace.catalog.rows import SUBTABLES, TABLES
-from headrace.catalog.rows.trees import (
-    DEVICE_SCHEMAS,
-    DEVICES,
-    TTLS,
-    from_row,
-    schema_id,
-    to_row,
-)
+from headrace.catalog.rows.tables import SUBTABLES, TABLES
+from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICES, TTLS, from_row, schema_id, to_row
 from headrace.catalog.rules import hold_databases
-from headrace.catalog.store import Store, insert, is_among
+from headrace.catalog.store import Repository, insert, is_among
 from headrace.catalog.subtables import add_subtables
 from headrace.catalog.tables import find_table
 from headrace.model.conversion import from_json, to_json
@@ -26,11 +19,8 @@ from headrace.model.tables import Column
 from headrace.model.trees import TREE_TABLE, Device, Timeseries
 
 
-class Trees:
+class Trees(Repository):
     """Devices by database and path. A device is also a subtable of its database's table."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def find(self, database: str, paths: Collection[str]) -> dict[str, Device]:
         """Return those of the paths that are devices."""
@@ -83,8 +73,7 @@ class Trees:
 
     def ttls(self) -> dict[str, int]:
         """Return the times to live by path or pattern, in milliseconds."""
-        with self._store.read() as connection:
-            return {row["path"]: row["ttl_ms"] for row in connection.execute(select(TTLS).order_by(TTLS.c.path)).mappings()}
+        return {row["path"]: row["ttl_ms"] for row in self._rows(select(TTLS).order_by(TTLS.c.path))}
 
     def set_ttl(self, path: str, ttl_ms: int | None) -> None:
         """Set the time to live of a path; None removes it."""
@@ -131,7 +120,6 @@ def add_columns(connection: Connection, database: str, columns: Sequence[Column]
 
 
 def save(connection: Connection, database: str, present: dict[str, Device], devices: Sequence[Device]) -> None:
-    """Insert the devices that are not present, and update those that differ."""
     if not devices:
         return
     ids = {device.path: save_schema(connection, device.series) for device in devices}

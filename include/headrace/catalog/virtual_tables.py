@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from headrace.catalog.rows import COLUMN_REFERENCES, SUBTABLES, TABLES
-from headrace.catalog.rows.column_references import from_row, to_row
+from headrace.catalog.rows.tables import COLUMN_REFERENCES, SUBTABLES, TABLES, reference_from_row, reference_to_row
 from headrace.catalog.rules import hold_databases, refuse_jobs_using
-from headrace.catalog.store import Store, insert
+from headrace.catalog.store import Repository, insert
 from headrace.catalog.subtables import add_subtables, find_subtables
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import NotFoundError
@@ -17,11 +16,8 @@ from headrace.model.conversion import to_json
 from headrace.model.tables import ColumnReference, Table, TableId
 
 
-class VirtualTables:
+class VirtualTables(Repository):
     """Column references by database and virtual table. The tables themselves are in `Tables`, their series in `Subtables`."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def references(self, database: str, table: str, series: Collection[str] | None = None) -> tuple[ColumnReference, ...]:
         """Return the references of a virtual table, or of some of its series, in order."""
@@ -34,8 +30,7 @@ class VirtualTables:
         )
         if series is not None:
             query = query.where(COLUMN_REFERENCES.c.series.in_(series))
-        with self._store.read() as connection:
-            return tuple(sorted(map(from_row, connection.execute(query).mappings())))
+        return tuple(sorted(map(reference_from_row, self._rows(query))))
 
     def create(self, table: Table, references: Sequence[ColumnReference]) -> None:
         """Create a virtual table of one series; raise what `Tables.create` does, and `NotFoundError` if an origin is gone."""
@@ -98,7 +93,9 @@ class VirtualTables:
 
     def _add(self, connection: Connection, database: str, references: Sequence[ColumnReference]) -> None:
         if references:
-            connection.execute(insert(connection, COLUMN_REFERENCES).values([to_row(database, one) for one in references]))
+            connection.execute(
+                insert(connection, COLUMN_REFERENCES).values([reference_to_row(database, one) for one in references])
+            )
 
     def _remove(self, connection: Connection, database: str, series: str, column: str) -> None:
         connection.execute(delete(COLUMN_REFERENCES).where(*_matches(database, series, column)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -103,7 +104,7 @@ def config(home: Home = None) -> None:
     """Print every setting with its value and where the value comes from."""
     from headrace.settings import load as load_settings
 
-    settings = load_settings() if home is None else load_settings(home=home)
+    settings = load_settings(home=home)
     sources = settings.sources() | ({} if home is None else {"home": "--home"})
     displayed = settings.display_values()
     show_table(("setting", "value", "from"), [(name, displayed[name], sources[name]) for name in displayed])
@@ -148,9 +149,18 @@ def settle(home: Home = None) -> None:
         connection.settle()
 
 
-backfill.register(app)
-system.register(app)
-logs.register(app)
-resident.register(app)
-docs.register(app)
-verify.register(app)
+COMMANDS: Final[dict[Callable[..., None], str]] = {
+    backfill.backfill: "headrace backfill --stream cold.hourly --from '2024-05-01' --to '2024-06-01'",
+    system.up: "headrace up --port 8081",
+    system.down: "headrace down",
+    system.status: "headrace status",
+    logs.logs: "headrace logs default --lines 200",
+    resident.snode: "headrace snode --name snode2",
+    resident.maintain: "headrace maintain --database cold --retention-hours 720",
+    docs.docs: "headrace docs --write docs/reference",
+    verify.verify: "headrace verify --stream cold.hourly",
+}
+"""Commands in other modules, each with an example."""
+
+for command, example in COMMANDS.items():
+    app.command(epilog=format_example(example))(command)

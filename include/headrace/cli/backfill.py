@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.console import out, progress_bar
-from headrace.cli.options import ExplainOnly, Home, format_example, open_connection
+from headrace.cli.options import ExplainOnly, Home, open_connection
 from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from headrace.service.stage import Stage
     from headrace.service.state import PlanningContext
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(epilog=format_example("headrace backfill --stream cold.hourly --from '2024-05-01' --to '2024-06-01'"))(backfill)
 
 
 def backfill(

@@ -69,7 +69,6 @@ class SqlCompleter(Completer):
         return sorted({join_path(path[:depth]) for path in paths if len(path) >= depth})
 
     def query_names(self) -> list[str]:
-        """Return the names of continuous queries, as statements write them."""
         try:
             records = self._session.context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
         except Error:

@@ -72,7 +72,6 @@ def check_home(settings: Settings) -> str:
 
 
 def check_catalog(settings: Settings) -> str:
-    """Open the catalog, and return how many databases and jobs of each kind it has."""
     from headrace.catalog import Catalog
 
     with Catalog.open(settings.catalog) as catalog:
@@ -112,7 +111,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
 
 def run_checks(home: Path | None) -> int:
     """Run and print all checks; return the exit code, 1 if any failed."""
-    settings = load() if home is None else load(home=home)
+    settings = load(home=home)
     failed = 0
     for name, check in CHECKS.items():
         try:

@@ -11,18 +11,13 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli.options import Home, format_example
+from headrace.cli.options import Home
 from headrace.cli.output import show_lines, show_table
 from headrace.errors import NotFoundError
 from headrace.jobs.registry import kinds
 from headrace.runtime.dag_ids import job_dag_id, snode_dag_id
 
 FOLLOW_SECONDS: Final = 0.5
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(epilog=format_example("headrace logs default --lines 200"))(logs)
 
 
 def logs(
@@ -36,7 +31,7 @@ def logs(
     """Print the end of the log of a component of Airflow, or of the latest task of an snode, stream or continuous query."""
     from headrace.settings import load
 
-    folder = (load() if home is None else load(home=home)).home_path / "logs"
+    folder = load(home=home).home_path / "logs"
     if not name:
         found = [(str(path.relative_to(folder)), path.stat().st_size) for path in sorted(folder.rglob("*.log"))]
         show_table(("log", "bytes"), found)

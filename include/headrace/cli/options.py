@@ -20,7 +20,6 @@ ExplainOnly = Annotated[bool, typer.Option("--explain", help="Show the steps and
 
 
 def format_example(command: str) -> str:
-    """Return the last line of a command's help, with an example of its use."""
     return f"Example: $ {command}"
 
 

@@ -99,7 +99,6 @@ def show_rows(rows: Tabular, output_format: Format, separator: str = ",") -> Non
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows as a table, fitted to the terminal."""
     show_lines(format_table(names, rows, output_width()))
 
 
@@ -155,7 +154,6 @@ def format_records(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Itera
 
 
 def fold(text: str, width: int) -> str:
-    """Break the lines of a text that are too long, between words if possible."""
     return "\n".join("\n".join(textwrap.wrap(line, width)) for line in text.split("\n"))
 
 

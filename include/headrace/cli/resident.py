@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options import Home, format_example, open_connection
+from headrace.cli.options import Home, open_connection
 from headrace.cli.output import show_lines, show_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command(epilog=format_example("headrace snode --name snode2"))(snode)
-    app.command(epilog=format_example("headrace maintain --database cold --retention-hours 720"))(maintain)
 
 
 def snode(

@@ -1,14 +1,15 @@
-"""Scripts: run the statements of a text or file in order and show their results."""
+"""Scripts: run the statements of a text or file in order, show their results, and ask before a stream is computed again."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.cli.confirmation import confirm_replacement
 from headrace.cli.files import locate_error_in_file
-from headrace.cli.output import DIM, Format, show_rows, styled
-from headrace.errors import OperationalError
+from headrace.cli.output import DIM, Format, show_lines, show_rows, styled
+from headrace.errors import OperationalError, ProgrammingError
+from headrace.model.statements import CreateStream
+from headrace.service.session import Session, with_statement
 from headrace.sql import lexical_rules_of, parse
 
 if TYPE_CHECKING:
@@ -16,8 +17,35 @@ if TYPE_CHECKING:
     from headrace.service.results import Result
 
 
+def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
+    """Show what CREATE OR REPLACE STREAM would compute again, and ask at a terminal; return False if the user declines.
+
+    Args:
+        session: The session of the statement.
+        text: A statement of any kind. Others are not asked about.
+        yes: Whether the user has agreed beforehand.
+
+    Raises:
+        ProgrammingError: There is no terminal to ask at.
+    """
+    statement = parse(text, session.dialect)
+    if not isinstance(statement, CreateStream) or not statement.or_replace:
+        return True
+    from headrace.service.topics.replacements import RebuildStream
+
+    with with_statement(text):
+        stages = session.stages(text)
+    if not any(isinstance(stage, RebuildStream) for stage in stages):
+        return True
+    show_lines(session.explain(stages))
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ProgrammingError(f"replacing stream {statement.name} needs a confirmation", hint="add --yes", sql=text)
+    return input("Replace the stream? [y/N]: ").strip().lower() in ("y", "yes")
+
+
 def show_result(result: Result, output_format: Format, separator: str) -> None:
-    """Print the rows of a result, or the number of affected rows if the format is a table."""
     if result.rows is not None:
         show_rows(result, output_format, separator)
     elif output_format is Format.TABLE:

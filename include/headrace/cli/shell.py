@@ -15,10 +15,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.status import Status
 
 from headrace.cli.completion import SqlCompleter
-from headrace.cli.confirmation import confirm_replacement
 from headrace.cli.console import err, out
 from headrace.cli.output import Format, show_error
-from headrace.cli.script import show_result
+from headrace.cli.script import confirm_replacement, show_result
 from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
 from headrace.errors import Error
 from headrace.sql import lexical_rules_of
@@ -112,7 +111,6 @@ class Shell:
 
     @contextmanager
     def _show_status(self) -> Iterator[None]:
-        """Show a status line while a statement runs."""
         with err.status("running…") as self._status:
             try:
                 yield

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from headrace.cli.console import err, out
-from headrace.cli.options import Home, format_example
+from headrace.cli.options import Home
 from headrace.cli.output import show_table
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
@@ -24,15 +23,7 @@ if TYPE_CHECKING:
     from headrace.runtime.supervision import Snapshot
     from headrace.settings import Settings
 
-
 JOB_COLUMNS: Final = ("name", "kind", "state", "lag", "rows in", "rows out", "why")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command(epilog=format_example("headrace up --port 8081"))(up)
-    app.command(epilog=format_example("headrace down"))(down)
-    app.command(epilog=format_example("headrace status"))(status)
 
 
 def up(
@@ -46,8 +37,9 @@ def up(
     Has no effect on components that run. Exits with code 1 if a snode, stream or continuous query is not ready, and prints why.
     """
     from headrace.runtime.embedded_airflow import start
+    from headrace.settings import load
 
-    settings = load_settings(home, port)
+    settings = load(home=home, airflow_port=port)
     with show_progress() as console:
         started = start(settings, console)
     duration = "" if started.already else f" ({started.seconds:.0f} s)"
@@ -64,9 +56,10 @@ def up(
 def down(home: Home = None) -> None:
     """Stop everything that `up` started, including all child processes. Has no effect if nothing runs."""
     from headrace.runtime.embedded_airflow import stop
+    from headrace.settings import load
 
     with show_progress() as console:
-        stopped = stop(load_settings(home), console)
+        stopped = stop(load(home=home), console)
     if not stopped.ended:
         out.print("Nothing was running")
         return
@@ -79,8 +72,9 @@ def status(home: Home = None) -> None:
     from headrace.catalog import Catalog
     from headrace.runtime import embedded_airflow, supervision
     from headrace.runtime.readiness import find_obstacles
+    from headrace.settings import load
 
-    settings = load_settings(home)
+    settings = load(home=home)
     airflow = embedded_airflow.status(settings)
     with Catalog.open(settings.catalog) as catalog:
         state = supervision.read_snapshot(catalog, catalog.now(), settings.snode)
@@ -97,14 +91,6 @@ def status(home: Home = None) -> None:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
     if remaining or not airflow.healthy:
         raise typer.Exit(1)
-
-
-def load_settings(home: Path | None, port: int | None = None) -> Settings:
-    """Load the settings, overridden by the options of the command line."""
-    from headrace.settings import load
-
-    overrides = {"home": home, "airflow_port": port}
-    return load(**{name: value for name, value in overrides.items() if value is not None})
 
 
 class Spinner:
@@ -132,13 +118,11 @@ class Spinner:
 
 @contextmanager
 def show_progress() -> Iterator[Spinner]:
-    """Show the progress of a long operation while the block runs."""
     with err.status("") as status:
         yield Spinner(status)
 
 
 def describe_components(components: tuple[Component, ...]) -> list[tuple[str, str, str, str]]:
-    """Return the name, process id, health and log file of Airflow's components."""
     return [
         (
             component.name,
@@ -197,7 +181,6 @@ def describe_job(record: JobRecord, activity: ReportedActivity, history: Executi
 
 
 def quarantine_text(rows: int) -> str:
-    """Return how many rows a stream has set aside, or an empty string."""
     return f"{rows:,} row{'' if rows == 1 else 's'} in quarantine: see SHOW QUARANTINE" if rows else ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.console import out
-from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
+from headrace.cli.options import DatabaseName, DialectName, ExplainOnly, Home, open_connection
 from headrace.cli.output import format_value, show_lines, show_table
 from headrace.errors import ProgrammingError
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 LEADING_COLUMNS = 3
 """Number of leading columns shown with every difference, to identify its row."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(epilog=format_example("headrace verify --stream cold.hourly"))(verify)
 
 
 def verify(
@@ -73,13 +68,8 @@ def verify(
 
 
 def plan_verification(
-    session: Session,
-    query: str | None,
-    stream: str | None,
-    continuous_query: str | None,
-    bounds: tuple[str | None, str | None],
+    session: Session, query: str | None, stream: str | None, continuous_query: str | None, bounds: tuple[str | None, str | None]
 ) -> list[Stage]:
-    """Return the stages that verify what is named."""
     from headrace.service.topics import verifications
 
     if query is not None:
@@ -112,7 +102,6 @@ def show_verification(result: VerificationResult) -> None:
 
 
 def summarize_difference(difference: Difference) -> str:
-    """Return the names of the differing columns, or that a row is missing or unexpected."""
     if difference.actual is None:
         return "one is missing"
     if difference.expected is None:

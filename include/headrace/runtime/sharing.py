@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.catalog.members import FIRST
 from headrace.catalog.processes import has_ended
+from headrace.catalog.snodes import FIRST
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.errors import Error, ProgrammingError, SqlSyntaxError
 from headrace.model.spans import Span
@@ -13,13 +13,12 @@ from headrace.model.spans import Span
 if TYPE_CHECKING:
     from headrace.model.expressions import Expression
     from headrace.model.statements import Statement
-    from headrace.sql.dialect import Dialect
     from headrace.sql.lexical_rules import LexicalRules
 
 __all__ = ["check_dialect", "expression_sql", "instant_sql", "lexical_rules_of", "parse", "parse_script", "to_sql"]
 
-DIALECTS: Final = {"iotdb": "IoTDB", "tdengine": "TDengine"}
-"""Package and class of each dialect, imported on first use: its grammar takes much longer to import than its lexical rules."""
+DIALECTS: Final = ("iotdb", "tdengine")
+"""The package of each dialect, imported on first use: its grammar takes much longer to import than its lexical rules."""
 
 
 def parse(text: str, dialect: str = "tdengine") -> Statement:
@@ -30,7 +29,7 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
         ProgrammingError: The dialect is unknown.
     """
     parser = _load_dialect(dialect.lower())
-    if parser.lexical_rules.is_blank(text):
+    if parser.LEXICAL_RULES.is_blank(text):
         raise SqlSyntaxError(
             "the statement is empty", hint="write a statement, such as SHOW DATABASES", span=Span(len(text), len(text)), sql=text
         )
@@ -42,7 +41,7 @@ def parse(text: str, dialect: str = "tdengine") -> Statement:
 
 def parse_script(text: str, dialect: str = "tdengine") -> list[tuple[str, Statement]]:
     """Parse statements separated by `;`. Returns each with its own text, in which its spans are offsets."""
-    return [(statement, parse(statement, dialect)) for statement in _load_dialect(dialect.lower()).lexical_rules.statements(text)]
+    return [(statement, parse(statement, dialect)) for statement in lexical_rules_of(dialect).statements(text)]
 
 
 def to_sql(statement: Statement, dialect: str = "tdengine") -> str:
@@ -79,8 +78,26 @@ def check_dialect(name: str) -> None:
         raise ProgrammingError(f"unknown dialect {name!r}", hint=f"use {' or '.join(close)}")
 
 
+class Dialect(Protocol):
+    """What the module `dialect` of each package has: it converts between SQL text and `headrace.model.statements`."""
+
+    LEXICAL_RULES: LexicalRules
+
+    def statement(self, text: str) -> Statement:
+        """Parse one statement."""
+
+    def statement_sql(self, statement: Statement) -> str:
+        """Write a statement on one line."""
+
+    def expression_sql(self, expression: Expression) -> str:
+        """Write an expression."""
+
+    def instant_sql(self, text: str, is_data: bool, /) -> str:
+        """Write an instant; `is_data` if it is a value for a column whose type is known."""
+
+
 @functools.cache
 def _load_dialect(name: str) -> Dialect:
     check_dialect(name)
-    loaded: Dialect = getattr(import_module(f"{__name__}.{name}.dialect"), DIALECTS[name])()
-    return loaded
+    loaded: Any = import_module(f"{__name__}.{name}.dialect")
+    return cast(Dialect, loaded)

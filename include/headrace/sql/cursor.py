@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from headrace.errors import LimitError, NotSupportedError, SqlSyntaxError
 from headrace.model.spans import Span
+from headrace.model.statements import Statement
 from headrace.model.tables import Name
 from headrace.sql.lexical_rules import MAX_DIGITS, LexicalRules
 from headrace.sql.syntax_errors import likely_intended, name_hint, spelling_hint, unexpected_token
@@ -23,6 +24,9 @@ class Cursor:
 
     LEXICAL_RULES: ClassVar[LexicalRules]
 
+    STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {}
+    """Parsers of statements after the keyword that begins them; that of SELECT is at it."""
+
     MISPLACED: ClassVar[Mapping[str, str]] = {}
     """Hints for words in the wrong place."""
 
@@ -35,6 +39,26 @@ class Cursor:
         self._expected: list[str] = []
         self._implicit_alias = -1
         self._depth = 0
+
+    def statement(self) -> Statement:
+        """Parse the text as one statement."""
+        statement = self._parse_statement()
+        self._expect_end()
+        return statement
+
+    def _parse_statement(self) -> Statement:
+        word = self._token.word
+        if word not in self.STATEMENTS:
+            self._fail(*self.STATEMENTS, "INSERT")
+        if word != "SELECT":
+            self._advance()
+        return self.STATEMENTS[word](self)
+
+    def _parse_explained(self) -> Statement:
+        """Parse the statement after EXPLAIN."""
+        if self._token.word == "EXPLAIN":
+            self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
+        return self._parse_statement()
 
     # Movement
 
@@ -75,6 +99,11 @@ class Cursor:
                 self._fail(word)
             self._advance()
 
+    def _past(self, *words: str) -> Self:
+        """Expect words, and return the parser, for tables of statements."""
+        self._expect(*words)
+        return self
+
     def _expect_one(self, *words: str) -> str:
         return self._accept_one(*words) or self._fail()
 
@@ -109,6 +138,10 @@ class Cursor:
         content = self._parse_nested(parse)
         self._expect(")")
         return content
+
+    def _parse_items(self, parse: Callable[[], T]) -> tuple[T, ...]:
+        """Parse one or more items separated by commas, in parentheses."""
+        return self._parse_parenthesized(lambda: self._parse_list(parse))
 
     def _parse_nested(self, parse: Callable[[], T]) -> T:
         self._depth += 1

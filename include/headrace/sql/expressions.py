@@ -110,7 +110,7 @@ class ExpressionParser(Cursor, ABC):
     def _parse_choices(self) -> tuple[Expression, ...]:
         if self._peek().word == "SELECT":
             self._fail_subquery()
-        return self._parse_parenthesized(lambda: self._parse_list(self._parse_expression))
+        return self._parse_items(self._parse_expression)
 
     def _parse_bounds(self) -> tuple[Expression, Expression]:
         low = self._parse_operation(PREDICATE + 1)
@@ -224,11 +224,14 @@ class ExpressionParser(Cursor, ABC):
         self._expect("THEN")
         return condition, self._parse_nested(self._parse_expression)
 
-    def _parse_cast(self) -> Expression:
-        start = self._index
-        self._advance()
+    def _parse_form(self) -> tuple[int, str, Expression]:
+        """Parse the name of a form, the parenthesis and the first argument. Return where it starts, the name, and the argument."""
+        start, token = self._index, self._advance()
         self._expect("(")
-        operand = self._parse_nested(self._parse_expression)
+        return start, self.text[token.start : token.end], self._parse_nested(self._parse_expression)
+
+    def _parse_cast(self) -> Expression:
+        start, _, operand = self._parse_form()
         self._expect("AS")
         type_ = self._parse_type()
         self._expect(")")

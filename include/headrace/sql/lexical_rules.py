@@ -115,8 +115,5 @@ class LexicalRules:
                 what = {"`": "name", "/*": "comment"}.get(piece[0], "string")
                 close = "*/" if what == "comment" else piece[0]
                 raise SqlSyntaxError(
-                    f"this {what} is not closed",
-                    hint=f"close it with {close}",
-                    span=Span(piece.start(), len(text)),
-                    sql=text,
+                    f"this {what} is not closed", hint=f"close it with {close}", span=Span(piece.start(), len(text)), sql=text
                 )

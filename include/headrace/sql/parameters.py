@@ -156,20 +156,6 @@ def literal_sql(value: Any, dialect: str, *, is_data: bool = False) -> str:
     raise TypeError(f"values of type {type(value).__name__} have no literal")
 
 
-def plain_sql(value: Any, dialect: str, _: bool) -> str:
-    """Write None, a boolean or a string."""
-    return expression_sql(Literal(value), dialect)
-
-
-def bytes_sql(value: bytes | bytearray | memoryview, dialect: str, _: bool) -> str:
-    """Write binary data."""
-    return expression_sql(Literal(bytes(value)), dialect)
-
-
-def integer_sql(value: int, _: str, __: bool) -> str:
-    return pad_negative(str(int(value)))
-
-
 def float_sql(value: float, _: str, __: bool) -> str:
     """Write a float, or raise `ValueError` if it is not finite."""
     if not math.isfinite(value):
@@ -195,21 +181,13 @@ def time_sql(value: datetime, dialect: str, is_data: bool) -> str:
     if value != value:  # NaT of pandas
         return "NULL"
     zoned = value if value.tzinfo is None else value.astimezone(UTC)
-    return text_time_sql(zoned.isoformat(sep=" "), dialect, is_data)
-
-
-def date_sql(value: date, dialect: str, is_data: bool) -> str:
-    return text_time_sql(value.isoformat(), dialect, is_data)
-
-
-def text_time_sql(text: str, dialect: str, is_data: bool) -> str:
-    return instant_sql(text, dialect, is_data=is_data)
+    return instant_sql(zoned.isoformat(sep=" "), dialect, is_data=is_data)
 
 
 def numpy_sql(value: Any, dialect: str, is_data: bool) -> str:
     """Write a NumPy scalar, or raise `TypeError`."""
     if type(value).__name__ == "datetime64":
-        return "NULL" if str(value) == "NaT" else text_time_sql(str(value).replace("T", " "), dialect, is_data)
+        return "NULL" if str(value) == "NaT" else instant_sql(str(value).replace("T", " "), dialect, is_data=is_data)
     if not hasattr(value, "item") or getattr(value, "shape", ()) != ():
         raise TypeError(f"values of type {type(value).__name__} have no literal")
     return literal_sql(value.item(), dialect, is_data=is_data)
@@ -217,12 +195,12 @@ def numpy_sql(value: Any, dialect: str, is_data: bool) -> str:
 
 Writer = Callable[[Any, str, bool], str]
 WRITERS: Final[tuple[tuple[tuple[type, ...], Writer], ...]] = (
-    ((type(None), bool, str), plain_sql),
-    ((int,), integer_sql),
+    ((type(None), bool, str), lambda value, dialect, _: expression_sql(Literal(value), dialect)),
+    ((int,), lambda value, _, __: pad_negative(str(int(value)))),
     ((float,), float_sql),
     ((Decimal,), decimal_sql),
-    ((bytes, bytearray, memoryview), bytes_sql),
+    ((bytes, bytearray, memoryview), lambda value, dialect, _: expression_sql(Literal(bytes(value)), dialect)),
     ((datetime,), time_sql),
-    ((date,), date_sql),
+    ((date,), lambda value, dialect, is_data: instant_sql(value.isoformat(), dialect, is_data=is_data)),
 )
 """Writers by type. The order matters: a bool is also an int, and a datetime also a date."""

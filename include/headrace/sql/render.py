@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from headrace.errors import InternalError
@@ -105,6 +105,18 @@ class ExpressionRenderer:
         parts += [f"WHEN {self.sql(condition)} THEN {self.sql(result)}" for condition, result in case.branches]
         parts += [] if case.default is None else [f"ELSE {self.sql(case.default)}"]
         return " ".join((*parts, "END"))
+
+
+def parenthesize(parts: Iterable[str]) -> str:
+    return f"({', '.join(parts)})"
+
+
+def join_words(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def text_if(condition: object, text: str) -> str:
+    return text if condition else ""
 
 
 def _is_negative(value: Scalar) -> bool:

@@ -1,26 +1,60 @@
-"""The scanner of the rows of an INSERT, which skips tokens for speed."""
+"""The scanner of the rows of an INSERT, which reads text with compiled patterns instead of tokens, for speed."""
 
 from __future__ import annotations
 
+import functools
+import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Final, NoReturn
 
+from headrace.errors import NotSupportedError
 from headrace.model.spans import Span
+from headrace.model.tables import Name
 from headrace.model.values import RowValue
-from headrace.sql.scanner import Scanner
-from headrace.sql.syntax_errors import unexpected_token
+from headrace.sql.lexical_rules import QUOTED_NAME, WORD, LexicalRules
+from headrace.sql.syntax_errors import name_hint, unexpected_token
 
+NAME = re.compile(rf"{QUOTED_NAME}|{WORD}")
+KEYWORD = re.compile(WORD)
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 
 
-class RowScanner(Scanner, ABC):
+MAX_NOW_OFFSET: Final = 10**20
+"""Nanoseconds from now that exceed every timestamp."""
+
+
+def finite(text: str) -> float:
+    """Return a number, or raise `ValueError` if it is not finite."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+@functools.cache
+def fast_value(value: str) -> re.Pattern[str]:
+    """Return the pattern of a value and the comma or parenthesis after it. Compiled on first use, which takes milliseconds."""
+    return re.compile(rf"\s*(?:{value})\s*[,)]", re.IGNORECASE | re.DOTALL)
+
+
+@functools.cache
+def lone_value(value: str) -> re.Pattern[str]:
+    """Return the pattern of a value that a comment may follow."""
+    return re.compile(rf"(?:{value})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
+
+
+class RowScanner:
     """Parses rows in parentheses, with or without commas between them.
 
-    A dialect supplies two patterns of a value. Their groups are an integer, a decimal number, a string without escapes in `'`, one
-    in `"`, and any other value; `CONVERT` converts the text of each group.
+    It is always at the beginning of a word or symbol, and collects what did not match for error messages. `_end` is where the last
+    part of a name ended.
+
+    A dialect supplies the pattern of a value. Its groups are an integer, a decimal number, a string without escapes in `'`, one in
+    `"`, and any other value; `CONVERT` converts the text of each group.
     """
+
+    VALUE: ClassVar[str]
 
     CONVERT: ClassVar[tuple[Callable[[str], RowValue], ...]]
     """Converters by group number; they raise `ValueError` for an invalid value."""
@@ -28,15 +62,74 @@ class RowScanner(Scanner, ABC):
     EXPECTED_VALUE: ClassVar[str]
     """Description of the values allowed, for error messages."""
 
-    @classmethod
-    @abstractmethod
-    def _fast_value(cls) -> re.Pattern[str]:
-        """Return the pattern of a value and the comma or parenthesis after it, without comments."""
+    def __init__(self, text: str, lexical_rules: LexicalRules) -> None:
+        self.text = text
+        self.lexical_rules = lexical_rules
+        self._offset = 0
+        self._end = 0
+        self._expected: list[str] = []
+        self._move_to(0)
 
-    @classmethod
-    @abstractmethod
-    def _lone_value(cls) -> re.Pattern[str]:
-        """Return the pattern of a value that a comment may follow."""
+    def _move_to(self, offset: int) -> None:
+        """Move to the first word or symbol at or after an offset."""
+        match = self.lexical_rules.blanks.match(self.text, offset)
+        self._offset = match.end() if match else offset
+        self._expected = []
+
+    def _current_word(self) -> str:
+        """Return the word here in upper case, or the symbol, or an empty string at the end."""
+        match = KEYWORD.match(self.text, self._offset)
+        return match[0].upper() if match else self.text[self._offset : self._offset + 1]
+
+    def _accept(self, word: str) -> bool:
+        if self._current_word() != word:
+            self._expected.append(word)
+            return False
+        self._move_to(self._offset + len(word))
+        return True
+
+    def _expect(self, *words: str) -> None:
+        for word in words:
+            if not self._accept(word):
+                self._fail()
+
+    def _at_end(self) -> bool:
+        return self._offset >= len(self.text)
+
+    def _parse_identifier(self, what: str) -> str:
+        match = NAME.match(self.text, self._offset)
+        if match is None or match[0].upper() in self.lexical_rules.reserved or match[0] == "``":
+            span = self._span_at(self._offset)
+            return self._fail(what, hint=name_hint(self.lexical_rules, self.text[span.start : span.end], self._expected))
+        self._end = match.end()
+        self._move_to(self._end)
+        return self.lexical_rules.name(match[0])
+
+    def _parse_name(self, what: str) -> Name:
+        start = self._offset
+        first = self._parse_identifier(what)
+        if not self._accept("."):
+            return Name(None, first, Span(start, self._end))
+        second = self._parse_identifier(what)
+        return Name(first, second, Span(start, self._end))
+
+    def _parse_names(self, what: str) -> tuple[str, ...]:
+        self._expect("(")
+        names = [self._parse_identifier(what)]
+        while self._accept(","):
+            names.append(self._parse_identifier(what))
+        self._expect(")")
+        return tuple(names)
+
+    def _span_at(self, offset: int) -> Span:
+        match = self.lexical_rules.sign.match(self.text, offset)
+        return Span(offset, match.end() if match else offset)
+
+    def _fail(self, *expected: str, hint: str = "") -> NoReturn:
+        raise unexpected_token(self.text, self._span_at(self._offset), [*self._expected, *expected], hint=hint)
+
+    def _fail_unsupported(self, what: str, hint: str) -> NoReturn:
+        raise NotSupportedError(f"{what} is not supported", hint=hint, span=self._span_at(self._offset), sql=self.text)
 
     def _parse_rows(self) -> tuple[tuple[tuple[RowValue, ...], ...], tuple[Span, ...]]:
         rows: list[tuple[RowValue, ...]] = []
@@ -60,7 +153,7 @@ class RowScanner(Scanner, ABC):
     def _parse_row(self, start: int) -> tuple[tuple[RowValue, ...], int]:
         """Parse the row whose parenthesis opens at `start`; return its values and its end."""
         values: list[RowValue] = []
-        text, match_value, offset = self.text, self._fast_value().match, start + 1
+        text, match_value, offset = self.text, fast_value(self.VALUE).match, start + 1
         while True:
             match = match_value(text, offset)
             if match is None:
@@ -75,7 +168,7 @@ class RowScanner(Scanner, ABC):
     def _parse_commented_value(self, offset: int) -> tuple[RowValue, int]:
         """Parse a value with comments around it; return it and the offset after the comma or parenthesis."""
         self._move_to(offset)
-        match = self._lone_value().match(self.text, self._offset)
+        match = lone_value(self.VALUE).match(self.text, self._offset)
         if match is None:
             self._refuse_value(self._offset)
         value = self._convert(match)

@@ -41,7 +41,6 @@ def _is_similar_length(word: str, keyword: str) -> bool:
 
 
 def spelling_hint(word: str, expected: Sequence[str]) -> str:
-    """Return the hint for a misspelled keyword, or an empty string."""
     keyword = likely_intended(word, expected) if word else None
     return f"write {keyword} instead of {word}" if keyword else ""
 

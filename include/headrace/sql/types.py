@@ -1,13 +1,15 @@
-"""Parsing of column types, by a table of the dialect."""
+"""Parsing of column types, by a table of the dialect, and of functions with keywords such as `TRIM(LEADING 'x' FROM text)`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.errors import LimitError
+from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.types import SIGNED, UNSIGNED, DataType, TypeKind
 from headrace.sql.expressions import ExpressionParser
+from headrace.sql.operators import PREDICATE
 from headrace.sql.syntax_errors import likely_intended
 
 UNSIGNED_KINDS: Final = dict(zip(SIGNED, UNSIGNED, strict=True))
@@ -21,8 +23,8 @@ class TypeRule(NamedTuple):
     max_length: int = 0
 
 
-class TypeParser(ExpressionParser):
-    """Parses column types."""
+class FormParser(ExpressionParser):
+    """Parses column types, and `POSITION`, `SUBSTRING` and `TRIM` as plain calls."""
 
     TYPES: ClassVar[Mapping[str, TypeRule]] = {}
     """Types by their names in upper case."""
@@ -42,13 +44,12 @@ class TypeParser(ExpressionParser):
             return DataType(UNSIGNED_KINDS[rule.kind])
         if not rule.numbers or not self._is_at("("):
             return DataType(rule.kind)
-        numbers = self._parse_parenthesized(lambda: self._parse_list(self._parse_integer))
+        numbers = self._parse_items(self._parse_integer)
         self._check_lengths(rule, numbers, start)
         scale = (numbers[1] if len(numbers) > 1 else 0) if rule.numbers == 2 else None
         return DataType(rule.kind, numbers[0], scale)
 
     def _type_hint(self) -> str:
-        """Return what to write for a type of another system."""
         foreign = likely_intended(self._token.word, list(self.FOREIGN_TYPES)) if self._token.word else None
         own = self.FOREIGN_TYPES[foreign] if foreign else ""
         return f"write {own} instead of {self._token.word.lower()}" if own else ""
@@ -61,3 +62,54 @@ class TypeParser(ExpressionParser):
             raise LimitError(f"{rule.kind}({numbers[0]}) is not between 1 and {rule.max_length}", span=span, sql=self.text)
         if len(numbers) > 1 and numbers[1] > numbers[0]:
             raise LimitError(f"the scale of {rule.kind} is greater than its precision", span=span, sql=self.text)
+
+    FORMS: ClassVar[Mapping[str, Callable[[Any], Expression]]] = {
+        **ExpressionParser.FORMS,
+        "POSITION": lambda self: self._parse_position(),
+        "SUBSTR": lambda self: self._parse_substring(),
+        "SUBSTRING": lambda self: self._parse_substring(),
+        "TRIM": lambda self: self._parse_trim(),
+    }
+
+    def _parse_position(self) -> Expression:
+        start = self._index
+        self._advance()
+        self._expect("(")
+        part = self._parse_nested(lambda: self._parse_operation(PREDICATE + 1))
+        self._expect_one("IN", ",")
+        text = self._parse_nested(self._parse_expression)
+        self._expect(")")
+        return self._make_call("position", (part, text), start)
+
+    def _parse_substring(self) -> Expression:
+        """Parse `SUBSTR(text FROM position [FOR length])`, or the form with commas."""
+        start, name, text = self._parse_form()
+        arguments = [text]
+        self._expect_one("FROM", ",")
+        arguments.append(self._parse_nested(self._parse_expression))
+        if self._accept_one("FOR", ","):
+            arguments.append(self._parse_nested(self._parse_expression))
+        self._expect(")")
+        return self._make_call(name.lower(), tuple(arguments), start)
+
+    def _parse_trim(self) -> Expression:
+        """Parse `TRIM([[LEADING|TRAILING|BOTH] [characters] FROM] text)`, with FROM as `trim(text, characters, side)`."""
+        start = self._index
+        self._advance()
+        self._expect("(")
+        side = self._accept_one("LEADING", "TRAILING", "BOTH") if self._peek().word not in (")", ",") else None
+        if side is not None:
+            characters = None if self._is_at("FROM") else self._parse_nested(self._parse_expression)
+            return self._parse_trim_rest(start, side, characters)
+        arguments = self._parse_nested(lambda: self._parse_list(self._parse_expression))
+        if len(arguments) == 1 and self._is_at("FROM"):
+            return self._parse_trim_rest(start, "BOTH", arguments[0])
+        self._expect(")")
+        return self._make_call("trim", arguments, start)
+
+    def _parse_trim_rest(self, start: int, side: str, characters: Expression | None) -> Expression:
+        self._expect("FROM")
+        text = self._parse_nested(self._parse_expression)
+        self._expect(")")
+        span = self._span(start)
+        return Call("trim", (text, characters or Literal(" ", span), Literal(side.lower(), span)), span=span)

@@ -18,8 +18,8 @@ from headrace.model.queries import (
     WindowClause,
 )
 from headrace.model.time import Duration
-from headrace.sql.forms import FormParser
 from headrace.sql.tokens import TokenType
+from headrace.sql.types import FormParser
 
 MODES_WITH_VALUES = (FillMode.VALUE, FillMode.VALUE_F)
 NAME_TYPES: Final = (TokenType.WORD, TokenType.QUOTED)

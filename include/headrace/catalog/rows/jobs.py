@@ -1,4 +1,4 @@
-"""Jobs: definition, desired and observed state, progress."""
+"""Jobs, their ledgers (chunks of backfills, executions of continuous queries), and events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
     Named,
     RowMapping,
     String,
@@ -17,10 +20,12 @@ from sqlalchemy import (
     Text,
     TypedColumns,
     UniqueConstraint,
+    literal,
 )
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import conversion
+from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import JobDefinition, JobProgress, JobRecord
 from headrace.model.tables import TableId
 
@@ -58,11 +63,7 @@ class JobColumns(TypedColumns):
 
 
 JOBS = Table(
-    "jobs",
-    METADATA,
-    JobColumns,
-    UniqueConstraint("database", "kind", "name"),
-    UniqueConstraint("target_database", "target_table"),
+    "jobs", METADATA, JobColumns, UniqueConstraint("database", "kind", "name"), UniqueConstraint("target_database", "target_table")
 )
 
 PROGRESS = tuple(field.name for field in dataclasses.fields(JobProgress))
@@ -75,8 +76,15 @@ DEFINITION = tuple(column for column in JOBS.c if column.name not in (*CHANGING,
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
-    status = conversion.to_row(record, "definition", "progress")
-    return {**definition_to_row(record.definition), **conversion.to_row(record.progress), **status}
+    target = record.definition.target
+    names = (None, None) if target is None else (target.database, target.name)
+    return {
+        **conversion.to_row(record.definition, "target"),
+        "target_database": names[0],
+        "target_table": names[1],
+        **conversion.to_row(record.progress),
+        **conversion.to_row(record, "definition", "progress"),
+    }
 
 
 def from_row(row: RowMapping, definition: JobDefinition) -> JobRecord:
@@ -94,3 +102,71 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
     """Read the definition from a job's row."""
     target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"])
     return conversion.from_row(JobDefinition, {**row, "target": target})
+
+
+class _ChunkColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    run: Named[str] = Column(NAME, primary_key=True)
+    number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
+    start: Named[int] = Column(BigInteger)
+    end: Named[int] = Column(BigInteger)
+    first_series: Named[str | None] = Column(Text, nullable=True)
+    end_series: Named[str | None] = Column(Text, nullable=True)
+    rows: Named[int] = Column(BigInteger)
+    state: Named[str]
+    message: Named[str | None] = Column(Text, nullable=True)
+    holder: Named[str | None]
+    claimed: Named[int | None] = Column(BigInteger, nullable=True)
+    finished: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_done: Named[int | None] = Column(BigInteger, nullable=True)
+
+
+CHUNKS = Table("chunks", METADATA, _ChunkColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
+
+
+class _ExecutionColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    scheduled: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    start: Named[int] = Column(BigInteger)
+    end: Named[int] = Column(BigInteger)
+    state: Named[str]
+    attempt: Named[int] = Column(Integer)
+    holder: Named[str]
+    rows: Named[int | None] = Column(BigInteger, nullable=True)
+    started: Named[int | None] = Column(BigInteger, nullable=True)
+    finished: Named[int | None] = Column(BigInteger, nullable=True)
+    message: Named[str | None] = Column(Text, nullable=True)
+
+
+EXECUTIONS = Table("executions", METADATA, _ExecutionColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
+# The state is written into the statement, since a partial index only serves conditions that are its own.
+IS_UNFINISHED = EXECUTIONS.c.state != literal(ExecutionState.DONE.value, literal_execute=True)
+# Most executions are done, and those that are not are asked for all the time.
+Index(
+    "ix_executions_unfinished",
+    EXECUTIONS.c.job_id,
+    EXECUTIONS.c.scheduled,
+    sqlite_where=IS_UNFINISHED,
+    postgresql_where=IS_UNFINISHED,
+)
+
+
+class _DroppedQueryColumns(TypedColumns):
+    name: Named[str] = Column(NAME, primary_key=True)
+    number: Named[int] = Column(Integer)
+
+
+DROPPED_QUERIES = Table("dropped_queries", METADATA, _DroppedQueryColumns)
+
+
+class _EventColumns(TypedColumns):
+    # SQLite only numbers rows automatically if the key is an INTEGER, which has 64 bits there.
+    id: Named[int] = Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    time: Named[int] = Column(BigInteger)
+    subject_kind: Named[str]
+    subject: Named[str]
+    kind: Named[str]
+    message: Named[str] = Column(Text)
+
+
+EVENTS = Table("events", METADATA, _EventColumns, Index(None, "subject_kind", "subject"))

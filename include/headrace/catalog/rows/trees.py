@@ -1,4 +1,4 @@
-"""Trees of devices: devices, their schemas, templates, and times to live.
+"""Trees of devices: devices, their schemas, templates, and times to live; and the functions of their language.
 
 Devices of the same series share one row of `device_schemas`, whose id is a hash of its contents.
 """
@@ -87,12 +87,21 @@ TEMPLATE_PATHS = Table(
 )
 
 
+class FunctionColumns(TypedColumns):
+    """Columns of `functions`, which belong to no database."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+    class_name: Named[str] = Column(String)
+
+
+FUNCTIONS = Table("functions", METADATA, FunctionColumns)
+
+
 def schema_id(series: Sequence[Mapping[str, Any]]) -> str:
     return hashlib.blake2b(json.dumps(series).encode(), digest_size=16).hexdigest()
 
 
 def to_row(device: Device, schema: str) -> dict[str, Any]:
-    """Return the row of a device whose series are stored under the ID `schema`."""
     return conversion.to_row(device, "series") | {"schema_id": schema}
 
 

@@ -68,7 +68,6 @@ def load_glucose() -> DemoSource:
 
 
 def load_sea() -> DemoSource:
-    """Load the buoy's readings of the water temperature."""
     from bokeh_sampledata.sea_surface_temperature import sea_surface_temperature as data
 
     frame = data.reset_index().rename(columns={"time": "ts"})

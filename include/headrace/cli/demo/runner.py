@@ -29,7 +29,7 @@ def run_demo(home: Path | None, *, end: bool) -> bool:
     Returns:
         True if every stream's table equals its batch query.
     """
-    settings = load() if home is None else load(home=home)
+    settings = load(home=home)
     creates_home = not settings.home_path.exists()
     try:
         print_heading("Start Airflow and the snode")
@@ -44,7 +44,6 @@ def run_demo(home: Path | None, *, end: bool) -> bool:
 
 
 def print_summary(settings: Settings, equal: bool, seconds: float, *, is_left_running: bool) -> None:
-    """Print the outcome and, if the system is left running, its login and what to try next."""
     outcome = "[green]Every stream's table equals the batch query.[/]" if equal else "[red]A stream's table differs, see above.[/]"
     print_line(f"\n{outcome} ({seconds:.0f} s)")
     client = AirflowClient.find(settings)

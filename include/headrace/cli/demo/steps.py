@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,7 +16,6 @@ import psutil
 from rich.markup import escape
 
 from headrace.cli.console import ProgressTask, out, progress_bar
-from headrace.cli.demo.chart import line_chart
 from headrace.cli.demo.queries import QueryAct, remove_query
 from headrace.cli.demo.readings import DemoSource, load_glucose, load_sea
 from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
@@ -28,6 +28,9 @@ from headrace.service.connection import Connection, connect
 from headrace.streams.kind import STREAM
 from headrace.streams.sources.source_tables import latest_offsets
 
+CHART_HEIGHT: Final = 14
+MAX_CHART_WIDTH: Final = 110
+CONTROL: Final = re.compile(r"\x1b\[[0-9;]*m")
 DATABASE: Final = "demo"
 # Time limits of the steps, generous enough for a busy machine.
 HISTORY_SECONDS: Final = 600
@@ -94,7 +97,6 @@ class Demonstration:
             print_line(f"  {rows:,} readings in demo.{source.table}, up to {source.live_start:%Y-%m-%d}")
 
     def create_streams(self) -> None:
-        """Create the streams, each of which computes its history first."""
         print_heading("Create streams, one statement each")
         for stream in STREAMS:
             self.execute(stream.create_statement)
@@ -156,7 +158,6 @@ class Demonstration:
         return text
 
     def insert_live(self, source: DemoSource, number: int) -> int:
-        """Insert the live readings of one commit, and return how many there were."""
         rows = source.live.iloc[len(source.live) * number // LIVE_COMMITS : len(source.live) * (number + 1) // LIVE_COMMITS]
         if rows.empty:
             return 0
@@ -165,7 +166,6 @@ class Demonstration:
         return len(rows)
 
     def are_streams_caught_up(self) -> bool:
-        """Return True if every stream has processed the latest version of its source."""
         for record in self.records():
             if is_behind(record.offsets or {}, latest_offsets(self.session.context, record.definition.sources)):
                 return False
@@ -200,7 +200,6 @@ class Demonstration:
         print_line(f"  [green]RUNNING[/] again after {time.monotonic() - start:.0f} s")
 
     def find_driver(self) -> psutil.Process:
-        """Return the snode's process, whose host and process id are in its lease."""
         lease = self.catalog.leases.get(self.session.context.settings.snode)
         if lease is None:
             raise OperationalError("no driver holds the snode's lease", hint="check `headrace status`")
@@ -218,7 +217,6 @@ class Demonstration:
         return all(record.state is JobState.RUNNING for record in self.records()) and not any(self.stop_reasons())
 
     def draw_chart(self) -> None:
-        """Draw the daily means of the water temperature from the stream's target."""
         print_heading("Water temperature by day, from the stream's table")
         stream = next(stream for stream in STREAMS if stream.name == "sea_by_day")
         rows = self.target_rows(stream)
@@ -284,3 +282,23 @@ def format_values(row: tuple[object, ...]) -> str:
         raise InternalError(f"{instant!r} is not a timestamp")
     texts = ["NULL" if pd.isna(value) else str(value) for value in values]  # type: ignore[call-overload]
     return f"({int(instant.timestamp() * 1000)}, {', '.join(texts)})"
+
+
+def line_chart(title: str, times: Sequence[datetime], values: Sequence[float], *, width: int) -> str:
+    """Return a chart of values over time as text without colors.
+
+    Args:
+        title: Line above the chart.
+        times: Instants of the values, ascending.
+        values: One value per instant.
+        width: Columns to use at most.
+    """
+    import plotext
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(min(width, MAX_CHART_WIDTH), CHART_HEIGHT)
+    plotext.date_form("Y-m-d")
+    plotext.title(title)
+    plotext.plot([time.strftime("%Y-%m-%d") for time in times], list(values), marker="braille")
+    return CONTROL.sub("", str(plotext.build()))

@@ -109,7 +109,6 @@ Row = tuple[object, ...]
 
 
 def index_by_window(rows: pa.Table) -> dict[datetime, Row]:
-    """Index rows by their first column, the window's start."""
     return {row[0]: row[1:] for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)}
 
 

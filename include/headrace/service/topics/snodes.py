@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.catalog.members import FIRST
+from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
 from headrace.service.remote import living_snodes, query_snode

@@ -230,7 +230,7 @@ class TreeExpressions(PathParser):
         return super()._parse_predicate(left, start)
 
     def _parse_choices(self) -> tuple[Expression, ...]:
-        return self._parse_parenthesized(lambda: self._parse_list(self._parse_choice))
+        return self._parse_items(self._parse_choice)
 
     def _parse_choice(self) -> Expression:
         token = self._token
@@ -285,14 +285,11 @@ class TreeExpressions(PathParser):
         return call
 
     def _parse_cast(self) -> Expression:
-        start, function = self._index, self._token
-        self._advance()
-        self._expect("(")
-        operand = self._parse_nested(self._parse_expression)
+        start, function, operand = self._parse_form()
         if is_constant(operand):
             self._semantic("Input of 'CAST' is illegal.", operand.span, hint="name at least one series")
         if self._token.word in (",", ")"):
-            return self._parse_cast_attribute(operand, start, self.text[function.start : function.end])
+            return self._parse_cast_attribute(operand, start, function)
         self._expect("AS")
         token = self._token
         type_ = self._parse_type()
@@ -315,13 +312,11 @@ class TreeExpressions(PathParser):
 
     def _parse_replace(self) -> Expression:
         """Parse `REPLACE(text, 'from', 'to')`. With attributes, types are checked before its texts are missed."""
-        start, function = self._index, self._token
-        self._advance()
-        self._expect("(")
-        arguments = [self._parse_nested(self._parse_expression)]
+        start, written, first = self._parse_form()
+        arguments = [first]
         if self._token.word == ")" or self._peek(2).word in ("=", "==", ")"):
             arguments, attributes = self._parse_arguments(*arguments)
-            written, span = self.text[function.start : function.end], self._span(start)
+            span = self._span(start)
             if len(arguments) > 1:
                 call = Call("replace", tuple(arguments), False, tuple(attributes), written, span)
                 self._semantic(ARGUMENT_COUNT.format(result_name(call), len(arguments), 1), span)
@@ -335,10 +330,8 @@ class TreeExpressions(PathParser):
 
     def _parse_round(self) -> Expression:
         """Parse `ROUND(number[, places])`, or `ROUND(number, 'key'='value', …)`, whose attributes mean nothing."""
-        start, function = self._index, self._token
-        self._advance()
-        self._expect("(")
-        arguments = [self._parse_nested(self._parse_expression)]
+        start, written, first = self._parse_form()
+        arguments = [first]
         has_attribute = self._token.word == "," and self._peek(2).word in ("=", "==")
         if not has_attribute and self._accept(","):
             arguments.append(self._parse_constant())
@@ -346,7 +339,6 @@ class TreeExpressions(PathParser):
             self._expect(")")
             return Call("round", tuple(arguments), spelling="ROUND", span=self._span(start))
         arguments, attributes = self._parse_arguments(*arguments)
-        written = self.text[function.start : function.end]
         call = Call("round", tuple(arguments), False, tuple(attributes), written, self._span(start))
         if len(arguments) > 1:
             self._semantic(ARGUMENT_COUNT.format(result_name(call), len(arguments), 1), call.span)
@@ -354,10 +346,8 @@ class TreeExpressions(PathParser):
 
     def _parse_substring(self) -> Expression:
         """Parse `SUBSTRING(text, start[, length])` or `SUBSTRING(text FROM start [FOR length])`, recorded in the spelling."""
-        start = self._index
-        self._advance()
-        self._expect("(")
-        arguments = [self._parse_nested(self._parse_expression)]
+        start, _, text = self._parse_form()
+        arguments = [text]
         if self._token.word not in ("FROM", ",") or not self._is_signed(self._peek()):
             self._semantic(SUBSTRING_RULE, self._span(start), hint="write SUBSTRING(text, 1, 2) or SUBSTRING(text FROM 1 FOR 2)")
         standard = self._expect_one("FROM", ",") == "FROM"

@@ -65,7 +65,7 @@ class GroupParser(TreeExpressions):
 
     def _parse_group_tags(self) -> tuple[str, ...]:
         token = self._token
-        tags = self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a tag")))
+        tags = self._parse_items(lambda: self._parse_identifier("a tag"))
         duplicate = next((tag for at, tag in enumerate(tags) if tag in tags[:at]), None)
         if duplicate is not None:
             self._semantic(f"duplicated key in GROUP BY TAGS: {duplicate}", token, hint="name it once")

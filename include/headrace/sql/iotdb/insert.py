@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from typing import Final, cast
@@ -13,12 +12,11 @@ from headrace.model.statements import Explain
 from headrace.model.time import NANOSECONDS
 from headrace.model.tree_statements import TreeInsert
 from headrace.model.values import Now, RowValue
-from headrace.sql.iotdb.insert_header import InsertHeader
-from headrace.sql.iotdb.parser import Parser
+from headrace.sql.iotdb.parser import InsertHeader, Parser
 from headrace.sql.iotdb.status import semantic_error
 from headrace.sql.iotdb.words import INSTANT, LEXICAL_RULES, UNITS, TreeLexis, canonical_instant
 from headrace.sql.lexical_rules import QUOTED_NAME
-from headrace.sql.rows import RowScanner
+from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner, finite
 
 BLANKS: Final = rf"(?:\s+|{TreeLexis.COMMENT})*+"
 INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)
@@ -36,8 +34,6 @@ VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^']*)'|\"
 OFFSET: Final = re.compile(rf"([+-])\s*({DURATION})", re.IGNORECASE)
 PART: Final = re.compile(r"([0-9]+)(ms|us|ns|[wdhms])", re.IGNORECASE)
 CONSTANTS: Final[dict[str, Scalar]] = {"null": None, "true": True, "false": False, "nan": math.nan}
-MAX_OFFSET_NANOSECONDS: Final = 10**20
-"""Offset from now, in nanoseconds, that is beyond all timestamps."""
 
 
 class InstantText(str):
@@ -67,18 +63,6 @@ def _is_explained(text: str) -> bool:
     return begin is not None and begin[1] is not None
 
 
-@functools.cache
-def fast_value() -> re.Pattern[str]:
-    """Return the pattern of a value and the comma or parenthesis after it."""
-    return re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
-
-
-@functools.cache
-def lone_value() -> re.Pattern[str]:
-    """Return the pattern of a value that a comment may follow."""
-    return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
-
-
 def _parse_other_value(written: str) -> RowValue:
     """Parse a value other than a plain number or string. Raise `ValueError` if it is invalid."""
     if written[0] in "'\"":
@@ -95,10 +79,7 @@ def _parse_other_value(written: str) -> RowValue:
         if text is None:
             raise ValueError(written)
         return InstantText(text)
-    value = float(word)
-    if not math.isfinite(value):
-        raise ValueError(word)
-    return value
+    return finite(word)
 
 
 def _parse_now(word: str) -> Now:
@@ -109,7 +90,7 @@ def _parse_now(word: str) -> Now:
     for sign, duration in OFFSET.findall(word):
         length = sum(int(count) * NANOSECONDS[UNITS[unit.lower()]] for count, unit in PART.findall(duration))
         offset += -length if sign == "-" else length
-    if abs(offset) >= MAX_OFFSET_NANOSECONDS:
+    if abs(offset) >= MAX_NOW_OFFSET:
         raise ValueError(word)
     return Now(offset)
 
@@ -117,19 +98,11 @@ def _parse_now(word: str) -> Now:
 class InsertScanner(RowScanner):
     """Parses the rows after VALUES: `(value, …), …`."""
 
+    VALUE = VALUE
     CONVERT = (str, int, float, str, str, _parse_other_value)
     EXPECTED_VALUE = "a value (number, string, instant, TRUE, FALSE, NULL, NaN, X'…' or now())"
 
-    @classmethod
-    def _fast_value(cls) -> re.Pattern[str]:
-        return fast_value()
-
-    @classmethod
-    def _lone_value(cls) -> re.Pattern[str]:
-        return lone_value()
-
     def parse_rows(self, header: InsertHeader, offset: int) -> TreeInsert:
-        """Parse the rows that begin at an offset of the text, and return the statement."""
         self._move_to(offset)
         rows, spans = self._parse_rows()
         self._expect_end()

@@ -73,7 +73,6 @@ def _priority(expression: Expression) -> int:
 
 
 def _operand_name(expression: Expression, priority: int) -> str:
-    """Return the name of an operand, in parentheses if it binds more loosely."""
     name = result_name(expression)
     return f"({name})" if _priority(expression) < priority else name
 
@@ -121,7 +120,6 @@ def _predicate_name(call: Call) -> str:
 
 
 def _plain_name(expression: Expression) -> str:
-    """Return a constant without quotes, as the statement has it."""
     match expression:
         case Literal(value=str(value)):
             return value

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.model.expressions import Call, ColumnRef, Expression
+from headrace.model.paths import PathPattern
 from headrace.model.statements import Explain, Statement
-from headrace.model.tree_statements import PauseContinuousQuery, ResumeContinuousQuery, TreeDelete, TreeSelect, TreeStatement
+from headrace.model.tree_statements import (
+    DropContinuousQuery,
+    DropFunction,
+    DropTemplate,
+    DropTreeDatabases,
+    PauseContinuousQuery,
+    ResumeContinuousQuery,
+    TreeDelete,
+    TreeSelect,
+    TreeStatement,
+)
 from headrace.sql.iotdb.expressions import is_constant
-from headrace.sql.iotdb.insert_header import InsertHeaderParser
+from headrace.sql.iotdb.show import ShowParser
 from headrace.sql.tokens import TokenType
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHeader:
+    """`INSERT INTO device(columns) [ALIGNED]`; `time_at` is the index of the time column, None if there is none."""
+
+    device: PathPattern
+    measurements: tuple[str, ...]
+    time_at: int | None
+    aligned: bool
+
 
 LATER: Final = {
     **dict.fromkeys(("GRANT", "REVOKE", "LIST"), "privileges come with a later version: every user may do everything"),
@@ -36,7 +59,7 @@ DELETE_TIME_ONLY: Final = (
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 
 
-class Parser(InsertHeaderParser):
+class Parser(ShowParser):
     """Parses one statement of any kind except INSERT, whose rows have a scanner of their own."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -57,42 +80,31 @@ class Parser(InsertHeaderParser):
 
     CREATES: ClassVar[Mapping[str, Callable[[Any, int], TreeStatement]]] = {
         "ALIGNED": lambda self, _: self._parse_create_aligned(),
-        "CONTINUOUS": lambda self, start: self._parse_create_continuous(start),
+        "CONTINUOUS": lambda self, start: self._past("QUERY")._parse_create_query(start),
         "CQ": lambda self, start: self._parse_create_query(start),
         "DATABASE": lambda self, _: self._parse_create_database(),
         "DEVICE": lambda self, _: self._parse_create_template(),
         "FUNCTION": lambda self, _: self._parse_create_function(),
         "SCHEMA": lambda self, _: self._parse_create_template(),
-        "STORAGE": lambda self, _: self._parse_create_storage_group(),
+        "STORAGE": lambda self, _: self._past("GROUP")._parse_create_database(),
         "TIMESERIES": lambda self, _: self._parse_create_timeseries(),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], TreeStatement]]] = {
-        "CONTINUOUS": lambda self: self._parse_drop_continuous(),
-        "CQ": lambda self: self._parse_drop_query(),
-        "DATABASE": lambda self: self._parse_drop_databases(),
-        "DEVICE": lambda self: self._parse_drop_template(),
-        "FUNCTION": lambda self: self._parse_drop_function(),
-        "SCHEMA": lambda self: self._parse_drop_template(),
-        "STORAGE": lambda self: self._parse_drop_storage_groups(),
+        "CONTINUOUS": lambda self: DropContinuousQuery(self._past("QUERY")._parse_identifier("a continuous query")),
+        "CQ": lambda self: DropContinuousQuery(self._parse_identifier("a continuous query")),
+        "DATABASE": lambda self: DropTreeDatabases(self._parse_patterns()),
+        "DEVICE": lambda self: DropTemplate(self._past("TEMPLATE")._parse_template_name()),
+        "FUNCTION": lambda self: DropFunction(self._parse_identifier("a function")),
+        "SCHEMA": lambda self: DropTemplate(self._past("TEMPLATE")._parse_template_name()),
+        "STORAGE": lambda self: DropTreeDatabases(self._past("GROUP")._parse_patterns()),
         "TIMESERIES": lambda self: self._parse_drop_timeseries(),
     }
 
-    def statement(self) -> Statement:
-        """Parse the only statement of the text."""
-        statement = self._parse_statement()
-        self._expect_end()
-        return statement
-
     def _parse_statement(self) -> Statement:
-        word = self._token.word
-        if word in LATER:
-            self._fail_unsupported(word, LATER[word])
-        if word not in self.STATEMENTS:
-            self._fail(*self.STATEMENTS, "INSERT")
-        if word != "SELECT":
-            self._advance()
-        return self.STATEMENTS[word](self)
+        if self._token.word in LATER:
+            self._fail_unsupported(self._token.word, LATER[self._token.word])
+        return super()._parse_statement()
 
     def _expect_end(self) -> None:
         self._accept(";")
@@ -112,24 +124,8 @@ class Parser(InsertHeaderParser):
         start = self._index - 1
         return self.CREATES[self._parse_object_kind(*self.CREATES)](self, start)
 
-    def _parse_create_continuous(self, start: int) -> TreeStatement:
-        self._expect("QUERY")
-        return self._parse_create_query(start)
-
-    def _parse_create_storage_group(self) -> TreeStatement:
-        self._expect("GROUP")
-        return self._parse_create_database()
-
     def _parse_drop(self) -> TreeStatement:
         return self.DROPS[self._parse_object_kind(*self.DROPS)](self)
-
-    def _parse_drop_continuous(self) -> TreeStatement:
-        self._expect("QUERY")
-        return self._parse_drop_query()
-
-    def _parse_drop_storage_groups(self) -> TreeStatement:
-        self._expect("GROUP")
-        return self._parse_drop_databases()
 
     def _parse_alter(self) -> TreeStatement:
         match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA"):
@@ -145,14 +141,11 @@ class Parser(InsertHeaderParser):
         """Parse `EXPLAIN [ANALYZE [VERBOSE]] statement`."""
         analyze = self._accept("ANALYZE")
         verbose = analyze and self._accept("VERBOSE")
-        if self._token.word == "EXPLAIN":
-            self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
-        return Explain(self._parse_statement(), analyze, verbose)
+        return Explain(self._parse_explained(), analyze, verbose)
 
     # DELETE
 
     def _parse_delete(self) -> TreeStatement:
-        """Parse a DELETE of rows, series or databases."""
         if not self._accept("FROM"):
             return self.DROPS[self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE")](self)
         patterns = self._parse_patterns()
@@ -175,3 +168,34 @@ class Parser(InsertHeaderParser):
                     self._semantic(DELETE_TIME_ONLY, where.span, hint="compare time with a constant")
             case _:
                 self._semantic(DELETE_RANGE, self._span(start), hint="write time >= … AND time < …")
+
+    # INSERT
+
+    def insert_header(self) -> InsertHeader:
+        """Parse up to VALUES, the last token."""
+        self._accept("EXPLAIN")
+        self._expect("INSERT", "INTO")
+        device = self._parse_path()
+        columns = self._parse_items(self._parse_insert_column)
+        times = [at for at, column in enumerate(columns) if column is None]
+        measurements = tuple(column for column in columns if column is not None)
+        if len(times) > 1:
+            self._semantic("One row should only have one time value", device.span, hint="name the time column once")
+        if not measurements:
+            text = "InsertStatement should contain at least one measurement"
+            self._semantic(text, device.span, hint="name what was measured after the time: (time, temperature)")
+        aligned = self._accept("ALIGNED")
+        self._expect("VALUES")
+        return InsertHeader(device, measurements, times[0] if times else None, aligned)
+
+    def expect_rows(self) -> None:
+        """Raise `SqlSyntaxError` if no rows follow the header."""
+        if self._token.word != "(":
+            self._fail("(")
+
+    def _parse_insert_column(self) -> str | None:
+        """Parse a column: a measurement, or None for the time."""
+        if self._token.word in ("TIME", "TIMESTAMP"):
+            self._advance()
+            return None
+        return self._parse_plain_node()

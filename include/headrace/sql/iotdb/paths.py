@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from headrace.model.paths import ROOT, PathPattern, quote_node
 from headrace.model.spans import Span
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
-from headrace.sql.forms import FormParser
 from headrace.sql.iotdb.status import semantic_error
 from headrace.sql.iotdb.words import FOLLOWERS, LEXICAL_RULES
 from headrace.sql.tokens import Token, TokenType
+from headrace.sql.types import FormParser
 
 NODE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
 INTO_NODE: Final = re.compile(r"[A-Za-z0-9_${}\u2E80-\u9FFF]+")
@@ -42,18 +43,17 @@ class PathParser(FormParser, ABC):
 
     def _parse_pattern(self) -> PathPattern:
         """Parse `root.node.…`, which may have wildcards."""
-        start = self._index
-        nodes = [self._parse_root()]
-        while self._accept("."):
-            nodes.append(self._parse_node())
-        return PathPattern(tuple(nodes), self._span(start))
+        return self._parse_nodes(self._parse_node)
 
     def _parse_path(self) -> PathPattern:
         """Parse `root.node.…` without wildcards."""
+        return self._parse_nodes(self._parse_plain_node)
+
+    def _parse_nodes(self, parse: Callable[[], str]) -> PathPattern:
         start = self._index
         nodes = [self._parse_root()]
         while self._accept("."):
-            nodes.append(self._parse_plain_node())
+            nodes.append(parse())
         return PathPattern(tuple(nodes), self._span(start))
 
     def _parse_patterns(self) -> tuple[PathPattern, ...]:

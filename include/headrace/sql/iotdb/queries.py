@@ -8,13 +8,7 @@ from typing import ClassVar, Final
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, quote_node, split_path
 from headrace.model.queries import SelectItem
-from headrace.model.tree_queries import (
-    IntoTarget,
-    TreeFill,
-    TreeFillMode,
-    TreeOrdering,
-    TreeQuery,
-)
+from headrace.model.tree_queries import IntoTarget, TreeFill, TreeFillMode, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.expressions import is_constant
 from headrace.sql.iotdb.groups import GroupParser
 from headrace.sql.iotdb.names import result_name
@@ -25,10 +19,7 @@ from headrace.sql.tokens import TokenType
 
 SORT_KEYS: Final = ("TIME", "TIMESERIES", "DEVICE")
 PAGES: Final = {"LIMIT": "limit", "OFFSET": "offset", "SLIMIT": "series_limit", "SOFFSET": "series_offset"}
-NEEDS_POSITIVE: Final = {
-    "LIMIT": "LIMIT <N>: N should be greater than 0.",
-    "SLIMIT": "SLIMIT <SN>: SN should be greater than 0.",
-}
+NEEDS_POSITIVE: Final = {"LIMIT": "LIMIT <N>: N should be greater than 0.", "SLIMIT": "SLIMIT <SN>: SN should be greater than 0."}
 ONLY_PREVIOUS: Final = "Only FILL(PREVIOUS) support specifying the time duration threshold."
 MAX_ROWS: Final = 2**63 - 1
 MAX_SERIES: Final = 2**31 - 1
@@ -127,7 +118,7 @@ class TreeQueries(GroupParser):
         device = [self._parse_root() if self._token.word == "ROOT" else self._parse_into_node()]
         while self._accept("."):
             device.append(self._parse_into_node())
-        measurements = self._parse_parenthesized(lambda: self._parse_list(self._parse_into_node))
+        measurements = self._parse_items(self._parse_into_node)
         return IntoTarget(tuple(device), measurements, aligned, self._span(start))
 
     def _parse_into_node(self) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
+from typing import Final
 
 from headrace.errors import InternalError
 from headrace.model import tree_statements as model
 from headrace.model.statements import Explain, Statement
 from headrace.model.tree_types import TREE_TYPE_NAMES
 from headrace.model.values import Now, RowValue
-from headrace.sql.iotdb.render import RENDERER, duration_sql
-from headrace.sql.iotdb.render_queries import patterns_sql, query_sql
+from headrace.sql.iotdb.render import RENDERER, duration_sql, patterns_sql, query_sql
 from headrace.sql.iotdb.words import LEXICAL_RULES, UNIT_NAMES
-from headrace.sql.render import shifted_sql
+from headrace.sql.render import join_words, parenthesize, shifted_sql, text_if
 
 
 @singledispatch
@@ -22,24 +22,12 @@ def statement_sql(statement: Statement) -> str:
     raise InternalError(f"no text for {type(statement).__name__}")
 
 
-def _parenthesize(parts: Iterable[str]) -> str:
-    return f"({', '.join(parts)})"
-
-
-def _join(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
-
-
-def _text_if(condition: object, text: str) -> str:
-    return text if condition else ""
-
-
 def _pairs_sql(pairs: model.Properties) -> str:
     return ", ".join(f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in pairs)
 
 
 def _map_sql(word: str, pairs: model.Properties) -> str:
-    return _text_if(pairs, f"{word}({_pairs_sql(pairs)})")
+    return text_if(pairs, f"{word}({_pairs_sql(pairs)})")
 
 
 # Databases and series
@@ -47,7 +35,7 @@ def _map_sql(word: str, pairs: model.Properties) -> str:
 
 @statement_sql.register
 def _create_tree_database_sql(statement: model.CreateTreeDatabase) -> str:
-    return _join(f"CREATE DATABASE {statement.path}", _text_if(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
+    return join_words(f"CREATE DATABASE {statement.path}", text_if(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
 
 
 @statement_sql.register
@@ -58,7 +46,7 @@ def _drop_tree_databases_sql(statement: model.DropTreeDatabases) -> str:
 @statement_sql.register
 def _create_timeseries_sql(statement: model.CreateTimeseries) -> str:
     if statement.aligned:
-        return f"CREATE ALIGNED TIMESERIES {statement.device}{_parenthesize(map(_measurement_sql, statement.series))}"
+        return f"CREATE ALIGNED TIMESERIES {statement.device}{parenthesize(map(_measurement_sql, statement.series))}"
     spec = statement.series[0]
     return f"CREATE TIMESERIES {statement.device}.{spec.measurement}{_spec_sql(spec)}"
 
@@ -68,15 +56,14 @@ def _measurement_sql(spec: model.TimeseriesSpec) -> str:
 
 
 def _spec_sql(spec: model.TimeseriesSpec) -> str:
-    """Write the alias, the type, and the properties, tags and attributes."""
     stored = (
         *((("ENCODING", spec.encoding),) if spec.encoding else ()),
         *((("COMPRESSION", spec.compression),) if spec.compression else ()),
     )
     pairs = [f"{key}={value}" for key, value in stored]
     pairs += [f"{LEXICAL_RULES.quote(key)}={LEXICAL_RULES.quote(value)}" for key, value in spec.properties]
-    alias = _text_if(spec.alias, f"({spec.alias})")
-    rest = _join(TREE_TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
+    alias = text_if(spec.alias, f"({spec.alias})")
+    rest = join_words(TREE_TYPE_NAMES[spec.type.kind], *pairs, _map_sql("TAGS", spec.tags), _map_sql("ATTRIBUTES", spec.attributes))
     return f"{alias} {rest}"
 
 
@@ -103,8 +90,8 @@ def _change_sql(statement: model.AlterTimeseries) -> str:
             return f"ADD TAGS {_pairs_sql(statement.tags)}"
         case model.TimeseriesChange.ADD_ATTRIBUTES:
             return f"ADD ATTRIBUTES {_pairs_sql(statement.attributes)}"
-    alias = _text_if(statement.alias, f"ALIAS={statement.alias}")
-    return _join("UPSERT", alias, _map_sql("TAGS", statement.tags), _map_sql("ATTRIBUTES", statement.attributes))
+    alias = text_if(statement.alias, f"ALIAS={statement.alias}")
+    return join_words("UPSERT", alias, _map_sql("TAGS", statement.tags), _map_sql("ATTRIBUTES", statement.attributes))
 
 
 @statement_sql.register
@@ -119,19 +106,16 @@ def _set_ttl_sql(statement: model.SetTTL) -> str:
 
 @statement_sql.register
 def _create_template_sql(statement: model.CreateTemplate) -> str:
-    series = _text_if(statement.series, _parenthesize(map(_measurement_sql, statement.series)))
-    return _join("CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), _text_if(statement.aligned, "ALIGNED"), series)
+    series = text_if(statement.series, parenthesize(map(_measurement_sql, statement.series)))
+    return join_words(
+        "CREATE DEVICE TEMPLATE", LEXICAL_RULES.name_sql(statement.name), text_if(statement.aligned, "ALIGNED"), series
+    )
 
 
 @statement_sql.register
 def _alter_template_sql(statement: model.AlterTemplate) -> str:
-    series = _parenthesize(map(_measurement_sql, statement.series))
+    series = parenthesize(map(_measurement_sql, statement.series))
     return f"ALTER DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)} ADD {series}"
-
-
-@statement_sql.register
-def _drop_template_sql(statement: model.DropTemplate) -> str:
-    return f"DROP DEVICE TEMPLATE {LEXICAL_RULES.name_sql(statement.name)}"
 
 
 @statement_sql.register
@@ -148,7 +132,7 @@ def _activate_template_sql(statement: model.ActivateTemplate) -> str:
 @statement_sql.register
 def _deactivate_template_sql(statement: model.DeactivateTemplate) -> str:
     name = "" if statement.name is None else LEXICAL_RULES.name_sql(statement.name)
-    return _join("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
+    return join_words("DEACTIVATE DEVICE TEMPLATE", name, "FROM", patterns_sql(statement.patterns))
 
 
 # Rows
@@ -157,14 +141,14 @@ def _deactivate_template_sql(statement: model.DeactivateTemplate) -> str:
 @statement_sql.register
 def _tree_insert_sql(statement: model.TreeInsert) -> str:
     timed = any(time is not None for time in statement.times)
-    columns = _parenthesize((*(("time",) if timed else ()), *statement.measurements))
+    columns = parenthesize((*(("time",) if timed else ()), *statement.measurements))
     rows = (_row_sql(time, row, timed) for time, row in zip(statement.times, statement.rows, strict=True))
-    aligned = _text_if(statement.aligned, "ALIGNED")
-    return _join(f"INSERT INTO {statement.device}{columns}", aligned, "VALUES", ", ".join(rows))
+    aligned = text_if(statement.aligned, "ALIGNED")
+    return join_words(f"INSERT INTO {statement.device}{columns}", aligned, "VALUES", ", ".join(rows))
 
 
 def _row_sql(time: RowValue, row: Sequence[RowValue], timed: bool) -> str:
-    return _parenthesize((*((_time_sql(time),) if timed else ()), *map(_value_sql, row)))
+    return parenthesize((*((_time_sql(time),) if timed else ()), *map(_value_sql, row)))
 
 
 def _time_sql(time: RowValue) -> str:
@@ -180,7 +164,7 @@ def _value_sql(value: RowValue) -> str:
 @statement_sql.register
 def _tree_delete_sql(statement: model.TreeDelete) -> str:
     where = "" if statement.where is None else f"WHERE {RENDERER.sql(statement.where)}"
-    return _join("DELETE FROM", patterns_sql(statement.patterns), where)
+    return join_words("DELETE FROM", patterns_sql(statement.patterns), where)
 
 
 # Looking
@@ -193,24 +177,24 @@ def _tree_select_sql(statement: model.TreeSelect) -> str:
 
 @statement_sql.register
 def _explain_sql(statement: Explain) -> str:
-    options = _text_if(statement.analyze, "ANALYZE ") + _text_if(statement.verbose, "VERBOSE ")
+    options = text_if(statement.analyze, "ANALYZE ") + text_if(statement.verbose, "VERBOSE ")
     return f"EXPLAIN {options}{statement_sql(statement.statement)}"
 
 
 @statement_sql.register
 def _tree_show_sql(statement: model.TreeShow) -> str:
     what = statement.what.upper()
-    level = _text_if(statement.level is not None, f"LEVEL={statement.level}")
-    return _join(
+    level = text_if(statement.level is not None, f"LEVEL={statement.level}")
+    return join_words(
         what if what.startswith("COUNT") else f"SHOW {_show_words(statement)}",
-        _text_if(what == "TTL", "ON"),
+        text_if(what == "TTL", "ON"),
         patterns_sql(statement.patterns) if not what.startswith("PATHS") else "",
-        _text_if(statement.with_database, "WITH DATABASE"),
+        text_if(statement.with_database, "WITH DATABASE"),
         _show_condition(statement),
-        _text_if(level and what == "COUNT TIMESERIES", "GROUP BY"),
+        text_if(level and what == "COUNT TIMESERIES", "GROUP BY"),
         level,
-        _text_if(statement.limit is not None, f"LIMIT {statement.limit}"),
-        _text_if(statement.offset is not None, f"OFFSET {statement.offset}"),
+        text_if(statement.limit is not None, f"LIMIT {statement.limit}"),
+        text_if(statement.offset is not None, f"OFFSET {statement.offset}"),
     )
 
 
@@ -222,8 +206,8 @@ def _show_words(statement: model.TreeShow) -> str:
         case "paths set template":
             return f"PATHS SET DEVICE TEMPLATE {name}"
         case "paths using template":
-            return _join("PATHS", patterns_sql(statement.patterns), "USING DEVICE TEMPLATE", name)
-    return _join(statement.what.upper(), name, _text_if(statement.details, "DETAILS"))
+            return join_words("PATHS", patterns_sql(statement.patterns), "USING DEVICE TEMPLATE", name)
+    return join_words(statement.what.upper(), name, text_if(statement.details, "DETAILS"))
 
 
 def _show_condition(statement: model.TreeShow) -> str:
@@ -233,7 +217,7 @@ def _show_condition(statement: model.TreeShow) -> str:
         return ""
     what, key, operator, value = statement.where
     subject = {"tag": f"TAGS({LEXICAL_RULES.quote(key)})"}.get(what, what.upper())
-    return _join("WHERE", subject, operator.upper(), _text_if("null" not in operator, LEXICAL_RULES.quote(value)))
+    return join_words("WHERE", subject, operator.upper(), text_if("null" not in operator, LEXICAL_RULES.quote(value)))
 
 
 # Functions and continuous queries
@@ -242,20 +226,17 @@ def _show_condition(statement: model.TreeShow) -> str:
 @statement_sql.register
 def _create_function_sql(statement: model.CreateFunction) -> str:
     uri = "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}"
-    return _join(f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri)
-
-
-@statement_sql.register
-def _drop_function_sql(statement: model.DropFunction) -> str:
-    return f"DROP FUNCTION {LEXICAL_RULES.name_sql(statement.name)}"
+    return join_words(
+        f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri
+    )
 
 
 @statement_sql.register
 def _create_continuous_query_sql(statement: model.CreateContinuousQuery) -> str:
-    return _join(
+    return join_words(
         f"CREATE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}",
         _resample_sql(statement),
-        _text_if(statement.policy is not model.TimeoutPolicy.BLOCKED, f"TIMEOUT POLICY {statement.policy}"),
+        text_if(statement.policy is not model.TimeoutPolicy.BLOCKED, f"TIMEOUT POLICY {statement.policy}"),
         f"BEGIN {query_sql(statement.query)} END",
     )
 
@@ -265,21 +246,28 @@ def _resample_sql(statement: model.CreateContinuousQuery) -> str:
     parts = (
         "" if statement.every is None else f"EVERY {duration_sql(statement.every)}",
         "" if statement.boundary is None else f"BOUNDARY {RENDERER.sql(statement.boundary)}",
-        _text_if(ends, f"RANGE {', '.join(ends)}"),
+        text_if(ends, f"RANGE {', '.join(ends)}"),
     )
-    return _join("RESAMPLE", *parts) if any(parts) else ""
+    return join_words("RESAMPLE", *parts) if any(parts) else ""
+
+
+NAMED_WORDS: Final[Mapping[type, str]] = {
+    model.DropContinuousQuery: "DROP CONTINUOUS QUERY",
+    model.DropFunction: "DROP FUNCTION",
+    model.DropTemplate: "DROP DEVICE TEMPLATE",
+    model.PauseContinuousQuery: "PAUSE CONTINUOUS QUERY",
+    model.ResumeContinuousQuery: "RESUME CONTINUOUS QUERY",
+}
 
 
 @statement_sql.register
-def _drop_continuous_query_sql(statement: model.DropContinuousQuery) -> str:
-    return f"DROP CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
-
-
-@statement_sql.register
-def _pause_continuous_query_sql(statement: model.PauseContinuousQuery) -> str:
-    return f"PAUSE CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
-
-
-@statement_sql.register
-def _resume_continuous_query_sql(statement: model.ResumeContinuousQuery) -> str:
-    return f"RESUME CONTINUOUS QUERY {LEXICAL_RULES.name_sql(statement.name)}"
+def _named_sql(
+    statement: (
+        model.DropContinuousQuery
+        | model.DropFunction
+        | model.DropTemplate
+        | model.PauseContinuousQuery
+        | model.ResumeContinuousQuery
+    ),
+) -> str:
+    return f"{NAMED_WORDS[type(statement)]} {LEXICAL_RULES.name_sql(statement.name)}"

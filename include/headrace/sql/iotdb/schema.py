@@ -1,4 +1,4 @@
-"""The parser of databases, series, device templates and TTL of the IoTDB language."""
+"""The parser of databases, series, device templates, TTL, functions and continuous queries of the IoTDB language."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from headrace.model.tree_statements import (
     ActivateTemplate,
     AlterTemplate,
     AlterTimeseries,
+    CreateContinuousQuery,
+    CreateFunction,
     CreateTemplate,
     CreateTimeseries,
     CreateTreeDatabase,
     DeactivateTemplate,
-    DropTemplate,
     DropTimeseries,
-    DropTreeDatabases,
     Properties,
     SetTemplate,
     SetTTL,
+    TimeoutPolicy,
     TimeseriesChange,
     TimeseriesSpec,
     TreeStatement,
@@ -28,8 +29,10 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
 from headrace.sql.iotdb.queries import TreeQueries
 from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS
+from headrace.sql.queries import Fields
 from headrace.sql.tokens import TokenType
 
+NO_INTERVAL: Final = "CQ: At least one of the parameters `every_interval` and `group_by_interval` needs to be specified."
 DATABASE_OPTIONS: Final = ("TTL", "TIME_PARTITION_INTERVAL", "SCHEMA_REGION_GROUP_NUM", "DATA_REGION_GROUP_NUM")
 TEMPLATE_WORDS: Final = ("SCHEMA", "DEVICE")
 COMPRESSION_KEYS: Final = ("COMPRESSOR", "COMPRESSION")
@@ -38,7 +41,7 @@ TEMPLATE: Final = "Device Template: {} is not supported yet."
 
 
 class SchemaParser(TreeQueries):
-    """Parses statements about the schema. Each method starts after the keywords that identify its statement."""
+    """Parses statements that define something. Each method starts after the keywords that identify its statement."""
 
     # Databases
 
@@ -58,9 +61,6 @@ class SchemaParser(TreeQueries):
             ttl = value if option == "TTL" else ttl
             if not self._accept(",") and self._token.word not in DATABASE_OPTIONS:
                 return ttl
-
-    def _parse_drop_databases(self) -> DropTreeDatabases:
-        return DropTreeDatabases(self._parse_patterns())
 
     def _parse_alter_database(self) -> SetTTL:
         path = self._parse_pattern()
@@ -91,7 +91,7 @@ class SchemaParser(TreeQueries):
     def _parse_create_aligned(self) -> CreateTimeseries:
         self._expect("TIMESERIES")
         device = self._parse_path()
-        series = self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_measurement(ALIGNED)))
+        series = self._parse_items(lambda: self._parse_measurement(ALIGNED))
         return CreateTimeseries(device, series, aligned=True)
 
     def _parse_measurement(self, refusal: str) -> TimeseriesSpec:
@@ -224,7 +224,7 @@ class SchemaParser(TreeQueries):
         return CreateTemplate(name, series, aligned)
 
     def _parse_template_series(self) -> tuple[TimeseriesSpec, ...]:
-        return self._parse_parenthesized(lambda: self._parse_list(self._parse_template_measurement))
+        return self._parse_items(self._parse_template_measurement)
 
     def _parse_template_measurement(self) -> TimeseriesSpec:
         spec = self._parse_measurement(TEMPLATE.format("property"))
@@ -239,10 +239,6 @@ class SchemaParser(TreeQueries):
         name = self._parse_template_name()
         self._expect("ADD")
         return AlterTemplate(name, self._parse_template_series())
-
-    def _parse_drop_template(self) -> DropTemplate:
-        self._expect("TEMPLATE")
-        return DropTemplate(self._parse_template_name())
 
     def _parse_set_template(self, word: str, unset: bool) -> SetTemplate:
         """Parse `TEMPLATE name TO path` after `SET DEVICE`."""
@@ -276,3 +272,47 @@ class SchemaParser(TreeQueries):
             return self._parse_set_template("FROM", unset=True)
         self._expect_one("FROM", "TO")
         return SetTTL(self._parse_pattern(), None)
+
+    # Functions and continuous queries
+
+    def _parse_create_function(self) -> CreateFunction:
+        start = self._index
+        name = self._parse_identifier("a function")
+        self._expect("AS")
+        class_name = self._parse_string("a class, as a string")
+        uri = self._parse_string("a URI, as a string") if self._accept("USING", "URI") else None
+        return CreateFunction(name, class_name, uri, self._span(start))
+
+    def _parse_create_query(self, start: int) -> CreateContinuousQuery:
+        """Parse `name [RESAMPLE …] [TIMEOUT POLICY …] BEGIN select END`; `start` is the index of CREATE."""
+        name = self._parse_identifier("a continuous query")
+        fields = self._parse_resample() if self._accept("RESAMPLE") else {}
+        if self._accept("TIMEOUT", "POLICY"):
+            fields["policy"] = TimeoutPolicy(self._expect_one(*TimeoutPolicy))
+        self._expect("BEGIN")
+        begin = self._index
+        query = self._parse_tree_query()
+        body = self._text_since(begin)
+        self._expect("END")
+        has_interval = query.grouping is not None and query.grouping.time is not None
+        if "every" not in fields and not has_interval:
+            self._semantic(NO_INTERVAL, self._span(start), hint="write RESAMPLE EVERY 1m, or GROUP BY (1m) in the query")
+        return CreateContinuousQuery(name, query, text=self._text_since(start), body=body, **fields)
+
+    def _parse_resample(self) -> Fields:
+        """Parse `[EVERY d] [BOUNDARY instant] [RANGE d [, d]]`."""
+        fields: Fields = {}
+        if self._accept("EVERY"):
+            fields["every"] = self._parse_duration_parts()
+        if self._accept("BOUNDARY"):
+            fields["boundary"] = self._parse_time_value()
+        if self._accept("RANGE"):
+            fields["start_offset"] = self._parse_duration_parts()
+            if self._accept(","):
+                fields["end_offset"] = self._parse_duration_parts()
+        return fields
+
+    def _parse_query_name(self) -> str:
+        if self._expect_one("CONTINUOUS", "CQ") == "CONTINUOUS":
+            self._expect("QUERY")
+        return self._parse_identifier("a continuous query")

@@ -10,7 +10,7 @@ from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_types import TREE_TYPES
 from headrace.sql.iotdb.expressions import is_constant
-from headrace.sql.iotdb.functions import FunctionParser
+from headrace.sql.iotdb.schema import SchemaParser
 from headrace.sql.tokens import TokenType
 
 LATER: Final = {
@@ -29,7 +29,6 @@ COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in", "not in",
 
 
 def is_time_condition(node: Expression) -> bool:
-    """Return whether an expression only compares time with constants."""
     match node:
         case Call(function="and" | "or" | "not", arguments=arguments):
             return all(map(is_time_condition, arguments))
@@ -45,27 +44,27 @@ def is_time(node: Expression) -> bool:
     return isinstance(node, ColumnRef) and node.name.upper() in TIME_WORDS
 
 
-class ShowParser(FunctionParser):
+class ShowParser(SchemaParser):
     """Parses the statements that inspect the tree."""
 
     SHOWS: ClassVar[Mapping[str, Callable[[Any], TreeShow]]] = {
-        "ALL": lambda self: self._parse_show_all_ttl(),
+        "ALL": lambda self: self._parse_show_words("all ttl", "TTL"),
         "CHILD": lambda self: self._parse_show_child(),
         "CONTINUOUS": lambda self: self._parse_show_queries(),
         "CQ": lambda self: self._parse_show_executions(),
         "CURRENT_TIMESTAMP": lambda _: TreeShow("current_timestamp"),
         "CQS": lambda _: TreeShow("continuous queries"),
         "DATABASES": lambda self: self._parse_show_databases(),
-        "DEVICE": lambda self: self._parse_show_templates(),
+        "DEVICE": lambda self: self._parse_show_words("device templates", "TEMPLATES"),
         "DEVICES": lambda self: self._parse_show_devices(),
         "FUNCTIONS": lambda _: TreeShow("functions"),
-        "LATEST": lambda self: self._parse_show_latest(),
+        "LATEST": lambda self: self._past("TIMESERIES")._parse_show_timeseries("latest timeseries"),
         "NODES": lambda self: self._parse_show_template_nodes(),
         "PATHS": lambda self: self._parse_show_template_paths(),
-        "SCHEMA": lambda self: self._parse_show_templates(),
-        "STORAGE": lambda self: self._parse_show_storage_groups(),
+        "SCHEMA": lambda self: self._parse_show_words("device templates", "TEMPLATES"),
+        "STORAGE": lambda self: self._past("GROUP")._parse_show_databases(),
         "TIMESERIES": lambda self: self._parse_show_timeseries("timeseries"),
-        "TTL": lambda self: self._parse_show_ttl(),
+        "TTL": lambda self: TreeShow("ttl", self._past("ON")._parse_patterns()),
         "VERSION": lambda _: TreeShow("version"),
     }
 
@@ -76,13 +75,9 @@ class ShowParser(FunctionParser):
         word = self._expect_one(*self.SHOWS)
         return replace(self.SHOWS[word](self), span=self._span(start))
 
-    def _parse_show_all_ttl(self) -> TreeShow:
-        self._expect("TTL")
-        return TreeShow("all ttl")
-
-    def _parse_show_ttl(self) -> TreeShow:
-        self._expect("ON")
-        return TreeShow("ttl", self._parse_patterns())
+    def _parse_show_words(self, what: str, *words: str) -> TreeShow:
+        self._expect(*words)
+        return TreeShow(what)
 
     def _parse_show_child(self) -> TreeShow:
         what = self._expect_one("PATHS", "NODES").lower()
@@ -101,10 +96,6 @@ class ShowParser(FunctionParser):
         name = None if unnamed else self._parse_identifier("a continuous query")
         return self._parse_show_page(TreeShow("cq executions", name=name))
 
-    def _parse_show_storage_groups(self) -> TreeShow:
-        self._expect("GROUP")
-        return self._parse_show_databases()
-
     def _parse_show_databases(self) -> TreeShow:
         details = self._accept("DETAILS")
         return TreeShow("databases", self._parse_optional_pattern(), details=details)
@@ -118,10 +109,6 @@ class ShowParser(FunctionParser):
                 self._expect("GROUP")
         show = TreeShow("devices", patterns, with_database=with_database)
         return self._parse_show_page(self._parse_show_condition(show))
-
-    def _parse_show_latest(self) -> TreeShow:
-        self._expect("TIMESERIES")
-        return self._parse_show_timeseries("latest timeseries")
 
     def _parse_show_timeseries(self, what: str) -> TreeShow:
         return self._parse_show_page(self._parse_show_condition(TreeShow(what, self._parse_optional_pattern())))
@@ -191,10 +178,6 @@ class ShowParser(FunctionParser):
         return "datatype", "", "=", value.upper()
 
     # Device templates
-
-    def _parse_show_templates(self) -> TreeShow:
-        self._expect("TEMPLATES")
-        return TreeShow("device templates")
 
     def _parse_show_template_nodes(self) -> TreeShow:
         self._expect("IN")

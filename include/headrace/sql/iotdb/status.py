@@ -24,7 +24,6 @@ def with_parse_status(error: SqlSyntaxError, text: str) -> SqlSyntaxError:
 
 
 def _mismatched(match: re.Match[str]) -> str:
-    """Return IoTDB's message for an unexpected token."""
     expected = re.sub(r'"([^"]+)"', r"'\1'", match["expected"]).replace("'<EOF>'", "<EOF>")
     is_list = bool(match["several"])
     token = match["token"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +24,7 @@ from headrace.model.statements import (
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
 from headrace.sql.lexical_rules import BLANKS
-from headrace.sql.rows import RowScanner
+from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner, finite
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
@@ -38,21 +36,7 @@ OTHER_VALUE: Final = rf"{LEXICAL_RULES.string}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
 VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^'\\]*)'|\"([^\"\\]*)\"|({OTHER_VALUE})"
 STRING: Final = re.compile(LEXICAL_RULES.string, re.DOTALL)
 OFFSET: Final = re.compile(r"([+-])\s*([0-9]+)([busamhdw])", re.IGNORECASE)
-MAX_NOW_OFFSET: Final = 10**20
-"""Nanoseconds from now that exceed every timestamp."""
-
 CONSTANTS: Final[dict[str, bool | None]] = {"null": None, "true": True, "false": False}
-
-
-@functools.cache
-def fast_value_pattern() -> re.Pattern[str]:
-    """Return the pattern of a value and the symbol after it. Compiled on first use, which takes milliseconds."""
-    return re.compile(rf"\s*(?:{VALUE})\s*[,)]", re.IGNORECASE | re.DOTALL)
-
-
-@functools.cache
-def commented_value_pattern() -> re.Pattern[str]:
-    return re.compile(rf"(?:{VALUE})(?![\w.'\"])", re.IGNORECASE | re.DOTALL)
 
 
 def is_insert(text: str) -> bool:
@@ -73,7 +57,7 @@ def _convert_other(text: str) -> RowValue:
         return CONSTANTS[word]
     if NOW.fullmatch(word):
         return _parse_now(word)
-    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else _check_finite(float(word))
+    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else finite(word)
 
 
 def _parse_now(word: str) -> Now:
@@ -82,12 +66,6 @@ def _parse_now(word: str) -> Now:
     if abs(offset) >= MAX_NOW_OFFSET:
         raise ValueError(word)
     return Now(offset, word.startswith("today"))
-
-
-def _check_finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(value)
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +84,9 @@ class InsertScanner(RowScanner):
     `rows` are `VALUES (…) [,] (…)` or `FILE 'path'`, and for a single table also a query.
     """
 
+    VALUE = VALUE
     CONVERT = (str, int, float, str, str, _convert_other)
     EXPECTED_VALUE = "a value (number, string, TRUE, FALSE, NULL or now)"
-
-    @classmethod
-    def _fast_value(cls) -> re.Pattern[str]:
-        return fast_value_pattern()
-
-    @classmethod
-    def _lone_value(cls) -> re.Pattern[str]:
-        return commented_value_pattern()
 
     def parse(self) -> Insert | InsertFiles | InsertSelect | Explain:
         """Parse the text."""
@@ -164,15 +135,17 @@ class InsertScanner(RowScanner):
         return is_query
 
     def _parse_block(self, header: Header) -> InsertBlock:
-        if self._current_word() == "FILE" or self._at_query():
-            self._fail_unsupported(
-                f"{self._current_word().replace('(', 'SELECT')} beside VALUES", "write a statement for each of them"
-            )
+        self._refuse_mixture("VALUES", "FILE")
         self._expect("VALUES")
         if self._current_word() != "(":
             self._fail("(")
         rows, spans = self._parse_rows()
         return InsertBlock(header.table, rows, header.columns, header.using, spans)
+
+    def _refuse_mixture(self, first: str, other: str) -> None:
+        if self._current_word() == other or self._at_query():
+            found = self._current_word().replace("(", "SELECT")
+            self._fail_unsupported(f"{found} beside {first}", "write a statement for each of them")
 
     # FILE and SELECT
 
@@ -184,10 +157,7 @@ class InsertScanner(RowScanner):
         return InsertFiles(tuple(blocks))
 
     def _parse_file(self, header: Header) -> FileBlock:
-        if self._current_word() == "VALUES" or self._at_query():
-            self._fail_unsupported(
-                f"{self._current_word().replace('(', 'SELECT')} beside FILE", "write a statement for each of them"
-            )
+        self._refuse_mixture("FILE", "VALUES")
         self._expect("FILE")
         start = self._offset
         match = STRING.match(self.text, start)

@@ -6,7 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from headrace.model.queries import Query, Union
-from headrace.model.statements import CreateSnode, Delete, Describe, DropSnode, Explain, KillQuery, Select, Show, Statement
+from headrace.model.statements import (
+    CreateSnode,
+    Delete,
+    Describe,
+    DropQuarantine,
+    DropSnode,
+    DropStream,
+    Explain,
+    KillQuery,
+    PauseStream,
+    ReplayStream,
+    ResetStream,
+    Select,
+    Show,
+    Statement,
+)
 from headrace.model.tables import Name
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
@@ -23,17 +38,17 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "COMPACT": lambda self: self._parse_maintain_database(compact=True),
         "CREATE": lambda self: self._parse_create(),
         "DELETE": lambda self: self._parse_delete(),
-        "DESC": lambda self: self._parse_describe(),
-        "DESCRIBE": lambda self: self._parse_describe(),
+        "DESC": lambda self: Describe(self._parse_name("a table")),
+        "DESCRIBE": lambda self: Describe(self._parse_name("a table")),
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "FLUSH": lambda self: self._parse_maintain_database(compact=False),
         "KILL": lambda self: self._parse_kill(),
-        "PAUSE": lambda self: self._parse_pause(),
-        "REPLAY": lambda self: self._parse_replay(),
-        "RESET": lambda self: self._parse_reset(),
-        "RESUME": lambda self: self._parse_resume(),
-        "SELECT": lambda self: self._parse_select_statement(),
+        "PAUSE": lambda self: self._past("STREAM")._parse_control(PauseStream),
+        "REPLAY": lambda self: self._past("QUARANTINE", "OF", "STREAM")._parse_control(ReplayStream),
+        "RESET": lambda self: self._past("STREAM")._parse_control(ResetStream),
+        "RESUME": lambda self: self._past("STREAM")._parse_resume_stream(),
+        "SELECT": lambda self: Select(self._parse_query()),
         "SHOW": lambda self: self._parse_show(),
         "USE": lambda self: self._parse_use(),
     }
@@ -52,8 +67,8 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "STABLE": lambda self: self._parse_drop_table(supertable=True),
         "TABLE": lambda self: self._parse_drop_table(),
         "VTABLE": lambda self: self._parse_drop_vtable(),
-        "STREAM": lambda self: self._parse_drop_stream(),
-        "QUARANTINE": lambda self: self._parse_drop_quarantine(),
+        "STREAM": lambda self: self._parse_control(DropStream),
+        "QUARANTINE": lambda self: self._past("OF", "STREAM")._parse_control(DropQuarantine),
         "SNODE": lambda self: self._parse_drop_snode(),
     }
 
@@ -64,12 +79,6 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "VIEW": "write the query in parentheses after FROM",
     }
 
-    def statement(self) -> Statement:
-        """Parse the text as one statement."""
-        statement = self._parse_statement()
-        self._expect_end()
-        return statement
-
     def query_from(self, offset: int) -> Query | Union:
         self._index = next(index for index, token in enumerate(self._tokens) if token.start >= offset)
         self._token = self._tokens[self._index]
@@ -79,15 +88,10 @@ class Parser(TDengineVirtualTables, TDengineStreams):
 
     def _parse_statement(self) -> Statement:
         if self._token.word == "(":
-            return self._parse_select_statement()
-        word = self._token.word
-        if word == "TRIM":
-            self._fail_unsupported(word, "DELETE FROM each table WHERE its timestamp is older; streams see deleted rows")
-        if word not in self.STATEMENTS:
-            self._fail(*self.STATEMENTS, "INSERT")
-        if word != "SELECT":
-            self._advance()
-        return self.STATEMENTS[word](self)
+            return Select(self._parse_query())
+        if self._token.word == "TRIM":
+            self._fail_unsupported("TRIM", "DELETE FROM each table WHERE its timestamp is older; streams see deleted rows")
+        return super()._parse_statement()
 
     def _parse_create(self) -> Statement:
         start = self._index - 1
@@ -129,32 +133,10 @@ class Parser(TDengineVirtualTables, TDengineStreams):
             return self._parse_alter_vtable()
         return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
-    def _parse_pause(self) -> Statement:
-        self._expect("STREAM")
-        return self._parse_pause_stream()
-
-    def _parse_replay(self) -> Statement:
-        self._expect("QUARANTINE")
-        return self._parse_replay_quarantine()
-
-    def _parse_reset(self) -> Statement:
-        self._expect("STREAM")
-        return self._parse_reset_stream()
-
-    def _parse_resume(self) -> Statement:
-        self._expect("STREAM")
-        return self._parse_resume_stream()
-
-    def _parse_select_statement(self) -> Select:
-        return Select(self._parse_query())
-
     def _parse_delete(self) -> Delete:
         self._expect("FROM")
         table = self._parse_name("a table")
         return Delete(table, self._parse_expression() if self._accept("WHERE") else None)
-
-    def _parse_describe(self) -> Describe:
-        return Describe(self._parse_name("a table"))
 
     def _parse_explain(self) -> Explain:
         analyze = self._accept("ANALYZE")
@@ -162,9 +144,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         is_verbose = self._accept("VERBOSE") and self._expect_one("TRUE", "FALSE") == "TRUE"
         if is_verbose and not analyze:
             self._fail_unsupported("EXPLAIN VERBOSE", "write EXPLAIN ANALYZE VERBOSE true", self._span(start))
-        if self._token.word == "EXPLAIN":
-            self._fail(*(word for word in self.STATEMENTS if word != "EXPLAIN"))
-        return Explain(self._parse_statement(), analyze, is_verbose)
+        return Explain(self._parse_explained(), analyze, is_verbose)
 
     # SHOW
 

@@ -41,7 +41,6 @@ RENDERER: Final = TDengineRenderer()
 
 
 def query_sql(query: Query | Union) -> str:
-    """Write a query or union with its ORDER BY and LIMIT."""
     if isinstance(query, Query):
         return " ".join(filter(None, (_select_sql(query), _tail_sql(query))))
     left, right = _operand_sql(query.left), _operand_sql(query.right, right=True)

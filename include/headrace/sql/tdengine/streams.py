@@ -1,49 +1,37 @@
-"""Parsing of CREATE STREAM and the statements that control a stream."""
+"""Parsing of CREATE STREAM with its notifications, and of the statements that control a stream."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
 
 from headrace.errors import InvalidStreamError
+from headrace.model.notifications import SUBSCRIBABLE_EVENTS, EventType, FailurePolicy, Notification
 from headrace.model.queries import Query
 from headrace.model.spans import Span
-from headrace.model.statements import (
-    AlterStream,
-    CreateStream,
-    DropQuarantine,
-    DropStream,
-    PauseStream,
-    ReplayStream,
-    ResetStream,
-    ResumeStream,
-    TargetColumn,
-    TargetTag,
-)
+from headrace.model.statements import AlterStream, CreateStream, ResumeStream, Statement, TargetColumn, TargetTag
 from headrace.model.streams import ErrorPolicy, StreamOptions, TriggerMode
-from headrace.sql.tdengine.notifications import TDengineNotifications
+from headrace.model.tables import Name
+from headrace.sql.tdengine.tables import TDengineTables
 
+MAX_URL_BYTES: Final = 127
+URL_SCHEMES: Final = ("ws", "wss")
+UNESCAPED: Final = re.compile(r"""[^\s'"\\]+""")
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = (
-    "TRIGGER",
-    "WATERMARK",
-    "IGNORE",
-    "DELETE_MARK",
-    "MAX_AHEAD",
-    "ON_ERROR",
-    "FILL_HISTORY",
-    "INTO",
-    "TAGS",
-    "SUBTABLE",
+    *("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "MAX_AHEAD", "ON_ERROR", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE"),
 )
 ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE", "MAX_AHEAD", "ON_ERROR")
 
 
-class TDengineStreams(TDengineNotifications):
+class TDengineStreams(TDengineTables):
     """Parses statements about streams. Each method begins after the keywords that identify the statement."""
 
-    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineNotifications.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
+    MISPLACED: ClassVar[Mapping[str, str]] = {**TDengineTables.MISPLACED, **dict.fromkeys(PART_WORDS, PARTS_HINT)}
 
     OPTIONS: ClassVar[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
         "TRIGGER": lambda self: self._parse_trigger(),
@@ -60,11 +48,11 @@ class TDengineStreams(TDengineNotifications):
     def _parse_create_stream(self, start: int, *, or_replace: bool = False) -> CreateStream:
         if_not_exists = not or_replace and self._parse_not_exists()
         name = self._parse_name("a stream")
-        options = self._parse_stream_options()
+        options = StreamOptions(**self._parse_options(self._parse_option_name))
         self._expect("INTO")
         target = self._parse_name("a target table")
         columns = self._parse_target_columns() if self._is_at("(") else None
-        tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_target_tag)) if self._accept("TAGS") else None
+        tags = self._parse_items(self._parse_target_tag) if self._accept("TAGS") else None
         self._check_target_tags(tags or ())
         subtable = self._parse_parenthesized(self._parse_expression) if self._accept("SUBTABLE") else None
         self._expect("AS")
@@ -73,13 +61,13 @@ class TDengineStreams(TDengineNotifications):
         text = self._text_since(start)
         return CreateStream(name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text)
 
-    def _parse_stream_options(self) -> StreamOptions:
+    def _parse_options(self, parse_name: Callable[[set[str]], str | None]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         seen: set[str] = set()
-        while (option := self._parse_option_name(seen)) is not None:
+        while (option := parse_name(seen)) is not None:
             seen.add(option)
             fields |= self.OPTIONS[option](self)
-        return StreamOptions(**fields)
+        return fields
 
     def _parse_option_name(self, seen: set[str]) -> str | None:
         token = self._token
@@ -110,12 +98,8 @@ class TDengineStreams(TDengineNotifications):
     # The target
 
     def _parse_target_columns(self) -> tuple[TargetColumn, ...]:
-        self._expect("(")
-        columns = [self._parse_target_column(0)]
-        while self._accept(","):
-            columns.append(self._parse_target_column(len(columns)))
-        self._expect(")")
-        return tuple(columns)
+        positions = itertools.count()
+        return self._parse_items(lambda: self._parse_target_column(next(positions)))
 
     def _parse_target_column(self, position: int) -> TargetColumn:
         start = self._index
@@ -156,12 +140,8 @@ class TDengineStreams(TDengineNotifications):
     def _parse_alter_stream(self) -> AlterStream:
         if_exists = self._parse_exists()
         name = self._parse_name("a stream")
-        fields: dict[str, Any] = {}
-        seen: set[str] = set()
-        while (option := self._parse_altered_option(seen)) is not None:
-            seen.add(option)
-            fields |= self.OPTIONS[option](self)
-        if not seen:
+        fields = self._parse_options(self._parse_altered_option)
+        if not fields:
             self._fail(*ALTERABLE)
         return AlterStream(name, if_exists=if_exists, **fields)
 
@@ -180,29 +160,58 @@ class TDengineStreams(TDengineNotifications):
             )
         return option
 
-    def _parse_reset_stream(self) -> ResetStream:
+    def _parse_control(self, statement: Callable[[Name, bool], Statement]) -> Statement:
+        """Parse `[IF EXISTS] stream`."""
         if_exists = self._parse_exists()
-        return ResetStream(self._parse_name("a stream"), if_exists)
-
-    def _parse_replay_quarantine(self) -> ReplayStream:
-        self._expect("OF", "STREAM")
-        if_exists = self._parse_exists()
-        return ReplayStream(self._parse_name("a stream"), if_exists)
-
-    def _parse_drop_quarantine(self) -> DropQuarantine:
-        self._expect("OF", "STREAM")
-        if_exists = self._parse_exists()
-        return DropQuarantine(self._parse_name("a stream"), if_exists)
-
-    def _parse_drop_stream(self) -> DropStream:
-        if_exists = self._parse_exists()
-        return DropStream(self._parse_name("a stream"), if_exists)
-
-    def _parse_pause_stream(self) -> PauseStream:
-        if_exists = self._parse_exists()
-        return PauseStream(self._parse_name("a stream"), if_exists)
+        return statement(self._parse_name("a stream"), if_exists)
 
     def _parse_resume_stream(self) -> ResumeStream:
         if_exists = self._parse_exists()
         untreated = self._accept("IGNORE", "UNTREATED")
         return ResumeStream(self._parse_name("a stream"), if_exists, untreated)
+
+    # NOTIFY
+
+    def _parse_notification(self) -> Notification | None:
+        if not self._accept("NOTIFY"):
+            return None
+        urls = self._parse_items(self._parse_notification_url)
+        self._expect("ON")
+        events = self._parse_items(self._parse_event_type)
+        return Notification(tuple(dict.fromkeys(urls)), tuple(dict.fromkeys(events)), **self._parse_notification_options())
+
+    def _parse_notification_url(self) -> str:
+        token = self._token
+        url = self._parse_string("an address in quotes")
+        if len(url.encode()) > MAX_URL_BYTES:
+            self._fail_invalid(f"the notification address is longer than {MAX_URL_BYTES} bytes", token, hint="shorten it")
+        if not is_websocket_url(url):
+            self._fail_invalid(f"invalid notification address {url!r}", token, hint="write ws://host:port/path or wss://…")
+        return url
+
+    def _parse_event_type(self) -> EventType:
+        token = self._token
+        name = self._parse_string("an event type in quotes")
+        if name.upper() not in SUBSCRIBABLE_EVENTS:
+            types = " or ".join(f"'{event}'" for event in SUBSCRIBABLE_EVENTS)
+            self._fail_invalid(f"invalid event type '{name}' for notification", token, hint=f"write {types}")
+        return EventType(name.upper())
+
+    def _parse_notification_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        while (token := self._token) and (option := self._accept_one("ON_FAILURE", "NOTIFY_HISTORY")) is not None:
+            key = "on_failure" if option == "ON_FAILURE" else "history"
+            if key in options:
+                self._fail_invalid(f"duplicate option {option}", token, hint="write each option once")
+            options[key] = FailurePolicy(self._expect_one(*FailurePolicy)) if key == "on_failure" else self._parse_switch()
+        return options
+
+
+def is_websocket_url(url: str) -> bool:
+    """Return True if an address has a WebSocket scheme, a host, a valid port if any, and no quotes, spaces or backslashes."""
+    try:
+        parts = urlsplit(url)
+        has_host = parts.scheme.lower() in URL_SCHEMES and bool(parts.hostname)
+        return has_host and (parts.port is None or parts.port > 0) and UNESCAPED.fullmatch(url) is not None
+    except ValueError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -33,51 +34,22 @@ from headrace.sql.tokens import Token
 from headrace.sql.tokens import TokenType as TokenKind
 
 STRING, NUMBER, DURATION = "a string", "a whole number", "a duration"
+NUMBER_OPTIONS: Final = (
+    *("BUFFER", "CACHESIZE", "COMP", "MAXROWS", "MINROWS", "PAGES", "PAGESIZE", "REPLICA", "SINGLE_STABLE", "STT_TRIGGER"),
+    *("TABLE_PREFIX", "TABLE_SUFFIX", "TSDB_PAGESIZE", "VGROUPS", "WAL_FSYNC_PERIOD", "WAL_LEVEL", "WAL_RETENTION_PERIOD"),
+    "WAL_RETENTION_SIZE",
+)
+STRING_OPTIONS: Final = ("CACHEMODEL", "DNODES", "ENCRYPT_ALGORITHM", "PRECISION", "STRICT", "TIMEZONE")
+DURATION_OPTIONS: Final = ("DURATION", "KEEP", "KEEP_TIME_OFFSET")
 DATABASE_OPTIONS: Final = {
-    "BUFFER": NUMBER,
-    "CACHEMODEL": STRING,
-    "CACHESIZE": NUMBER,
-    "COMP": NUMBER,
-    "DNODES": STRING,
-    "DURATION": DURATION,
-    "ENCRYPT_ALGORITHM": STRING,
-    "KEEP": DURATION,
-    "KEEP_TIME_OFFSET": DURATION,
-    "MAXROWS": NUMBER,
-    "MINROWS": NUMBER,
-    "PAGES": NUMBER,
-    "PAGESIZE": NUMBER,
-    "PRECISION": STRING,
-    "REPLICA": NUMBER,
-    "SINGLE_STABLE": NUMBER,
-    "STRICT": STRING,
-    "STT_TRIGGER": NUMBER,
-    "TABLE_PREFIX": NUMBER,
-    "TABLE_SUFFIX": NUMBER,
-    "TIMEZONE": STRING,
-    "TSDB_PAGESIZE": NUMBER,
-    "VGROUPS": NUMBER,
-    "WAL_FSYNC_PERIOD": NUMBER,
-    "WAL_LEVEL": NUMBER,
-    "WAL_RETENTION_PERIOD": NUMBER,
-    "WAL_RETENTION_SIZE": NUMBER,
+    name: NUMBER if name in NUMBER_OPTIONS else STRING if name in STRING_OPTIONS else DURATION
+    for name in sorted((*NUMBER_OPTIONS, *STRING_OPTIONS, *DURATION_OPTIONS))
 }
 """Database options and the kind of their values. TIMEZONE, the zone of calendar windows, is a Headrace extension."""
 
 ALTERABLE_OPTIONS: Final = (
-    "BUFFER",
-    "CACHEMODEL",
-    "CACHESIZE",
-    "KEEP",
-    "KEEP_TIME_OFFSET",
-    "MINROWS",
-    "PAGES",
-    "REPLICA",
-    "STT_TRIGGER",
-    "WAL_FSYNC_PERIOD",
-    "WAL_LEVEL",
-    "WAL_RETENTION_PERIOD",
-    "WAL_RETENTION_SIZE",
+    *("BUFFER", "CACHEMODEL", "CACHESIZE", "KEEP", "KEEP_TIME_OFFSET", "MINROWS", "PAGES", "REPLICA", "STT_TRIGGER"),
+    *("WAL_FSYNC_PERIOD", "WAL_LEVEL", "WAL_RETENTION_PERIOD", "WAL_RETENTION_SIZE"),
 )
 """The options that TDengine changes after the creation of a database."""
 
@@ -183,7 +155,7 @@ class TDengineTables(TDengineQueries):
         """Parse `supertable (tbname, tag, …) FILE 'path'`."""
         using = self._parse_name("a supertable")
         start = self._index
-        columns = self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("tbname or a tag")))
+        columns = self._parse_items(lambda: self._parse_identifier("tbname or a tag"))
         column_span = self._span(start)
         self._expect("FILE")
         start = self._index
@@ -191,10 +163,9 @@ class TDengineTables(TDengineQueries):
         return CreateSubtablesFromFile(using, columns, path, if_not_exists, column_span, self._span(start))
 
     def _parse_columns(self, name: Name, if_not_exists: bool) -> CreateTable:
-        self._expect("(")
-        columns = self._parse_nested(self._parse_column_list)
-        self._expect(")")
-        tags = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag)) if self._accept("TAGS") else ()
+        positions = itertools.count()
+        columns = self._parse_items(lambda: self._parse_column_definition(next(positions)))
+        tags = self._parse_items(self._parse_tag) if self._accept("TAGS") else ()
         token = self._token
         comment, ttl_days = self._parse_table_options()
         if tags and ttl_days:
@@ -206,12 +177,6 @@ class TDengineTables(TDengineQueries):
 
     def _fail_supertable_ttl(self, token: Token) -> NoReturn:
         self._fail_invalid("a supertable has no TTL", token, "give its subtables one")
-
-    def _parse_column_list(self) -> tuple[Column, ...]:
-        columns = [self._parse_column_definition(0)]
-        while self._accept(","):
-            columns.append(self._parse_column_definition(len(columns)))
-        return tuple(columns)
 
     def _parse_column_definition(self, position: int) -> Column:
         start = self._index
@@ -261,7 +226,7 @@ class TDengineTables(TDengineQueries):
         comment = ttl_days = None
         while True:
             if self._accept("SMA"):
-                self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a column")))
+                self._parse_items(lambda: self._parse_identifier("a column"))
             elif self._accept("TTL"):
                 ttl_days = self._parse_ttl()
             elif (text := self._parse_comment()) is not None:
@@ -284,13 +249,9 @@ class TDengineTables(TDengineQueries):
     def _parse_using(self, name: Name, if_not_exists: bool) -> SubtableSpec:
         self._expect("USING")
         using = self._parse_name("a supertable")
-        names = (
-            self._parse_parenthesized(lambda: self._parse_list(lambda: self._parse_identifier("a tag")))
-            if self._is_at("(")
-            else None
-        )
+        names = self._parse_items(lambda: self._parse_identifier("a tag")) if self._is_at("(") else None
         self._expect("TAGS")
-        values = self._parse_parenthesized(lambda: self._parse_list(self._parse_tag_value))
+        values = self._parse_items(self._parse_tag_value)
         if names is not None and len(names) != len(values):
             self._fail_invalid(f"{len(names)} tags, but {len(values)} values", self._tokens[self._index - 1])
         _, ttl_days = self._parse_table_options()

@@ -1,0 +1,80 @@
+"""What streams have set aside, and their measurements, one row for each stream and sample.
+
+A row that was released stays in the quarantine for as long as its stream may restart before that.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Float, ForeignKeyConstraint, Index, Named, RowMapping, String, Table, Text, TypedColumns
+
+from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.model import conversion
+from headrace.model.quarantine import QuarantinedRow, RowKey
+
+
+class _QuarantineColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    series: Named[str] = Column(NAME, primary_key=True)
+    time: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    key: Named[str] = Column(NAME, primary_key=True)
+    batch: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    version: Named[int] = Column(BigInteger)
+    released: Named[int | None] = Column(BigInteger, nullable=True)
+    code: Named[str]
+    message: Named[str] = Column(Text)
+    content: Named[str] = Column(Text)
+    since: Named[int] = Column(BigInteger)
+    requested: Named[str | None] = Column(String, nullable=True)
+    dropped: Named[int | None] = Column(BigInteger, nullable=True)
+
+
+QUARANTINE = Table(
+    "stream_quarantine", METADATA, _QuarantineColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE")
+)
+
+
+def key_to_row(key: RowKey) -> dict[str, Any]:
+    return {"series": key.series, "time": key.time, "key": json.dumps(key.key)}
+
+
+def to_row(job_id: str, row: QuarantinedRow) -> dict[str, Any]:
+    message, content = row.message.replace("\0", "�"), json.dumps(row.values)
+    fields = conversion.to_row(row, "key", "values", "released")
+    return {"job_id": job_id, **key_to_row(row.key), **fields, "message": message, "content": content, "released": None}
+
+
+def from_row(row: RowMapping) -> QuarantinedRow:
+    key = RowKey(row["series"], row["time"], json.loads(row["key"]))
+    return conversion.from_row(QuarantinedRow, {**row, "key": key, "values": json.loads(row["content"])})
+
+
+class _StreamMetricColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    time: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    rows_behind: Named[int] = Column(BigInteger)
+    lag_ms: Named[int] = Column(BigInteger)
+    event_lag_ms: Named[int | None] = Column(BigInteger, nullable=True)
+    batches: Named[int] = Column(BigInteger)
+    batch_ms: Named[float | None] = Column(Float, nullable=True)
+    read_ms: Named[float | None] = Column(Float, nullable=True)
+    compute_ms: Named[float | None] = Column(Float, nullable=True)
+    checkpoint_ms: Named[float | None] = Column(Float, nullable=True)
+    write_ms: Named[float | None] = Column(Float, nullable=True)
+    record_ms: Named[float | None] = Column(Float, nullable=True)
+    rows_in_s: Named[float] = Column(Float)
+    rows_out_s: Named[float] = Column(Float)
+    state_windows: Named[int] = Column(BigInteger)
+    state_bytes: Named[int] = Column(BigInteger)
+    quarantined: Named[int] = Column(BigInteger)
+
+
+STREAM_METRICS = Table(
+    "stream_metrics",
+    METADATA,
+    _StreamMetricColumns,
+    ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
+    Index(None, "time"),
+)
