@@ -277,7 +277,6 @@ def activate(context: Context, job_id: str) -> None:
 
 
 def describe_offsets(offsets: Offsets) -> str:
-    """Return the version of the only source, or the version of each by name."""
     if len(offsets) == 1:
         return str(next(iter(offsets.values())))
     return ", ".join(f"{version} of {source}" for source, version in offsets.items())

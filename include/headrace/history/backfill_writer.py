@@ -80,7 +80,6 @@ class BackfillWriter:
             return next(recorded for recorded in ledger.chunks(job_id, run) if recorded.number == number)
 
     def _fill(self, chunk: Chunk, progress: Progress) -> None:
-        """Compute and write the chunk, or record in the ledger why that failed."""
         progress(0, chunk.rows)
         try:
             with translate_errors():

@@ -196,7 +196,6 @@ class ChunkEvaluation:
 
     @property
     def _time_column(self) -> str:
-        """The column of a finished window that places it in time."""
         return TS if self._plan.query.window is None else WSTART
 
     @property

@@ -57,7 +57,6 @@ class ArrowChunkResult:
         self._retractions: pa.Table | None = None
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`."""
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
@@ -70,7 +69,6 @@ class ArrowChunkResult:
         self._retractions = retractions if retractions.num_rows else None
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         plan = self._target.plan
         self._context.tables.writer.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
@@ -86,7 +84,6 @@ class FilledChunkResult:
         self._filler = Filler(context, target.plan, target)
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`."""
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
@@ -95,7 +92,6 @@ class FilledChunkResult:
         self._retractions = self._filler.other_windows(self._windows, bounds, groups())
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         self._filler.commit(self._windows, self._retractions, commit)
 
 
@@ -132,7 +128,6 @@ class DataFrameChunkResult:
         return retractions.join(own_series, series, "left_semi")
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         plan = self._target.plan
         self._context.tables.frames.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 

@@ -53,7 +53,6 @@ def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, history
 
 
 def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:
-    """Return True if the heartbeat is fresh and from the driver that holds the lease."""
     lease = state.leases.get(beat.snode)
     return lease is not None and lease.epoch == beat.epoch and driver_problem(lease, beat, state.now, stale_ms) is None
 

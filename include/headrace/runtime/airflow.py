@@ -184,11 +184,9 @@ class AirflowClient:
         self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
 
     def health(self) -> dict[str, Any]:
-        """Return Airflow's report on its components."""
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
 
     def import_errors(self) -> list[str]:
-        """Return the import errors of DAGs and plugins."""
         dags = self._get("/api/v2/importErrors")["import_errors"]
         plugins = self._get("/api/v2/plugins/importErrors")["import_errors"]
         return [
@@ -271,7 +269,6 @@ class AirflowClient:
 
 
 def _line(entry: Any) -> str:
-    """Return one entry of a log as text, with its errors."""
     if not isinstance(entry, dict):
         return str(entry)
     errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]

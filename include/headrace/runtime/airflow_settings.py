@@ -38,9 +38,7 @@ TRIGGERS: Final = 100_000
 def airflow_environment(settings: Settings, ports: dict[str, int]) -> dict[str, str]:
     """Return the variables of all components.
 
-    Args:
-        settings: Headrace's settings.
-        ports: The port of `api`, and those of `worker_logs` and `trigger_logs`, which serve logs to the UI.
+    The ports are those of `api`, and of `worker_logs` and `trigger_logs`, which serve logs to the UI.
     """
     home = AirflowHome.of(settings)
     options = _options(settings, home, ports)

@@ -36,7 +36,6 @@ class Lazy(Generic[T]):
         return self._value is not None
 
     def __call__(self) -> T:
-        """Return the value, creating it on first use."""
         with self._lock:
             if self._value is None:
                 self._value = self._create()

@@ -222,8 +222,6 @@ class Driver:
 def idle_pause_s(least_s: float, poll_s: float) -> float:
     """Return the pause after a poll that found nothing: the longer, the more sources were asked.
 
-    Args:
-        least_s: The pause of the settings.
-        poll_s: How long the poll took.
+    `least_s` is the pause of the settings, `poll_s` how long the poll took.
     """
     return max(least_s, min(IDLE_PAUSE_FACTOR * poll_s, MAX_IDLE_PAUSE_S))

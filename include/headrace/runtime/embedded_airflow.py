@@ -134,7 +134,6 @@ class Stopped:
 
 
 def services(settings: Settings) -> list[Service]:
-    """Return Airflow's components as services of this home."""
     home = AirflowHome.of(settings)
     logs = settings.home_path / "logs"
     keep_running = (str(settings.project / "bin" / "keep-running"), RESTARTED_AFTER_S)

@@ -35,11 +35,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_histories: bool, wait_s: float | None) -> NoReturn:
     """Run an snode until it ends, and end the process with it.
 
-    Args:
-        name: The name of the snode; None for that of the settings.
-        sql_runner: Returns what `POST /sql` runs statements with.
-        fill_histories: Whether it backfills streams itself.
-        wait_s: How long to wait for a lease that another driver holds; None for as long as it takes.
+    Its name is that of the settings if it is None; `sql_runner` returns what `POST /sql` runs statements with. See `run_snode`.
     """
     from headrace.runtime.snode import Exit, run_snode
 
@@ -47,11 +43,7 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
     try:
         with open_process(Role.SNODE) as context:
             code = run_snode(
-                context,
-                name or context.settings.snode,
-                sql_runner(context),
-                fill_histories=fill_histories,
-                wait_s=wait_s,
+                context, name or context.settings.snode, sql_runner(context), fill_histories=fill_histories, wait_s=wait_s
             )
     except Error as error:
         logger.error("%s", error)
@@ -120,7 +112,6 @@ def maintain(database: str | None, retention_hours: int) -> int:
 
 @contextmanager
 def open_process(role: Role = Role.TASK) -> Iterator[Context]:
-    """Set up the process, and yield a context for its settings."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     end_with_parent()

@@ -86,11 +86,9 @@ class Guard:
     identity: Callable[[], Identity] = lambda: Identity(0, "")
 
     def may_write(self, bearer: str) -> bool:
-        """Return True if a bearer token gives full access."""
         return are_equal(bearer, self.token) or are_equal(bearer, session_token(self.token, self.identity()))
 
     def may_read(self, bearer: str) -> bool:
-        """Return True if a bearer token gives access to metrics and the details of health."""
         return self.may_write(bearer) or (self.read_token != "" and are_equal(bearer, self.read_token))
 
 
@@ -101,7 +99,6 @@ def bearer_token(authorization: str = Header("")) -> str:
 
 
 def unauthorized() -> HTTPException:
-    """Return the error for a request without a valid token."""
     return HTTPException(401, "a token is required: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
 
 
@@ -217,13 +214,9 @@ class Endpoint:
     """An HTTP server for the application, in its own thread."""
 
     def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
-        """Bind a port of an address.
+        """Bind a port of an address; 0 is any free port.
 
-        Args:
-            app: The application to serve.
-            port: The port; 0 for any free one.
-            host: The address to listen on.
-            advertise: The host, or host:port, under which others reach it; empty for `host`, or the machine's name.
+        `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
 
         Raises:
             ConfigurationError: The port cannot be bound.

@@ -87,7 +87,6 @@ def find_marked(home: Path) -> list[psutil.Process]:
 
 
 def family(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes and all their descendants, without duplicates."""
     members: dict[int, psutil.Process] = {}
     for process in processes:
         with contextlib.suppress(psutil.Error):

@@ -162,7 +162,6 @@ def plan_ahead(run: QueryRun, waiting: Iterable[QueryRun]) -> tuple[tuple[int, s
 
 
 def is_running(execution: Execution) -> bool:
-    """Return whether an execution is claimed."""
     return execution.state is ExecutionState.RUNNING
 
 

@@ -120,7 +120,6 @@ def _read(settings: Settings) -> list[Obstacle]:
 
 
 def _late(obstacle: Obstacle, wait_s: float, settings: Settings) -> str:
-    """Return the text for an obstacle that did not go away in time."""
     text = f"after {wait_s:.0f} s {obstacle.text}"
     if obstacle.snode is None:
         return text

@@ -63,8 +63,4 @@ def shorten(log: Path, max_bytes: int) -> bool:
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = current()
-    clean(
-        os.environ[DATABASE_VARIABLE],
-        settings.home_path / "logs",
-        datetime.now(UTC) - timedelta(days=settings.keep_runs_days),
-    )
+    clean(os.environ[DATABASE_VARIABLE], settings.home_path / "logs", datetime.now(UTC) - timedelta(days=settings.keep_runs_days))

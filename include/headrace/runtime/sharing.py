@@ -30,15 +30,10 @@ class Moves:
 
 
 def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed: Collection[str] = ()) -> Moves:
-    """Return what an snode should take and give so that all that are alive have equal numbers of jobs.
+    """Return what an snode should take and give so that all that are alive, itself included, have equal numbers of jobs.
 
     All snodes come to the same plan from the same facts. Jobs of dead snodes are dealt first, and no job moves without need.
-
-    Args:
-        own: The snode.
-        alive: The snodes that are alive, including this one.
-        owners: The owner of each job.
-        fixed: Jobs that cannot move now.
+    `owners` has the owner of each job, `fixed` the jobs that cannot move now.
     """
     counts = Counter(dict.fromkeys(alive, 0))
     counts.update(owner for owner in owners.values() if owner in counts)

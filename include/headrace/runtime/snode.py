@@ -57,14 +57,7 @@ class Exit(IntEnum):
     """The JVM has died."""
 
 
-def run_snode(
-    context: Context,
-    name: str,
-    run_sql: RunSql,
-    *,
-    fill_histories: bool = True,
-    wait_s: float | None = None,
-) -> Exit:
+def run_snode(context: Context, name: str, run_sql: RunSql, *, fill_histories: bool = True, wait_s: float | None = None) -> Exit:
     """Run an snode in this thread until SIGTERM or SIGINT, the loss of its lease, or the death of its JVM.
 
     Args:
@@ -109,7 +102,6 @@ class Snode:
 
     def _take_lease(self, wait_s: float | None) -> Lease | None:
         def warn(other: Lease | None) -> None:
-            """Log which driver holds the lease."""
             owner = "another driver" if other is None else f"{other.holder}, epoch {other.epoch}, at {other.address}"
             outcome = "exiting" if wait_s == 0 else "waiting until its lease ends"
             logger.warning("snode %s is run by %s: %s", self._name, owner, outcome)
@@ -361,7 +353,6 @@ def identity_of(lease: Lease) -> Identity:
 
 
 def count_jobs(records: Sequence[JobRecord]) -> dict[str, dict[str, int]]:
-    """Return the number of jobs by kind and state, for a heartbeat."""
     of_kind = {kind.key: [record for record in records if record.definition.kind == kind.name] for kind in kinds()}
     return {key: dict(Counter(record.state.value for record in records)) for key, records in of_kind.items()}
 
@@ -392,7 +383,6 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 
 def reason_text(exit_code: Exit, driver: Driver) -> str:
-    """Return one line on why an snode ended."""
     texts = {
         Exit.OK: "asked to stop",
         Exit.LEASE_LOST: "another driver has taken over",

@@ -32,11 +32,7 @@ class MaintenanceResult:
 
 
 def maintain(
-    context: Context,
-    database: str | None = None,
-    *,
-    retention_hours: int = MIN_RETENTION_HOURS,
-    bounds: Bounds | None = None,
+    context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS, bounds: Bounds | None = None
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 

@@ -71,6 +71,5 @@ class Processor(Protocol):
 
 
 def idle_result(state: StreamState) -> BatchResult:
-    """Return the result of a micro-batch without rows for the job."""
     no_windows = pa.table({})
     return BatchResult(no_windows, no_windows, state)

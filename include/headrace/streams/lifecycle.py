@@ -135,7 +135,6 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
 
 
 def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
-    """Return the present offsets of a stream's sources."""
     return latest_offsets(context, plan.sources)
 
 
@@ -164,7 +163,6 @@ def skip(context: Context, plan: StreamPlan) -> None:
 
 
 def record_state(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
-    """Write the first checkpoint of a stream, and record the matching progress."""
     state_store(context, plan.id).write(state, state.position.batch)
     progress = progress_of(context, plan, state, boundary)
     context.catalog.jobs.set_progress(plan.id, progress, context.epoch or None)

@@ -70,7 +70,6 @@ class Reader(Protocol):
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
-    """Return the processor for a plan's kind of query."""
     return KeepProcessor(window_processor(context, plan), plan)
 
 
@@ -82,7 +81,6 @@ def window_processor(context: Context, plan: StreamPlan) -> Processor:
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
-    """Return the store of a stream's checkpoints."""
     return StateStore(context.state_uri, job_id, context.epoch)
 
 
@@ -153,7 +151,6 @@ class StreamRunner:
         return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
 
     def is_record_due(self) -> bool:
-        """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
     @property
@@ -289,12 +286,10 @@ class StreamRunner:
         return True
 
     def refresh(self, record: JobRecord) -> None:
-        """Do before the next micro-batch what the user has asked to do with the rows in quarantine."""
         if record.quarantine_requested is not None:
             self.quarantine_requested = record.quarantine_requested
 
     def is_request_due(self) -> bool:
-        """Return True if the user has asked to do something with the rows in quarantine."""
         return self.quarantine_requested is not None
 
     def _serve_request(self) -> Advance:
@@ -317,7 +312,6 @@ class StreamRunner:
         return Advance.HANDLED
 
     def _replay_quarantine(self) -> None:
-        """Process the rows in quarantine that the user wants to replay."""
         replay = read_replay(self.context, self.plan, self.offsets)
         if replay is not None:
             changes = replace(replay.changes, now=self.context.clock.now())

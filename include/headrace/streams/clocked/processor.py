@@ -59,7 +59,6 @@ class ClockedProcessor:
         self.is_filled = plan.query.fill is not None or plan.query.interp is not None
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Count the rows of a micro-batch, and compute the windows that are due."""
         if state.computed_before is None:
             state = replace(state, computed_before=self.first_window(state))
         state = self.count(state, changes)
@@ -142,7 +141,6 @@ class ClockedProcessor:
         return replace(state, rows_before=last_rows(self.plan, all_rows, following)), all_rows
 
     def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
-        """Return the last rows of each group before the first window."""
         before = stored_rows(self.context, self.plan, low, low - 1, offsets)
         for piece in stored_pieces(self.context, self.plan, low - 1, offsets):
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)

@@ -50,13 +50,9 @@ class ResultEvaluation:
             self.kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
 
     def evaluate(self, rows: pa.Table, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:
-        """Return the results of consecutive windows.
+        """Return the results of consecutive windows from their rows and what else their values depend on.
 
-        Args:
-            rows: The rows of the windows, and what else their values depend on.
-            windows: The windows.
-            last_results: With FILL, the last result of each group.
-            now: The present, in epoch ms.
+        `last_results` has the last result of each group, with FILL; `now` is the present in epoch ms.
         """
         first, last = int(windows.start[0]), int(windows.start[-1])
         if self.kernels is not None:

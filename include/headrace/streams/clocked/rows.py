@@ -75,10 +75,7 @@ def needs_rows_before(plan: Plan) -> bool:
 def last_rows(plan: StreamPlan, rows: pa.Table, before: int) -> pa.Table:
     """Return the rows before an instant that later windows may need: of each group the last, and the last with each value.
 
-    Args:
-        plan: The stream.
-        rows: Rows that pass WHERE, with the columns that the query reads.
-        before: The instant, in ticks.
+    The rows pass WHERE, and have the columns that the query reads; `before` is in ticks.
     """
     ts = to_ticks(rows[plan.source.timestamp.name], plan.query.precision)
     (group,) = row_ids([rows], group_columns(plan, rows))
@@ -97,7 +94,6 @@ def group_columns(plan: StreamPlan, rows: pa.Table) -> list[str]:
 
 
 def last_of_each(group: Int64s, ts: Int64s, selected: Bools) -> Int64s:
-    """Return the index of the latest selected row of each group."""
     rows = np.flatnonzero(selected)
     order = rows[np.lexsort((rows, ts[rows], group[rows]))]
     is_last = np.concatenate((group[order][1:] != group[order][:-1], [True])) if len(order) else np.empty(0, np.bool_)

@@ -59,7 +59,6 @@ def series_name(source: Relation, language: Language) -> str:
 
 
 def query_expressions(query: Query) -> Iterator[Expression]:
-    """Yield the expressions of the select list, PARTITION BY, WHERE and HAVING."""
     yield from (item.expression for item in query.items)
     yield from (item.expression for item in query.partition_by)
     yield from filter(None, (query.where, query.having))
@@ -161,7 +160,6 @@ def check_composite_key(statement: CreateStream, source: Relation, _language: La
 
 
 def check_interpolation(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Restrict INTERP to queries by subtable with FORCE_WINDOW_CLOSE and EVERY."""
     query = statement.query
     call = next((call for call in calls(query) if call.function == language.interpolation), None)
     if call is None:
@@ -185,7 +183,6 @@ def check_interpolation(statement: CreateStream, source: Relation, language: Lan
 
 
 def check_time_weighted(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Restrict time-weighted functions to INTERVAL queries by subtable with FORCE_WINDOW_CLOSE."""
     query = statement.query
     call = first_call(query, language, StreamUse.FORCED_CLOSE)
     if call is None:

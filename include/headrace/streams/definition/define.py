@@ -261,13 +261,11 @@ def plan_recorded_stream(definition: JobDefinition, catalog: Catalog) -> StreamP
 
 
 def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
-    """Return a scope in which a recorded stream's source has the columns that it had when the stream was created."""
     schema = definition.schema
     if schema is None:
         return scope
 
     def as_recorded(relation: Relation) -> Relation:
-        """Replace the source's columns and tags by the recorded ones."""
         if relation.table.id != definition.source:
             return relation
         table = replace(relation.table, columns=schema.columns, tags=schema.tags)
@@ -393,7 +391,6 @@ class Definer:
 
 
 def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
-    """Restrict a target to the columns and tags that a recorded stream fills."""
     schema = stream.schema if stream is not None else None
     if schema is None:
         return table
@@ -432,7 +429,6 @@ def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:
 
 
 def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
-    """Return how groups become subtables of the target."""
     items = list(dict.fromkeys(item.expression for item in (*statement.query.partition_by, *hidden_items(statement, layout))))
     keys = dict(zip(items, plan.keys, strict=False))
     subtable_expression = name_expression(statement)

@@ -88,7 +88,6 @@ class GroupRule:
 
 
 def default_subtable_names(database: str, table: str, ids: UInt64s) -> pa.Array:
-    """Return the names of groups' subtables if there is no SUBTABLE expression."""
     prefix = np.frombuffer(f"{ACCOUNT_ID}.{database}.{table},group_id=".encode(), np.uint8)
     messages = np.empty((len(ids), len(prefix) + 8), np.uint8)
     messages[:, : len(prefix)] = prefix

@@ -87,7 +87,6 @@ class EmittedWindows:
         self.version = None
 
     def refresh(self) -> int:
-        """Bring what is in memory up to the target's newest version, and return that."""
         version = self.context.tables.version(self.table)
         if self.version is None or (version != self.version and self._has_changed(self.version + 1, version)):
             self._load(version)
@@ -117,12 +116,8 @@ class EmittedWindows:
     def around(self, names: Sequence[str], group: Int64s, start: Int64s) -> EmittedRows:
         """Return windows of groups, among them those at these starts, and the ones before and after each.
 
-        Two of them follow each other if one is at these starts.
-
-        Args:
-            names: The target's subtables.
-            group: Indexes of `names`.
-            start: Starts of windows, which the target need not have.
+        Two of them follow each other if one is at these starts, which the target need not have. `group` has indexes of `names`, the
+        target's subtables.
         """
         if len(self._ids) > MAX_CACHED_GROUPS:
             self._clear_cache()
@@ -227,13 +222,9 @@ class EmittedWindows:
         return 1 if self.plan.target_database.precision is Precision.NANOSECOND else 1_000
 
     def committed(self, version: int, names: Sequence[str], near: Neighborhood, rows: pa.Table) -> None:
-        """Take over what was committed.
+        """Take over what was committed: changed windows and their neighbors, with their rows.
 
-        Args:
-            version: The target's version after the commit.
-            names: The subtables of the groups in `near`.
-            near: The changed windows and their neighbors.
-            rows: Their rows.
+        `version` is that of the target after the commit, `names` has the subtables of the groups in `near`.
         """
         self.version = version
         cached_from = self._first_cached(names)
@@ -247,7 +238,6 @@ class EmittedWindows:
         return first[[self._ids[name] for name in names]]
 
     def _set_ends(self, names: Sequence[str], near: Neighborhood) -> None:
-        """Set the first and the last start of changed groups."""
         old = np.array([self._ends.get(name, (NEVER, -NEVER)) for name in names], np.int64).reshape(-1, 2)
         low, high = np.full(len(names), NEVER), np.full(len(names), -NEVER)
         np.minimum.at(low, near.group[near.is_new], near.start[near.is_new])
@@ -319,7 +309,6 @@ def is_in_last_run(near: Neighborhood, last: Int64s, cached_from: Int64s) -> Boo
 
 
 def select_latest(ids: Int64s, starts: Int64s) -> Int64s:
-    """Return the indexes of the latest windows of each group."""
     order = np.lexsort((-starts, ids))
     sorted_ids = ids[order]
     is_first = np.ones(len(order), np.bool_)

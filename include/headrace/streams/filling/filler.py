@@ -112,12 +112,9 @@ class Filler:
             self.emitted.committed(written.version, filled.names, filled.near, filled.rows)
 
     def other_windows(self, windows: pa.Table, bounds: Bounds, groups: pa.Table) -> pa.Table:
-        """Return the windows that the target has in a range besides these.
+        """Return the windows that the target has in a range, in stored units, besides these finished ones.
 
-        Args:
-            windows: Finished windows.
-            bounds: The range, in stored units.
-            groups: The key columns `p*` of the groups to consider.
+        Only groups with the key columns `p*` of `groups` are considered.
         """
         columns = key_columns(self.plan.query)
         group_of = {name: index for index, name in enumerate(self.target.assign_subtables(groups).to_pylist())}
@@ -176,11 +173,9 @@ class Filler:
         )
 
     def rows_of(self, windows: pa.Table) -> pa.Table:
-        """Return the target's rows of windows, with the mark."""
         return self.target.to_rows(windows) if windows.num_rows else self.emitted.schema.empty_table()
 
     def filled_rows(self, near: Neighborhood, rows: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the rows to write between windows."""
         mode, schema = self.values.mode, self.emitted.schema
         gaps = near.gaps_to_fill(self.differing(near, rows), before=mode in FROM_BEFORE, after=mode in FROM_AFTER)
         missing = self.missing_windows(gaps)
@@ -221,7 +216,6 @@ class Filler:
         return self.key_rows(names, group, np.concatenate((near.start[windows], missing.start)))
 
     def key_rows(self, names: list[str], group: Int64s, start: Int64s) -> pa.Table:
-        """Return subtable and timestamp of windows of the target."""
         series = pa.DictionaryArray.from_arrays(pa.array(group, pa.int32()), pa.array(names, pa.string())).cast(pa.string())
         return pa.table(
             {

@@ -54,18 +54,12 @@ class FilledValues:
 
     @property
     def filled_columns(self) -> list[str]:
-        """The target's columns whose values FILL computes."""
         return [name for name, output in zip(self.plan.columns, self.plan.query.outputs, strict=True) if output.is_filled]
 
     def rows(self, gaps: Gaps, missing: MissingWindows, windows: pa.Table, keys: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Return rows of the target for missing windows.
+        """Return rows of the target for missing windows in gaps, whose ends are rows of `windows`.
 
-        Args:
-            gaps: The gaps, whose ends are rows of `windows`.
-            missing: The windows in them.
-            windows: Rows of the target.
-            keys: The key columns `p*` of each group.
-            schema: The columns to return. Those that the stream does not write are NULL.
+        `keys` has the key columns `p*` of each group. Columns of the schema that the stream does not write are NULL.
         """
         outputs = dict(zip(self.plan.columns, self.plan.query.outputs, strict=True))
         by_bounds = self.values_by_bounds(missing, keys.take(pa.array(gaps.group[missing.gap])))
@@ -103,7 +97,6 @@ class FilledValues:
         return self.evaluate({output.column: self.stored(output, output.node) for output in self.by_bounds}, rows)
 
     def constant(self, output: Output, field: pa.Field, count: int) -> pa.ChunkedArray:
-        """Return the constant of FILL(VALUE) for an output, `count` times."""
         if self._constants is None:
             fill = self.plan.query.fill
             assert fill is not None
@@ -129,7 +122,6 @@ class FilledValues:
 
 
 def nulls(missing: MissingWindows, field: pa.Field) -> pa.Array:
-    """Return a NULL for each missing window."""
     return pa.nulls(len(missing.start), field.type)
 
 

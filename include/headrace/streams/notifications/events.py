@@ -44,13 +44,7 @@ def window_events(
 ) -> WindowEvents | None:
     """Return the events to which a stream's notification subscribes; None if it has none.
 
-    A window that has left the state and is computed again opens again.
-
-    Args:
-        plan: The stream.
-        evaluated: The windows after the micro-batch.
-        emission: What is written of them.
-        in_state: The windows in state before the micro-batch.
+    A window that has left the state and is computed again opens again. `in_state` has the windows before the micro-batch.
     """
     notification = plan.notification
     if notification is None:
@@ -108,7 +102,6 @@ def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) ->
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
-    """Return the windows in state whose results are removed."""
     before = evaluated.state_windows
     had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
     if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
@@ -146,13 +139,7 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
 
 
 def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) -> WindowEvents | None:
-    """Return the events of windows in state that the clock has written; None if the stream has no notification.
-
-    Args:
-        plan: The stream.
-        written: The windows, with their results.
-        in_state: The windows in state.
-    """
+    """Return the events of windows in state that the clock has written, with results; None if there is no notification."""
     notification = plan.notification
     if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
         return None

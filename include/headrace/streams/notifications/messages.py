@@ -14,13 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import (
-    CountWindow,
-    EventWindow,
-    IntervalWindow,
-    SessionWindow,
-    StateWindow,
-)
+from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.model.notifications import EventType
 from headrace.model.positions import Position
 from headrace.model.time import Precision
@@ -145,7 +139,6 @@ def event_texts(type_: EventType, windows: pa.Table, texts: list[str]) -> EventT
 
 
 def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Divide events into those of one message each."""
     ends = np.cumsum([len(text.encode()) + 1 for text in texts])
     first = 0
     while first < len(texts):
@@ -185,17 +178,14 @@ def displayable(values: pa.ChunkedArray, precision: Precision) -> pa.Array:
 
 
 def constant(value: str | int, size: int) -> pa.Array:
-    """Return an array of equal values."""
     return pa.repeat(pa.scalar(value), size)
 
 
 def struct(values: Fields) -> pa.Array:
-    """Return an array of objects with these fields."""
     return pa.StructArray.from_arrays([combine(array) for array in values.values()], list(values))
 
 
 def combine(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
     if isinstance(values, pa.Array):
         return values
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)

@@ -56,15 +56,7 @@ def row_keys(rows: pa.Table, source: Table, precision: Precision) -> list[RowKey
 
 
 def set_aside(rows: pa.Table, masked: Bools, held: Collection[RowKey], source: Table, precision: Precision) -> RemainingChanges:
-    """Return changes without the masked rows, which were written.
-
-    Args:
-        rows: The changes.
-        masked: The rows to set aside.
-        held: The keys that are set aside already.
-        source: The table or virtual table.
-        precision: Its precision.
-    """
+    """Return changes without the masked rows, which were written; `held` has the keys that are set aside already."""
     touched = touched_rows(rows, masked, held, source, precision)
     if len(touched) == 0:
         return RemainingChanges(rows, dict.fromkeys(held), ())

@@ -160,7 +160,6 @@ class Quarantine:
         self._apply(change)
 
     def _record_event(self, change: QuarantineChange) -> None:
-        """Record what was set aside or dropped, for users to read."""
         if change.dropped:
             self.context.catalog.events.record(
                 "job", self.plan.id, "QUARANTINE_DROPPED", f"{count_text(len(change.dropped))} dropped"
@@ -203,7 +202,6 @@ class Quarantine:
         return latest, (QuarantineCode.FUTURE, ahead_message(self.plan, settings))
 
     def _reasons_ahead(self, changes: Changes) -> Reasons:
-        """Return the reasons for the rows that are too far ahead of the clock."""
         allowed = self._latest_allowed(changes)
         if allowed is None:
             return {}
@@ -314,12 +312,8 @@ class Quarantine:
     ) -> BatchResult:
         """Compute a micro-batch without what is set aside.
 
-        Args:
-            attempt: The micro-batch.
-            rows: Its changes at the keys that are set aside now or were before, and maybe others.
-            remaining: What remains of these.
-            source: What remains of all changes.
-            reasons: Why some of the rows are set aside.
+        `rows` are its changes at the keys that are set aside now or were before, and maybe others; `remaining` is what remains of
+        these, `source` what remains of all changes.
         """
         with self.held.changed(remaining.held):
             result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=source))
@@ -341,7 +335,6 @@ class Quarantine:
         )
 
     def _failing_rows(self, attempt: Attempt, reasons: Reasons, cause: Error) -> dict[int, Error]:
-        """Return the rows with which a micro-batch cannot be computed, with their errors."""
         rows = attempt.changes.rows
         own = own_rows(self.plan, rows)
         candidates = np.flatnonzero(own & ~mask(rows, reasons))
@@ -365,12 +358,10 @@ class Quarantine:
 
 
 def count_text(rows: int) -> str:
-    """Return a number of rows as text."""
     return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def added_message(rows: Sequence[QuarantinedRow]) -> str:
-    """Return what was set aside, for an event."""
     return f"{count_text(len(rows))} set aside, the first because [{rows[0].code}] {rows[0].message}"
 
 
@@ -394,11 +385,7 @@ def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobC
 def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int, dropped: int) -> JobCounters:
     """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others.
 
-    Args:
-        counters: The counters of the micro-batch.
-        remaining: The changes without rows that are set aside.
-        added: The number of rows that were set aside.
-        dropped: How many of those that left had been dropped before, and were not in quarantine.
+    `dropped` is how many of those that left had been dropped before, and were not in quarantine.
     """
     return replace(
         counters,
@@ -411,7 +398,6 @@ def counters_after(counters: JobCounters, remaining: RemainingChanges, added: in
 
 
 def mask(rows: pa.Table, reasons: Reasons) -> Bools:
-    """Return a mask of the rows for which there are reasons."""
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked

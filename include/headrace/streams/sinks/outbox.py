@@ -66,7 +66,6 @@ class OutboxSink:
 
     @property
     def deliverer(self) -> Deliverer:
-        """The thread that delivers the messages."""
         return self._deliverer
 
     def fence(self) -> None:
@@ -76,7 +75,6 @@ class OutboxSink:
         self._deliverer.start()
 
     def position(self) -> Position | None:
-        """See `Sink`."""
         return self._outbox.position(self._sources)
 
     def has_room(self) -> bool:
@@ -96,7 +94,6 @@ class OutboxSink:
         return self._deliverer.is_busy
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
-        """See `Sink`."""
         return self.append(list(self._encode(result)), position, expected)
 
     def append(self, payloads: Sequence[bytes], position: Position, expected: int | None) -> bool:
@@ -143,7 +140,6 @@ class Deliverer:
             self._thread.start()
 
     def wake(self) -> None:
-        """Make the thread check for new messages."""
         self._requested += 1
         self._wake.set()
 

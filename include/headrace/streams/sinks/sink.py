@@ -83,7 +83,6 @@ class DeltaSink:
             self.context.tables.writer.fence(self.plan.target, self.plan.id, self.context.epoch)
 
     def position(self) -> Position | None:
-        """See `Sink`."""
         return self.context.tables.committed_position(self.plan.target, self.plan.id, self.plan.source_ids)
 
     def has_room(self) -> bool:

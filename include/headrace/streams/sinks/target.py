@@ -34,13 +34,10 @@ class TargetTable:
         return self.context.tables.schema(marked_table(self.plan), self.plan.target_database)
 
     def to_rows(self, windows: pa.Table) -> pa.Table:
-        """Convert finished windows to rows of the target.
+        """Convert finished windows to rows of the target: key columns `p*`, outputs `o*`, and maybe `_is_filled` for those of FILL.
 
         Creates the subtables and tag values of new groups. Leaves out groups whose name belongs to another table, and records an
         event in the catalog for each.
-
-        Args:
-            windows: Key columns `p*`, the query's output columns `o*`, and `_is_filled` if some were added by FILL.
         """
         plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}

@@ -63,7 +63,6 @@ def ticks_sql(column: str, nanoseconds: int, type_: pa.DataType) -> str:
 
 
 def with_subtables(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:
-    """Add the subtable of each window's group."""
     columns = list(target.plan.groups.columns)
     groups = windows.select(*columns).distinct().toArrow() if columns else pa.table({"_": [0]})
     names = target.assign_subtables(groups)

@@ -175,10 +175,8 @@ class GroupCache:
     def values_of(self, groups: pa.Table, compute: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """Return the row of each of some distinct groups, NULL if there is none.
 
-        Args:
-            groups: The columns of groups.
-            compute: Called with the groups that are not cached. Returns them with other columns, in the same order. What it
-                leaves out is computed again by the next call.
+        `compute` is called with the groups that are not cached. It returns them with other columns, in the same order. What it
+        leaves out is computed again by the next call.
         """
         if self._rows is not None and self._rows.num_rows > MAX_CACHED_GROUPS:
             self._rows = None

@@ -94,7 +94,6 @@ class SourcePoller:
         self._idle = None
 
     def refresh(self, runnable: Mapping[str, JobRecord]) -> None:
-        """Pass on what users have asked its streams for."""
         self._idle = None
         for job_id, subscription in self._subscriptions.items():
             if subscription.runner is not None and job_id in runnable:
@@ -258,7 +257,6 @@ class SourcePoller:
         return advance
 
     def _finish(self, subscription: Subscription) -> None:
-        """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):

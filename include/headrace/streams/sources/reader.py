@@ -37,7 +37,6 @@ class ChangeReader:
         return source_id(self.source.database, self.source.name)
 
     def latest(self) -> Offsets:
-        """See `Reader`."""
         return {self.id: self.context.tables.version(self.source)}
 
     def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
@@ -66,7 +65,6 @@ class ChangeReader:
         return self._sizes.count_known(offsets[self.id] + 1)
 
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
-        """See `Reader`."""
         return self.context.tables.changes.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:

@@ -42,7 +42,6 @@ class Retry:
         self.failures, self.retry_at = 0, 0.0
 
     def is_waiting(self) -> bool:
-        """Return True if it is too early for the next attempt."""
         return self.retry_at > time.monotonic()
 
 

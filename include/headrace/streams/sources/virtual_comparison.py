@@ -114,7 +114,6 @@ class VirtualComparison:
 
 
 def first_and_last(table: Table, changes: pa.Table) -> OriginChanges:
-    """Return the rows of an origin before its first and after its last change."""
     (ids,) = row_ids([changes], [table.series_key, table.timestamp.name])
     is_old = np.asarray(pc.is_in(changes[CHANGE_TYPE], pa.array(OLD_VALUES)))
     order = np.lexsort((~is_old, np.asarray(changes[COMMIT_VERSION]), ids))

@@ -85,12 +85,7 @@ def compare_in_parts(
 ) -> Iterator[pa.Table]:
     """Yield the changes of the rows of a virtual table, all of an instant together.
 
-    Args:
-        context: The driver's environment.
-        comparison: What is read of the virtual table.
-        writes: The changes of origins.
-        reached: The offsets after them.
-        count: The number of changes.
+    `writes` are the `count` changes of its origins, `reached` the offsets after them.
     """
     yield changes_schema(virtual_schema(comparison.scan)).empty_table()
     tables = comparison.tables
@@ -106,7 +101,6 @@ def compare_in_parts(
 
 
 def rows_of(rows: Mapping[TableId, pa.Table], table: Table, _: pa.Table) -> pa.Table:
-    """Return the rows of an origin, whatever keys are wanted."""
     return rows[table.id]
 
 

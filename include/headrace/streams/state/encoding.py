@@ -65,12 +65,7 @@ class StateFile:
 
 
 def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
-    """Encode a state.
-
-    Args:
-        state: The state.
-        earlier: The checkpoint whose tables the file continues; None to write a complete file.
-    """
+    """Encode a state. The file continues the tables of the checkpoint `earlier`; None writes a complete file."""
     tables = [(name, table) for name in TABLES if (table := getattr(state, name)) is not None]
     saved = {}
     for name in STATE_TABLES:
@@ -166,7 +161,6 @@ def decode_messages(data: bytes, lengths: Sequence[int]) -> tuple[bytes, ...]:
 
 
 def to_ipc(rows: pa.Table) -> pa.Buffer:
-    """Encode a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
@@ -174,6 +168,5 @@ def to_ipc(rows: pa.Table) -> pa.Buffer:
 
 
 def from_ipc(data: pa.Buffer) -> pa.Table:
-    """Decode a table from an Arrow IPC stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()

@@ -81,7 +81,6 @@ def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFra
 
 
 def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
-    """Return the largest event time of each subtable, of rows that pass WHERE."""
     times = prepare(plan.query, rows).groupBy(SERIES_KEY).agg(F.max(TS).alias(MAX_EVENT_TIME))
     return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
 

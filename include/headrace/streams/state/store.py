@@ -178,7 +178,6 @@ class StateStore:
         self.oldest = min(map(batch_of, needed), default=0)
 
     def _files_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of a checkpoint's files."""
         if name not in self._earlier:
             with self.filesystem.open_input_file(f"{self.folder}/{name}") as file:
                 self._earlier[name] = read_earlier_names(file)

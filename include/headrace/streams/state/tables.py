@@ -42,7 +42,6 @@ class Block:
 
     @cached_property
     def hashes(self) -> Hashes:
-        """The hash of each row's keys."""
         return hash_rows(self.rows, self.keys)
 
     @cached_property
@@ -56,7 +55,6 @@ class Block:
         return self.hashes[self.order]
 
     def rows_of(self, hashes: Hashes) -> Int64s:
-        """Return the indexes of the rows with these hashes, in no particular order."""
         first, last = (np.searchsorted(self.sorted_hashes, hashes, side) for side in ("left", "right"))
         counts = last - first
         shift = np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)

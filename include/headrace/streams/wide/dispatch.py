@@ -73,14 +73,7 @@ class LargeCommitProcessor:
 def large_commit_processor(
     context: Context, plan: StreamPlan, evaluation: WindowEvaluation, process_rows: ProcessRows
 ) -> LargeCommitProcessor:
-    """Return how the large commits of a stream are computed.
-
-    Args:
-        context: The driver's environment.
-        plan: The stream.
-        evaluation: How its windows are evaluated.
-        process_rows: Computes changes of some series.
-    """
+    """Return how the large commits of a stream are computed; `process_rows` computes changes of some series."""
     kernels = evaluation.kernels if isinstance(evaluation, FallbackEvaluation) else None
     return LargeCommitProcessor(
         context,

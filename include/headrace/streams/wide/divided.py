@@ -54,7 +54,6 @@ class DividedCommits:
             return self._process_parts(state, replace(changes, max_event_time=latest), spill)
 
     def _max_event_time(self, changes: Changes) -> int | None:
-        """Return the largest event time of written rows that pass WHERE, in ticks."""
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         selected = batch.is_written
         if selected.any() and (self.plan.query.filter is not None or isinstance(self.plan.query.window, StateWindow)):

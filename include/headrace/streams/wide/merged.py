@@ -79,15 +79,9 @@ class MergedCommitProcessor:
     def _process_share(
         self, before: StreamState, current: StreamState, changes: Changes, rows: MergedRows, share: WindowShare, folder: str
     ) -> PartResult:
-        """Return the result of a share. Rows are counted with the first.
+        """Return the result of a share, staged in a folder. Rows are counted with the first.
 
-        Args:
-            before: The state before the commit.
-            current: The state after the shares so far.
-            changes: The commit.
-            rows: What it comes to in the share.
-            share: The share.
-            folder: Where its result is staged.
+        `before` is the state before the commit, `current` that after the shares so far.
         """
         plan = self.merged.plan
         state = replace(current, max_event_time=before.max_event_time)

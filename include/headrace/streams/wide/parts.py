@@ -67,11 +67,7 @@ class PartResult:
         """Return a result that is staged in a folder; None leaves it in memory."""
         if folder is None:
             return cls(result.state, result.upserts, result.retractions, result.events)
-        return cls(
-            result.state,
-            files=stage_windows(folder, result.upserts),
-            retracted=stage_windows(folder, result.retractions),
-        )
+        return cls(result.state, files=stage_windows(folder, result.upserts), retracted=stage_windows(folder, result.retractions))
 
 
 @dataclass(frozen=True)
@@ -143,13 +139,9 @@ class PartTask:
 
 
 def whole_result(plan: StreamPlan, state: StreamState, results: Sequence[PartResult], folder: str | None) -> BatchResult:
-    """Return the result of a commit.
+    """Return the result of a commit from the state before it and the results of all series.
 
-    Args:
-        plan: The stream.
-        state: The state before the commit.
-        results: The results of all series.
-        folder: Where results are staged; None if they are in memory.
+    `folder` is where results are staged; None if they are in memory.
     """
     total = join_results(results)
     counters = state.counters.plus(total.state.counters)

@@ -69,7 +69,6 @@ def later_of(first: int | None, second: int | None) -> int | None:
 
 
 def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
-    """Return the largest event time of each subtable in a batch."""
     encoded = (names if pa.types.is_dictionary(names.type) else names.dictionary_encode()).unify_dictionaries().combine_chunks()
     largest = np.full(len(encoded.dictionary), NEVER)
     np.maximum.at(largest, encoded.indices.to_numpy(), instants.to_numpy())
@@ -78,7 +77,6 @@ def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
 
 
 def merge_max_times(previous: StateTable, batch_times: pa.Table) -> StateTable:
-    """Merge the largest event times of a batch into those so far."""
     in_state = times_of(previous, batch_times[SERIES_KEY])
     row = pc.index_in(batch_times[SERIES_KEY], in_state[SERIES_KEY])
     old_times = to_numpy(pc.fill_null(pc.take(in_state[MAX_EVENT_TIME], row), NEVER)).astype(np.int64)

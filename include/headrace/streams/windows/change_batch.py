@@ -307,14 +307,7 @@ def watermarks_before(
     """Return for each row the watermark before its write if the row is out of order in its subtable; `NEVER` for all others.
 
     The row is expired for windows that end before that instant. Only rows that pass WHERE (`passing`) advance the watermark.
-    Deleted rows never expire.
-
-    Args:
-        batch: The rows.
-        state: The state before them.
-        plan: The stream.
-        passing: The rows that pass WHERE.
-        of_changes: Whether deleted and updated rows get the watermark too, in order or not.
+    Deleted rows never expire. With `of_changes`, deleted and updated rows get the watermark too, in order or not.
     """
     passing_batch, rows = filter_batch(batch, passing)
     max_event_time = max_event_time_before(passing_batch, state.max_event_time)

@@ -87,7 +87,6 @@ class SparkEvaluation:
         return window_sql.merge_insert_batch(self.plan, self._frame(rows), state).toArrow()
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
@@ -143,7 +142,6 @@ class KernelEvaluation:
         )
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
-        """See `WindowEvaluation`."""
         return self.windows.groups(self._typed(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
@@ -153,7 +151,6 @@ class KernelEvaluation:
         return self.finish(segments)
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         typed = self._typed(rows)
         return self.rows.row_segments(typed.append_column(window_sql.ROW, pa.array(np.arange(typed.num_rows))))
 
@@ -215,7 +212,6 @@ class FallbackEvaluation:
         return True
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
-        """See `WindowEvaluation`."""
         try:
             return self.kernels.groups(rows)
         except UnsupportedError:
@@ -228,7 +224,6 @@ class FallbackEvaluation:
         return self._either(lambda evaluation: evaluation.merge_inserts(rows, state_windows))
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return self._either(lambda evaluation: evaluation.assign_windows(rows))
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
@@ -278,18 +273,15 @@ def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) ->
 
 
 def typed_rows(plan: StreamPlan, rows: pa.Table) -> pa.Table:
-    """Return rows with the columns that the query reads in the types in which they are stored."""
     stored = source_schema(plan)
     others = [rows.schema.field(name) for name in rows.column_names if name not in stored.names]
     return rows.select([*stored.names, *(field.name for field in others)]).cast(pa.schema([*stored, *others]))
 
 
 def numbered(rows: pa.Table) -> pa.Table:
-    """Return rows with their number."""
     return rows.append_column(window_sql.ROW, pa.array(np.arange(rows.num_rows)))
 
 
 def source_schema(plan: StreamPlan) -> pa.Schema:
-    """Return the columns that a stream's query reads, with the types in which they are stored."""
     types = row_types(plan.source, plan.query.precision)
     return pa.schema([(name, types[name]) for name in plan.query.scans[0].columns])

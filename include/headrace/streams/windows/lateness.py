@@ -185,12 +185,8 @@ def select_segments(segments: BatchSegments, recalculated_at: Int64s, unaffected
     """Return a mask of the segments to merge.
 
     These are new rows on time that were written after their scope was recalculated, the stored rows as of that write, and windows
-    in state of scopes that are not recalculated. Unaffected windows and stored rows are left out.
-
-    Args:
-        segments: The segments.
-        recalculated_at: For each segment the version at which its scope is recalculated; `NEVER` if it is not.
-        unaffected: Segments before the instant from which their scope is recalculated.
+    in state of scopes that are not recalculated. Unaffected windows and stored rows are left out. `recalculated_at` has for each
+    segment the version at which its scope is recalculated; `NEVER` if it is not.
     """
     not_recalculated = recalculated_at == NEVER
     inserts = segments.is_kind(RowKind.INSERT) & (not_recalculated | (segments.version > recalculated_at))

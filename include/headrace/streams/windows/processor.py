@@ -145,7 +145,6 @@ class WindowProcessor:
         return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
 
     def count_inserts(self, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
-        """Count a batch of new rows that are on time."""
         plan = self.plan
         if plan.query.filter is not None and not plan.separates_late_rows:
             return count_used_rows(batch, state, windows)

@@ -14,18 +14,11 @@ from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows
 
 
 def result_of(
-    plan: StreamPlan,
-    state: StreamState,
-    evaluated: EvaluatedBatch,
-    max_closed_windows: int = MAX_CLOSED_WINDOWS,
+    plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch, max_closed_windows: int = MAX_CLOSED_WINDOWS
 ) -> BatchResult:
     """Decide what to write and retract, and return it with the state after the batch.
 
-    Args:
-        plan: The stream.
-        state: The state before the batch.
-        evaluated: The windows after it.
-        max_closed_windows: How many closed windows to retain, at least two for each subtable.
+    At least two closed windows are retained for each subtable, up to `max_closed_windows` in all.
     """
     result = unevicted_result(plan, state, evaluated)
     return replace(result, state=evict_windows(plan, result.state, max_closed_windows))

@@ -72,7 +72,6 @@ def affected_windows(plan: StreamPlan, state: StreamState, span: Span) -> pa.Tab
 
 
 def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Table:
-    """Return the windows in state that a batch may change or continue."""
     if span.groups is not None:
         in_groups = windows.take(windows.matching(span.groups))
         if in_groups.num_rows == 0:
@@ -104,7 +103,6 @@ def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
 
 
 def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Bools:
-    """Return a mask of the windows that rows between two instants may change or continue."""
     start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
     match plan.window:
         case IntervalWindow():
@@ -197,7 +195,6 @@ def delete_mark_instant(plan: StreamPlan, state: StreamState) -> int | None:
 
 
 def forget_subtables(plan: StreamPlan, state: StreamState) -> StreamState:
-    """Return the state without the largest event times of subtables that are behind DELETE_MARK."""
     instant, times = delete_mark_instant(plan, state), state.max_event_time_by_subtable
     needs_order = plan.leaves_rows_out and not plan.options.ignore_expired
     if instant is None or times.num_rows == 0 or needs_order:

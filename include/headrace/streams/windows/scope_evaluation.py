@@ -63,13 +63,8 @@ def evaluate_scopes(
 ) -> EvaluatedBatch:
     """Return the windows after a batch.
 
-    Args:
-        plan: The stream.
-        evaluation: Computes its windows.
-        segments: The segments of the batch, of windows in state and of stored rows.
-        scopes: Their scopes.
-        state_windows: The windows in state among the segments, in the order of the segments.
-        count: The count of the batch.
+    Its segments include those of windows in state and of stored rows; `state_windows` has these windows in the order of the
+    segments.
     """
     unaffected, needs_recalculation = scopes.unaffected(segments), scopes.needs_recalculation[scopes.of_segment]
     selected = select_segments(segments, scopes.recalculated_at[scopes.of_segment], unaffected)

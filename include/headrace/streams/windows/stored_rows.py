@@ -87,7 +87,6 @@ def is_covered(ranges: Ranges, others: Ranges) -> bool:
 
 
 def in_ranges(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:
-    """Return the condition that a stored row lies in one of these ranges."""
     return reduce(or_, (in_range(plan, range_) for range_ in bounds))
 
 

@@ -42,10 +42,8 @@ class Timer(Protocol):
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
         """Return the result with what is due, and when something is due next.
 
-        Args:
-            before: The state before the micro-batch, with the instant that was asked for.
-            result: What the changes alone make due.
-            changes: The changes, and the present.
+        `before` is the state before the micro-batch, with the instant that was asked for; `result`, what the changes alone make
+        due.
         """
 
 
@@ -69,7 +67,6 @@ class NoTimer:
     """The timer of a stream that only changes drive."""
 
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
         del before, changes
         return result
 
@@ -89,7 +86,6 @@ class DelayTimer:
     delay_ms: int
 
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
         if before.wake_at is not None and before.wake_at <= changes.now:
             return self.write_overdue(result)
         wake_at = before.wake_at
@@ -133,7 +129,6 @@ class RecalculationTimer:
     interval_ms: int
 
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
         marks = result.state.deferred
         if marks is None:
             return replace(result, wake_at=None)

@@ -59,7 +59,6 @@ def small_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def stream_plan(plan: Plan) -> Plan:
-    """Return the plan with bookkeeping aggregates among its partials."""
     is_counted = count_once_condition(plan)
     partials = (
         Partial(ADDED, call("count", bigint(1)), call("sum", Column(ADDED)), row=bigint(1)),
@@ -153,5 +152,4 @@ def output_columns(plan: Plan) -> dict[str, Node]:
 
 
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
-    """Add `_is_result` and the select list to windows."""
     return windows.selectExpr(*segment_columns(plan), *(f"{node} AS {name}" for name, node in output_columns(plan).items()))
