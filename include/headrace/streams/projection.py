@@ -58,13 +58,7 @@ class ProjectionProcessor:
         count = count_rows(self.plan, batch, state, batch.is_written & passing, no_rows)
         results = keep_last_by_key(projected, self.result_key(), batch)
         is_upsert = pa.array(np.isin(batch.kind[to_numpy(results[ROW])], UPSERT_KINDS))
-        counters = state.counters.plus(replace(count.counters, rows_out=results.num_rows))
-        moved = replace(
-            state,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=counters,
-        )
+        moved = replace(count, counters=replace(count.counters, rows_out=results.num_rows)).added_to(state)
         return BatchResult(results.filter(is_upsert), results.filter(pa.array(~np.asarray(is_upsert))), moved)
 
     def project_rows(self, batch: ChangeBatch) -> pa.Table:

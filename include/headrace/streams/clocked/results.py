@@ -21,7 +21,7 @@ from headrace.context import Context
 from headrace.model.windows import Windows
 from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.windows.evaluation import KernelEvaluation, WindowEvaluation, kernel_for, typed_rows
+from headrace.streams.windows.evaluation import KernelEvaluation, kernel_for, typed_rows
 from headrace.streams.windows.window_sql import IS_RESULT, small_frame
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ResultEvaluation:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.kernels: WindowEvaluation | None = None
+        self.kernels: KernelEvaluation | None = None
         if is_mergeable(plan.query):
             self.kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
 

@@ -14,7 +14,7 @@ from headrace.streams.wide.commits import WideCommits, can_be_wide
 from headrace.streams.wide.divided import DividedCommits, ProcessRows, can_be_divided
 from headrace.streams.wide.merged import MergedCommitProcessor
 from headrace.streams.windows.change_batch import Changes, LargeCommit
-from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation
+from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.results import result_of
@@ -74,7 +74,7 @@ def large_commit_processor(
     context: Context, plan: StreamPlan, evaluation: WindowEvaluation, process_rows: ProcessRows
 ) -> LargeCommitProcessor:
     """Return how the large commits of a stream are computed; `process_rows` computes changes of some series."""
-    kernels = evaluation.kernels if isinstance(evaluation, FallbackEvaluation) else None
+    kernels = evaluation.kernels
     return LargeCommitProcessor(
         context,
         pieces=None if kernels is None else LargeCommits(plan, kernels),

@@ -25,6 +25,20 @@ class BatchCount:
     max_event_time_by_subtable: StateTable
     max_event_time: int | None
 
+    @classmethod
+    def of_write(cls, tally: StreamState) -> BatchCount:
+        """Return the count of one write whose pieces have been counted in a state."""
+        return cls(replace(tally.counters, batches=1), tally.max_event_time_by_subtable, tally.max_event_time)
+
+    def added_to(self, state: StreamState) -> StreamState:
+        """Return a state with these rows and event times."""
+        return replace(
+            state,
+            max_event_time_by_subtable=self.max_event_time_by_subtable,
+            max_event_time=self.max_event_time,
+            counters=state.counters.plus(self.counters),
+        )
+
     def reaching(self, max_event_time: int | None) -> BatchCount:
         return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
 

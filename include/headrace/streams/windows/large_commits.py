@@ -92,21 +92,16 @@ class LargeCommits:
             tally = self.counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None
-        counters = replace(tally.counters, batches=1)
-        count = BatchCount(counters, tally.max_event_time_by_subtable, tally.max_event_time)
-        finished = self.kernels.finish(windows)
         no_windows = empty_state_windows(self.plan, windows)
         state_windows = no_windows if affected is None else affected
-        return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
+        return EvaluatedBatch(self.kernels.finish(windows), state_windows, no_windows, no_windows, 0, BatchCount.of_write(tally))
 
     def is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
         if self.plan.leaves_rows_out:
             return bool((max_subtable_time_in_state(tally, batch.series) < batch.ts).all())
-        return not self.plan.separates_late_rows or not self._may_be_late(batch, state)
-
-    def _may_be_late(self, batch: ChangeBatch, state: StreamState) -> bool:
-        return bool(maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any())
+        maybe_late = self.plan.separates_late_rows and maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
+        return not maybe_late
 
     def _continues(self, windows: pa.Table, added: pa.Table, state: StreamState) -> bool:
         """Return whether segments only continue their partitions, where that is necessary to merge them."""
@@ -135,13 +130,7 @@ class LargeCommits:
     def counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
         """Return the state with a piece's rows and event times counted."""
         passing = self.kernels.passing(batch.rows)
-        count = count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_))
-        return replace(
-            tally,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=tally.counters.plus(count.counters),
-        )
+        return count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_)).added_to(tally)
 
 
 def may_mix_series(plan: StreamPlan) -> bool:

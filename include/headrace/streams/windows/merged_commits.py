@@ -43,7 +43,7 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
-from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation, source_schema
+from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
 from headrace.streams.windows.recalculation import RecalculationScopes
@@ -108,11 +108,6 @@ class MergedRows:
     marks: pa.Table | None = None
     span: Span | None = None
 
-    def count(self) -> BatchCount:
-        """Return the count of the commit."""
-        counters = replace(self.tally.counters, batches=1)
-        return BatchCount(counters, self.tally.max_event_time_by_subtable, self.tally.max_event_time)
-
 
 @dataclass(frozen=True)
 class MergedCommits:
@@ -153,9 +148,9 @@ class MergedCommits:
 
     def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
         """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
-        if batch.needs_recalculation or not isinstance(self.evaluation, FallbackEvaluation):
-            return False
         kernels = self.evaluation.kernels
+        if batch.needs_recalculation or kernels is None:
+            return False
         commits = LargeCommits(self.plan, kernels)
         if not commits.is_on_time(batch, state, merged.tally):
             return False
@@ -170,13 +165,7 @@ class MergedCommits:
         """Add a piece with a segment for each row. With `defers`, changes only mark the windows that were closed before them."""
         rows = self.evaluation.assign_windows(batch.rows)
         segments = batch_segments(self.plan, batch, state, rows, None, defers=defers)
-        count = count_batch(self.plan, batch, merged.tally, segments)
-        merged.tally = replace(
-            merged.tally,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=merged.tally.counters.plus(count.counters),
-        )
+        merged.tally = count_batch(self.plan, batch, merged.tally, segments).added_to(merged.tally)
         merged.inserts = self._merged(merged.inserts, share.of(segments.rows.filter(pa.array(segments.is_kind(RowKind.INSERT)))))
         changed = segments.rows.filter(pa.array(segments.is_kind(*RECALCULATION_KINDS)))
         merged.changed = self._merged(merged.changed, share.of(changed))
@@ -199,7 +188,7 @@ class MergedCommits:
         empty = self.evaluation.finalize_windows(self._no_segments().drop_columns(ROW))
         no_windows = empty_state_windows(self.plan, empty)
         segments = self._segments(merged, state_windows)
-        count = merged.count()
+        count = BatchCount.of_write(merged.tally)
         if len(segments.start) == 0:
             return EvaluatedBatch(empty, no_windows, no_windows, no_windows, 0, count)
 

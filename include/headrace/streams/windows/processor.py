@@ -68,7 +68,7 @@ class WindowProcessor:
         result = self.process_changes(state, changes)
         if changes.leaves_due:
             return replace(result, wake_at=state.wake_at)
-        return self.timer.apply(state, result, changes)
+        return self.timer(state, result, changes)
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         if isinstance(changes.source, LargeCommit):
@@ -123,7 +123,7 @@ class WindowProcessor:
             return False
         if not self.plan.separates_late_rows:
             return True
-        if self.plan.query.filter is not None and not self.evaluation.has_kernels:
+        if self.plan.query.filter is not None and self.evaluation.kernels is None:
             return False
         return not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 

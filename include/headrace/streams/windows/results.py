@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.model.jobs import JobCounters
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import window_events
@@ -25,8 +26,7 @@ def result_of(
 
 
 def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch) -> BatchResult:
-    count = evaluated.count
-    new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
+    counted = evaluated.count.added_to(state)
     emission = emit(
         plan.query,
         plan.options.trigger,
@@ -34,15 +34,15 @@ def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedB
         evaluated.state_windows,
         evaluated.possibly_emitted,
         state.watermark(plan.watermark),
-        new_state.watermark(plan.watermark),
+        counted.watermark(plan.watermark),
     )
     rows_out = emission.upserts.num_rows + emission.retractions.num_rows
-    counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
+    counters = counted.counters.plus(JobCounters(rows_out=rows_out, windows_recalculated=evaluated.recalculated))
     windows = replace_windows(plan, state.windows, evaluated.state_windows, emission.windows)
     return BatchResult(
         emission.upserts,
         emission.retractions,
-        replace(new_state, windows=windows, counters=counters),
+        replace(counted, windows=windows, counters=counters),
         events=window_events(plan, evaluated, emission, state.windows),
         rewritten=emission.rewritten,
     )
