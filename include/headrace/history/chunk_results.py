@@ -115,7 +115,8 @@ class DataFrameChunkResult:
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
-        low, high = (timestamp_literal(value, self._stored_time) for value in (bounds.low, bounds.high))
+        stored_time = self._context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name).type
+        low, high = (timestamp_literal(value, stored_time) for value in (bounds.low, bounds.high))
         stored = self._context.tables.frame(spark, plan.target)
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
         retractions = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
@@ -139,16 +140,10 @@ class DataFrameChunkResult:
         is_timestamp = windows.schema["o0"].dataType.typeName() == "timestamp"
         return windows.where(f"o0 >= {f'timestamp_micros({oldest}L)' if is_timestamp else f'{oldest}L'}")
 
-    @property
-    def _stored_time(self) -> pa.DataType:
-        plan = self._target.plan
-        schema = self._context.tables.schema(plan.target, plan.target_database)
-        return schema.field(plan.target.timestamp.name).type
-
 
 def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
     """Return the subtables of the target that belong to groups of the query."""
-    return pc.unique(target.assign_subtables(groups)).drop_null()
+    return pc.unique(target.groups.assign(groups)).drop_null()
 
 
 def timestamp_literal(stored: int, type_: pa.DataType) -> str:

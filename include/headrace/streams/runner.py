@@ -70,14 +70,12 @@ class Reader(Protocol):
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
-    return KeepProcessor(window_processor(context, plan), plan)
-
-
-def window_processor(context: Context, plan: StreamPlan) -> Processor:
-    """Return the processor that computes all results, including those that the target does not keep."""
+    create: Callable[[Context, StreamPlan], Processor] = WindowProcessor
     if plan.is_closed_by_clock:
-        return ClockedProcessor(context, plan)
-    return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
+        create = ClockedProcessor
+    elif plan.query.window is None:
+        create = ProjectionProcessor
+    return KeepProcessor(create(context, plan), plan)
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
@@ -126,7 +124,6 @@ class StreamRunner:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags that the query reads."""
         return self.plan.query.scans[0].tags
 
     @property
@@ -159,7 +156,6 @@ class StreamRunner:
         return self._record_at is None
 
     def is_delivering(self) -> bool:
-        """Return True while the sink delivers results to receivers that answer."""
         return self.sink.is_busy()
 
     def sample(self) -> RunnerSample | None:
@@ -348,18 +344,14 @@ class StreamRunner:
         failpoint("streams.state.written")
         with self.stopwatch.measure(Phase.WRITE):
             self.quarantine.commit(result.quarantine, position.batch, now, self.store.oldest)
-            self.commit(result, moved.position)
+            if self.sink.commit(result, moved.position, self.committed):
+                self.committed = position.batch
         failpoint("streams.target.committed")
         self._state = replace(moved, messages=())
         with self.stopwatch.measure(Phase.RECORD):
             self.record()
         self.stopwatch.count()
         failpoint("streams.progress.recorded")
-
-    def commit(self, result: BatchResult, position: Position) -> None:
-        """Commit the results of a micro-batch to the sink."""
-        if self.sink.commit(result, position, self.committed):
-            self.committed = position.batch
 
     def _durable_batch(self) -> int:
         """Return the number of the micro-batch from which the stream would restart now."""

@@ -86,7 +86,6 @@ class ClockedProcessor:
 
     @property
     def max_windows(self) -> int:
-        """The number of windows, or points, to compute in one micro-batch."""
         return MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS
 
     def compute_due(self, state: StreamState, changes: Changes, instant: int) -> BatchResult:
@@ -106,8 +105,7 @@ class ClockedProcessor:
     def compute_ended(self, state: StreamState, start: int, instant: int, changes: Changes) -> tuple[pa.Table, StreamState, int]:
         """Compute windows from the one at `start` on that have ended by an instant.
 
-        Returns:
-            Their results, the state with what later windows need, and the start of the next window.
+        Returns their results, the state with what later windows need, and the start of the next window.
         """
         ended = self.grid.ended(start, instant, self.max_windows)
         if not self.can_have_results(state, start):
@@ -171,7 +169,7 @@ class ClockedProcessor:
         if self.plan.query.fill is not None and state.last_results is not None and state.last_results.num_rows > 0:
             return True
         high = max_stored_time(self.context, self.plan)
-        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= start
+        return high is not None and high >= start
 
     def first_window(self, state: StreamState) -> int:
         """Return the start of the first window to compute: the one that was current when the stream was created.
@@ -215,7 +213,6 @@ class ClockedProcessor:
         return rows.take(pc.unique(self.arrivals.assign_windows(rows)[ROW]).sort())
 
     def ticks(self, ms: int) -> int:
-        """Return an instant of the clock in ticks."""
         return ms * self.plan.query.precision.ticks_per_second // 1000
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -113,16 +115,11 @@ def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: i
     values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), prepared)
     seen = prepared.groupBy(*keys).agg(F.min(TS).alias("_seen"))
     same = [F.col(f"values.{key}").eqNullSafe(F.col(f"seen.{key}")) for key in keys]
-    condition = same[0] if same else F.lit(True)
-    for equality in same[1:]:
-        condition = condition & equality
-    joined = values.alias("values").join(seen.alias("seen"), condition).where(f"{POINT} >= _seen")
-    named = joined.select(*(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *output_names(query))
+    joined = values.alias("values").join(seen.alias("seen"), reduce(and_, same, F.lit(True))).where(f"{POINT} >= _seen")
+    named = joined.select(
+        *(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *(output.column for output in query.outputs)
+    )
     return named.selectExpr(*result_columns(query))
-
-
-def output_names(query: Plan) -> list[str]:
-    return [output.column for output in query.outputs]
 
 
 def result_columns(query: Plan) -> list[str]:

@@ -75,10 +75,13 @@ class FilledValues:
         windows: pa.Table,
         by_bounds: Mapping[str, pa.ChunkedArray],
     ) -> pa.Array | pa.ChunkedArray:
-        """Return one column of the rows."""
         before, after = pa.array(gaps.before[missing.gap]), pa.array(gaps.after[missing.gap])
         if output is None:
-            return windows[field.name].take(before) if field.name == self.plan.target.series_key else nulls(missing, field)
+            return (
+                windows[field.name].take(before)
+                if field.name == self.plan.target.series_key
+                else pa.nulls(len(missing.start), field.type)
+            )
         if output.column in by_bounds:
             return self.target.to_stored(by_bounds[output.column], field)
         if not output.is_filled or self.mode is FillMode.PREV:
@@ -89,7 +92,7 @@ class FilledValues:
             return self.constant(output, field, len(missing.start))
         if self.mode is FillMode.LINEAR and output.type.is_number:
             return interpolate(windows[field.name], gaps, missing, output.type, field.type)
-        return nulls(missing, field)
+        return pa.nulls(len(missing.start), field.type)
 
     def values_by_bounds(self, missing: MissingWindows, keys: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the output columns that depend on the ends of a window, in stored types of the source's precision."""
@@ -119,10 +122,6 @@ class FilledValues:
         frame = small_session(self.context.spark()).createDataFrame(rows).coalesce(1)
         values = frame.selectExpr(*(f"{node} AS {name}" for name, node in expressions.items())).toArrow()
         return {name: values[name] for name in expressions}
-
-
-def nulls(missing: MissingWindows, field: pa.Field) -> pa.Array:
-    return pa.nulls(len(missing.start), field.type)
 
 
 def interpolate(column: pa.ChunkedArray, gaps: Gaps, missing: MissingWindows, type_: DataType, stored: pa.DataType) -> pa.Array:

@@ -16,7 +16,7 @@ from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.storage.row_matching import anti_join, match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
+from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable, concat, join_tables
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import Emission, EmitState
 from headrace.streams.windows.evaluated_batch import EvaluatedBatch
@@ -118,9 +118,7 @@ def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 def add_neighbor_states(windows: pa.Table, all_windows: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     """Add the states of the windows before and after each window of the same group."""
     columns = [*key, STATE]
-    sorted_windows = distinct(
-        pa.concat_tables([part.select(columns) for part in all_windows], promote_options="permissive").combine_chunks(), key
-    )
+    sorted_windows = distinct(concat([part.select(columns) for part in all_windows]).combine_chunks(), key)
     group = row_ids([sorted_windows], key[:-1])[0] if len(key) > 1 else np.zeros(sorted_windows.num_rows, np.int64)
     order = np.lexsort((to_numpy(sorted_windows[WSTART]), group))
     sorted_windows, group = sorted_windows.take(pa.array(order)), group[order]
@@ -165,11 +163,8 @@ def combined_events(first: WindowEvents | None, second: WindowEvents | None, key
     windows = dict(second.windows)
     for type_, rows in first.windows.items():
         later = windows.get(type_)
-        windows[type_] = (
-            rows if later is None else pa.concat_tables([anti_join(rows, later, key), later], promote_options="permissive")
-        )
-    evicted = [events.evicted for events in (first, second) if events.evicted is not None]
-    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)
+        windows[type_] = rows if later is None else concat([anti_join(rows, later, key), later])
+    return WindowEvents(windows, join_tables([first.evicted, second.evicted]))
 
 
 def join_events(parts: Sequence[WindowEvents | None]) -> WindowEvents | None:
@@ -178,9 +173,5 @@ def join_events(parts: Sequence[WindowEvents | None]) -> WindowEvents | None:
     if not some:
         return None
     types = dict.fromkeys(type_ for events in some for type_ in events.windows)
-    windows = {
-        type_: pa.concat_tables([part.windows[type_] for part in some if type_ in part.windows], promote_options="permissive")
-        for type_ in types
-    }
-    evicted = [events.evicted for events in some if events.evicted is not None]
-    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)
+    windows = {type_: concat([part.windows[type_] for part in some if type_ in part.windows]) for type_ in types}
+    return WindowEvents(windows, join_tables([events.evicted for events in some]))

@@ -26,7 +26,7 @@ from headrace.model.streams import ErrorPolicy
 from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
+from headrace.streams.quarantine.changed_rows import RemainingChanges, json_values, row_keys, set_aside
 from headrace.streams.quarantine.due_rows import due_rows, is_due, without_due
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
 from headrace.streams.quarantine.large_commits import (
@@ -40,7 +40,6 @@ from headrace.streams.quarantine.large_commits import (
 )
 from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.trial import Attempt, Trial
-from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
 
@@ -58,11 +57,8 @@ class QuarantineFullError(TerminalError):
 class Quarantine:
     """Computes the micro-batches of a stream without the rows that have to be set aside.
 
-    Attributes:
-        context: The runner's environment, whose `set_aside` this changes.
-        plan: The stream.
-        held: The rows that the stream leaves out.
-        dropped: Those of them that are no longer in quarantine, since the user has dropped them.
+    `held` has the rows that the stream leaves out, `dropped` those of them that are no longer in quarantine, since the user has
+    dropped them. The runner's context shares `held`.
     """
 
     def __init__(self, context: Context, plan: StreamPlan, processor: Callable[[Context, StreamPlan], Processor]) -> None:
@@ -140,7 +136,9 @@ class Quarantine:
         keys = tuple(row.key for row in rows if row.requested is QuarantineRequest.DROP and row.dropped is None)
         if not keys:
             return None
-        moved = replace(state, counters=counters_after_drop(state.counters, len(keys)))
+        before = state.counters
+        quarantined, dropped = before.rows_quarantined - len(keys), before.rows_dropped + len(keys)
+        moved = replace(state, counters=replace(before, rows_quarantined=quarantined, rows_dropped=dropped))
         return BatchResult(NO_ROWS, NO_ROWS, moved, state.wake_at, quarantine=QuarantineChange(dropped=keys))
 
     def recount(self, state: StreamState) -> StreamState:
@@ -303,7 +301,6 @@ class Quarantine:
         return self._compute_remaining(attempt, divided.touched, remaining, others, reasons)
 
     def _compute_all(self, attempt: Attempt) -> BatchResult:
-        """Compute a micro-batch that has no row to set aside, and none that is in quarantine."""
         with self.held.changed(attempt.held):
             return attempt.processor.process_batch(attempt.state, attempt.changes)
 
@@ -363,10 +360,6 @@ def count_text(rows: int) -> str:
 
 def added_message(rows: Sequence[QuarantinedRow]) -> str:
     return f"{count_text(len(rows))} set aside, the first because [{rows[0].code}] {rows[0].message}"
-
-
-def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
-    return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
 
 
 def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobCounters:

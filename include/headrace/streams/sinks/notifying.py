@@ -11,7 +11,7 @@ from headrace.model.notifications import Notification
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.sink import table_sink_of
+from headrace.streams.filling.filler import table_sink_of
 from headrace.streams.notifications.events import confirm_evicted
 from headrace.streams.notifications.messages import MessageEncoder
 from headrace.streams.sinks.outbox import OutboxSink
@@ -21,7 +21,7 @@ from headrace.streams.state.checkpoints import StreamState
 FAILED_EVENT = "NOTIFY_FAILED"
 
 
-class NotifyingSink:
+class NotifyingSink(Sink):
     """Commits results to the target, then messages to the outbox.
 
     If a driver dies in between, the next one finds the messages in the checkpoint of the micro-batch and commits them. So a message

@@ -62,6 +62,12 @@ class Subscription:
         return runner is None or self.retry.failures > 0 or is_behind(runner.offsets, latest) or runner.is_due()
 
     @property
+    def recorded_offsets(self) -> Offsets:
+        """The last version of each source that the stream has handled and recorded; none before it is live."""
+        position = (self.record.progress if self.runner is None else self.runner.progress).position
+        return {} if position is None else position.offsets
+
+    @property
     def in_flight_ms(self) -> int:
         """How long the micro-batch in flight has been running; 0 if there is none."""
         return 0 if self.in_flight is None else max(1, round((time.monotonic() - self.started_at) * 1000))

@@ -40,7 +40,6 @@ class InstantFilter:
     _slots: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(SLOTS, np.bool_))
 
     def add(self, instants: pa.ChunkedArray) -> None:
-        """Add instants."""
         if len(instants) == 0:
             return
         ends = pc.min_max(instants.cast(pa.int64()))
@@ -62,7 +61,6 @@ class DividedOrigins:
         self._schemas: dict[TableId, pa.Schema] = {}
 
     def add(self, origin: TableId, pieces: Iterable[pa.Table]) -> None:
-        """Add all rows of an origin."""
         for piece in pieces:
             self._schemas.setdefault(origin, piece.schema)
             self._spills[origin].add(piece)

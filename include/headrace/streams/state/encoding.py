@@ -41,15 +41,10 @@ Buffers = Sequence[bytes | pa.Buffer]
 
 @dataclass(frozen=True)
 class StateFile:
-    """The content of a file.
+    """The content of a file; the header has everything but tables and messages.
 
-    Attributes:
-        header: Everything but tables and messages.
-        tables: The tables by name: those of `TABLES`, and of those of `STATE_TABLES` the added rows and, as `<name>.removed`, the
-            numbers of removed rows.
-        messages: The messages.
-        checksum: The checksum of the file.
-        size: The size of the file.
+    The tables are, by name, those of `TABLES`, and of those of `STATE_TABLES` the added rows and, as `<name>.removed`, the numbers
+    of removed rows.
     """
 
     header: Mapping[str, Any]
@@ -78,7 +73,8 @@ def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
         if is_change:
             tables.append((f"{name}.removed", pa.table({ROW_ID: state_table.removed_since()})))
     encoded = [(name, to_ipc(table)) for name, table in tables]
-    header = header_of(state) | {
+    values = {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
+    header = values | {
         "state_tables": saved,
         "earlier_files": [] if earlier is None else earlier.files,
         "tables": [(name, len(data)) for name, data in encoded],
@@ -91,15 +87,10 @@ def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
 
 
 def checksum_of(buffers: Buffers) -> int:
-    """Return the checksum of consecutive bytes."""
     checksum = 0
     for data in buffers:
         checksum = zlib.crc32(data, checksum)
     return checksum
-
-
-def header_of(state: StreamState) -> dict[str, Any]:
-    return {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
 
 
 def decode_file(data: pa.Buffer) -> StateFile:

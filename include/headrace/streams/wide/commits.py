@@ -82,7 +82,6 @@ class WideCommits:
     def _task(
         self, state: StreamState, changes: Changes, commit: LargeCommit, inserted: InsertedRows, parts: Sequence[CommitPart]
     ) -> PartTask:
-        """Return what the tasks have in common."""
         commits = LargeCommits(self.plan, self.kernels)
         span = commits.span(inserted)
         task = PartTask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,10 +26,9 @@ MAX_WINDOWS: Final = 2_000_000
 
 @dataclass(frozen=True)
 class LargeCommitProcessor:
-    """Computes the large commits of one stream.
+    """Computes the large commits of one stream, in the first of these ways that can.
 
     Attributes:
-        context: The driver's environment.
         pieces: Merges new rows piece by piece; None without kernels.
         wide: Has executors compute new rows; None if windows may have rows of several series.
         merged: Merges late, updated and deleted rows too; None if windows depend on the order of rows.
@@ -56,18 +56,14 @@ class LargeCommitProcessor:
             return None
         has_other_way = self.wide is not None or (self.merged is not None and self.merged.has_shares)
         if self.wide is None or commit.count <= self.context.settings.wide_commit_rows:
-            try:
-                return self._merge(replace(self.pieces, max_windows=MAX_WINDOWS if has_other_way else None), state, changes, commit)
-            except TooManyWindowsError:
-                pass
+            pieces = replace(self.pieces, max_windows=MAX_WINDOWS if has_other_way else None)
+            with suppress(TooManyWindowsError):
+                try:
+                    merged = pieces.merge(state, changes, commit)
+                except UnsupportedError:
+                    return None
+                return None if merged is None else result_of(pieces.plan, state, merged)
         return None if self.wide is None else self.wide.process(state, changes, commit)
-
-    def _merge(self, pieces: LargeCommits, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
-        try:
-            merged = pieces.merge(state, changes, commit)
-        except UnsupportedError:
-            return None
-        return None if merged is None else result_of(pieces.plan, state, merged)
 
 
 def large_commit_processor(

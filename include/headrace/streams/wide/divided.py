@@ -29,7 +29,6 @@ ProcessRows = Callable[[StreamState, Changes], BatchResult]
 
 
 def can_be_divided(plan: StreamPlan) -> bool:
-    """Return whether no window of a stream has rows of two series."""
     return subtable_key(plan) is not None
 
 
@@ -43,7 +42,6 @@ class DividedCommits:
     process_rows: ProcessRows
 
     def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
-        """Return the result of a commit."""
         with Spill.open([commit.series_key], commit.count) as spill:
             latest = state.max_event_time
             for piece in commit.plain_pieces():

@@ -46,8 +46,9 @@ class SparkEvaluation:
         return mask
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        state = None if state_windows is None or state_windows.num_rows == 0 else self._frame(state_windows)
-        return window_sql.merge_insert_batch(self.plan, self._frame(rows), state).toArrow()
+        has_state = state_windows is not None and state_windows.num_rows > 0
+        in_state = self._frame(window_sql.append_bookkeeping(state_windows)) if has_state else None
+        return window_sql.merge_insert_batch(self.plan, self._frame(rows), in_state).toArrow()
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
         return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
@@ -67,14 +68,7 @@ class SparkEvaluation:
 
 @dataclass(frozen=True)
 class KernelEvaluation:
-    """Evaluation by kernels.
-
-    Attributes:
-        source: The columns of rows that the query reads.
-        rows: The kernel of rows that keep their number.
-        windows: The kernel of windows.
-        outputs: The select list, and whether the query returns a window.
-    """
+    """Evaluation by kernels of rows that keep their number, of windows, and of the select list over windows."""
 
     source: pa.Schema
     rows: SegmentKernel
@@ -146,7 +140,6 @@ class KernelEvaluation:
         return self.windows.passing(self._typed(rows))
 
     def finish(self, windows: pa.Table) -> pa.Table:
-        """Return windows with their values."""
         return self.outputs.append_to(windows)
 
     def _typed(self, rows: pa.Table) -> pa.Table:

@@ -45,13 +45,7 @@ class TooManyWindowsError(Exception):
 
 @dataclass(frozen=True)
 class LargeCommits:
-    """Merges the large commits of one stream.
-
-    Attributes:
-        plan: The stream.
-        kernels: Its kernels.
-        max_windows: How many windows may be in memory; None for any number.
-    """
+    """Merges the large commits of one stream, with at most `max_windows` windows in memory; None for any number."""
 
     plan: StreamPlan
     kernels: KernelEvaluation
@@ -66,7 +60,6 @@ class LargeCommits:
         return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
 
     def span(self, inserted: InsertedRows) -> Span:
-        """Return the span of a commit's rows."""
         unit, times = stored_units_per_tick(self.plan.query.precision), inserted.times
         first, last = times.low // unit, times.high // unit
         return Span(first, last, last)
@@ -119,7 +112,6 @@ class LargeCommits:
         return bool((to_numpy(added[WSTART]) > last[added_groups]).all())
 
     def _touches_evicted(self, windows: pa.Table, affected: pa.Table | None, state: StreamState) -> bool:
-        """Return whether rows were added to a window of INTERVAL that may have been evicted from the state."""
         if state.evicted_through is None or not isinstance(self.plan.query.window, IntervalWindow):
             return False
         touched = pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[ADDED], 0))

@@ -59,19 +59,12 @@ MAX_NAMES: Final = 10_000
 
 
 def can_be_merged(plan: StreamPlan) -> bool:
-    """Return whether the segments of a stream's windows can be merged in any order."""
     return isinstance(plan.query.window, IntervalWindow | SessionWindow)
 
 
 @dataclass(frozen=True)
 class WindowShare:
-    """Some of the windows of a stream: those whose hash has a remainder.
-
-    Attributes:
-        columns: What is hashed.
-        number: The remainder.
-        count: The number of shares.
-    """
+    """One of `count` shares of the windows of a stream: those for which the hash of some columns has the remainder `number`."""
 
     columns: Sequence[str]
     number: int = 0
@@ -84,7 +77,6 @@ class WindowShare:
         return cls([*base_key_columns(plan.query), *start])
 
     def of(self, windows: pa.Table) -> pa.Table:
-        """Return the windows of the share."""
         if self.count == 1 or windows.num_rows == 0:
             return windows
         return windows.filter(pa.array(hash_rows(windows, self.columns) % np.uint64(self.count) == self.number))
@@ -94,12 +86,9 @@ class WindowShare:
 class MergedRows:
     """What a commit comes to.
 
-    Attributes:
-        inserts: The merged segments of new rows that are on time.
-        changed: The merged segments of rows whose windows are recalculated.
-        tally: The state before the commit, with the rows and event times of the commit counted.
-        marks: Rows that mark windows which are recalculated later.
-        span: What decides which windows in state it may change; None if it has no rows.
+    The merged segments are those of new rows that are on time, and those of changed rows, whose windows are recalculated. `tally`
+    is the state before the commit with its rows and event times counted; `marks` has rows that mark windows which are recalculated
+    later; `span` decides which windows in state it may change, and is None if it has no rows.
     """
 
     tally: StreamState
@@ -241,7 +230,7 @@ class MergedCommits:
     def _stored_pieces(self, needed: pa.Table, ranges: Ranges, changes: Changes) -> Iterator[pa.Table]:
         """Yield the stored rows in ranges, of the series that are needed and maybe others."""
         key, source, scan = subtable_key(self.plan), self.plan.source, self.plan.query.scans[0]
-        names = [self.plan.source_subtable] if self.plan.source_subtable is not None else None
+        names = self.plan.source_series
         if names is None and key is not None:
             distinct = pc.unique(needed[key])
             names = distinct.to_pylist() if len(distinct) <= MAX_NAMES else None

@@ -18,6 +18,7 @@ from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.tables import concat
 from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import BatchCount, count_rows, count_used_rows, later_of
@@ -171,7 +172,8 @@ class WindowProcessor:
             return append_stored_rows(self.plan, segments, rows, stored.first, stored.last)
 
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
-        state_windows = self.state_windows_of(completed, affected, no_windows)
+        has_state = affected is not None and (completed.kind == RowKind.IN_STATE).any()
+        state_windows = affected if has_state else no_windows
         evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count)
         return self.add_rewritten_rows(evaluated, completed, rows_to_add(completed, scopes))
 
@@ -182,7 +184,7 @@ class WindowProcessor:
             return evaluated
         columns = list(window_sql.segment_columns(self.plan.query))
         unaffected = append_state_windows(self.plan, segments.rows.slice(0, 0), evaluated.unaffected).select(columns)
-        all_windows = pa.concat_tables([evaluated.windows.select(columns), unaffected], promote_options="permissive")
+        all_windows = concat([evaluated.windows.select(columns), unaffected])
         is_closing = np.concatenate((np.zeros(evaluated.windows.num_rows, np.bool_), closes))
         parts, touched = segments_to_add(self.plan.query, segments, rewritten, all_windows, is_closing)
         if not touched.any():
@@ -191,10 +193,8 @@ class WindowProcessor:
         merged = self.evaluation.finalize_numbered(parts)
         return replace(
             evaluated,
-            windows=pa.concat_tables([evaluated.windows.filter(pa.array(~is_touched)), merged], promote_options="permissive"),
-            state_windows=pa.concat_tables(
-                [evaluated.state_windows, evaluated.unaffected.filter(pa.array(is_moved))], promote_options="permissive"
-            ),
+            windows=concat([evaluated.windows.filter(pa.array(~is_touched)), merged]),
+            state_windows=concat([evaluated.state_windows, evaluated.unaffected.filter(pa.array(is_moved))]),
             unaffected=evaluated.unaffected.filter(pa.array(~is_moved)),
         )
 
@@ -204,6 +204,3 @@ class WindowProcessor:
             return np.zeros(evaluated.unaffected.num_rows, np.bool_)
         closed = flags(is_closed(evaluated.unaffected, evaluated.count.max_event_time - self.plan.watermark))
         return np.asarray(closed & (to_numpy(evaluated.unaffected[window_sql.EMITTED]) != EmitState.CURRENT))
-
-    def state_windows_of(self, segments: BatchSegments, affected: pa.Table | None, no_windows: pa.Table) -> pa.Table:
-        return no_windows if affected is None or not (segments.kind == RowKind.IN_STATE).any() else affected

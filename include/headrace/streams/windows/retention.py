@@ -18,7 +18,7 @@ from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, window_table
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState
@@ -34,14 +34,10 @@ def state_columns(plan: Plan) -> list[str]:
 
 @dataclass(frozen=True)
 class Span:
-    """What decides which windows in state a batch may change.
+    """What decides which windows in state a batch may change: the first and last instant of its rows, in ticks.
 
-    Attributes:
-        first: The first instant of its rows, in ticks.
-        last: The last one.
-        written: The last one of its inserted and updated rows; None if there is none.
-        series: The names of its rows' series; None for any.
-        groups: The group keys of its rows; None if they are unknown.
+    `written` is the last instant of inserted and updated rows; None if there is none. Of the series and group keys of the rows,
+    None is any.
     """
 
     first: int
@@ -135,7 +131,7 @@ def subtable_key(plan: StreamPlan) -> str | None:
 def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Table, after: pa.Table) -> StateTable | None:
     after = after.select(state_columns(plan.query))
     if windows is None:
-        return window_table(after, base_key_columns(plan.query)) if after.num_rows else None
+        return StateTable.of(after, base_key_columns(plan.query)) if after.num_rows else None
     return windows.replace(ids_of(before), after)
 
 
@@ -180,7 +176,6 @@ def without_last(plan: StreamPlan, windows: StateTable, closed: pa.Table) -> pa.
 
 
 def is_evicted(closed: pa.Table, mark: int | None, excess: int) -> Bools:
-    """Return a mask of the closed windows that end before a mark, and of those beyond the number to retain that ended first."""
     end = to_numpy(closed[WEND]).astype(np.int64)
     is_oldest = np.zeros(len(end), np.bool_)
     is_oldest[np.argsort(end, kind="stable")[:excess]] = True

@@ -29,7 +29,6 @@ from headrace.streams.windows.window_sql import EMITTED, IS_RESULT, append_bookk
 if TYPE_CHECKING:
     from headrace.streams.windows.processor import WindowProcessor
 
-
 Timer = Callable[[StreamState, BatchResult, Changes], BatchResult]
 """Adds to the result of a micro-batch what the clock makes due, and when something is due next.
 
