@@ -19,10 +19,8 @@ SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets 
 class ReportedActivity:
     """What the driver of a job was doing for it when it last reported.
 
-    Attributes:
-        batch_ms: How long the micro-batch in flight had been running; None if there was none.
-        is_slow: Whether that was longer than the driver's limit for micro-batches.
-        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all were handled.
+    `batch_ms` is how long the micro-batch in flight had been running, `is_slow` whether that was longer than the driver's limit.
+    The oldest commit not yet handled was made at `pending_since`, in epoch ms.
     """
 
     batch_ms: int | None

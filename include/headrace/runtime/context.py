@@ -32,7 +32,6 @@ class Lazy(Generic[T]):
 
     @property
     def started(self) -> bool:
-        """True if the value has been created."""
         return self._value is not None
 
     def __call__(self) -> T:
@@ -66,7 +65,6 @@ def open_context(settings: Settings, clock: Clock | None = None, role: Role = Ro
 
 
 def open_tables(settings: Settings, catalog: Catalog) -> Tables:
-    """Return the Delta tables of the settings."""
     from headrace.storage import Tables
 
     if not settings.warehouse:
@@ -75,7 +73,6 @@ def open_tables(settings: Settings, catalog: Catalog) -> Tables:
 
 
 def open_session(settings: Settings, role: Role) -> SparkSession:
-    """Return the Spark session of the settings."""
     from headrace.storage.spark.session import start_session
 
     return start_session(settings, role=role)

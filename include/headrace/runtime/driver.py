@@ -61,7 +61,6 @@ class Driver:
 
     @property
     def overdue_s(self) -> float:
-        """Seconds by which the next poll is late."""
         return max(0.0, self.loop_age_s - self._poll_pause_s)
 
     def activity(self) -> dict[str, JobActivity]:
@@ -77,7 +76,6 @@ class Driver:
         return self._hosts[kind_of(kind).host()]
 
     def start(self) -> None:
-        """Start the threads."""
         self._polled_at = time.monotonic()
         for thread in self._threads:
             thread.start()
@@ -198,7 +196,6 @@ class Driver:
         return False
 
     def _reset_retries(self, record: JobRecord, now: int) -> None:
-        """Forget the retries of a job that has run well for long."""
         if now > self._pauses.get(record.definition.id, NO_PAUSE).end_at(now) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 

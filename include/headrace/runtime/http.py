@@ -28,7 +28,6 @@ from headrace.runtime.snode_client import ARROW, JSON
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import uvicorn
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +135,6 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
 
 
 def respond(run_sql: RunSql, statement: Statement, accept: str) -> Response:
-    """Run a statement and return its result, or its error, as a response of a content type that the client accepts."""
     try:
         result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
@@ -221,10 +219,13 @@ class Endpoint:
         Raises:
             ConfigurationError: The port cannot be bound.
         """
+        import uvicorn
+
         self._socket = _bind(host, port)
         self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
-        self._server = _server(app)
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
@@ -265,9 +266,3 @@ def _bind(host: str, port: int) -> socket.socket:
             f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
             hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
         ) from None
-
-
-def _server(app: FastAPI) -> uvicorn.Server:
-    import uvicorn
-
-    return uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2))

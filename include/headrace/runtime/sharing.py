@@ -40,10 +40,9 @@ def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed:
     room = quotas(counts, len(owners))
     room.subtract(counts)
     orphans = sorted(job for job, owner in owners.items() if owner not in counts)
-    if orphans:
-        receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
-        return Moves(take={job: owners[job] for job, name in zip(orphans, receivers, strict=False) if name == own})
     receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
+    if orphans:
+        return Moves(take={job: owners[job] for job, name in zip(orphans, receivers, strict=False) if name == own})
     givers = [name for name in sorted(room) for _ in range(max(0, -room[name]))]
     mine = [receiver for giver, receiver in zip(givers, receivers, strict=False) if giver == own]
     jobs = sorted(job for job, owner in owners.items() if owner == own and job not in fixed)

@@ -221,6 +221,5 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
 
 
 def should_resume(record: JobRecord, reported: str | None) -> bool:
-    """Return True if a stream is STOPPED for a reason that is not transient, and that was reported before."""
     reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
     return reason is not None and not reason.transient and stop_mark(reason) == reported
