@@ -17,9 +17,9 @@ from headrace.model.notifications import EventType
 from headrace.storage.row_matching import anti_join, match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable, concat, join_tables
+from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import Emission, EmitState
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.window_sql import EMITTED
 
 PREVIOUS_STATE: Final = "_previous_state"

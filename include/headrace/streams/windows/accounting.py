@@ -1,8 +1,8 @@
-"""Row counts of a micro-batch, and the event times it has reached."""
+"""The windows of a micro-batch before it is decided which to write, its row counts, and the event times it has reached."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import ROW_ID, StateTable
-from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, RowKind, times_of, to_numpy
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, RowKind, times_of, to_numpy
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -41,6 +41,29 @@ class BatchCount:
 
     def reaching(self, max_event_time: int | None) -> BatchCount:
         return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
+
+
+@dataclass(frozen=True)
+class EvaluatedBatch:
+    """The windows after a micro-batch.
+
+    Attributes:
+        windows: The windows that the batch touched or recalculated.
+        state_windows: The windows in state that were merged into them.
+        unaffected: The windows in state that belong to a recalculated partition but stay as they are.
+        possibly_emitted: Recalculated windows that the target may have although they are not in state.
+        recalculated: The number of recalculated scopes.
+        count: The batch's rows by outcome.
+        deferred_rows: The indexes of the batch's rows that only mark windows.
+    """
+
+    windows: pa.Table
+    state_windows: pa.Table
+    unaffected: pa.Table
+    possibly_emitted: pa.Table
+    recalculated: int
+    count: BatchCount
+    deferred_rows: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def count_used_rows(batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:

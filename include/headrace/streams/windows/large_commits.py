@@ -22,7 +22,7 @@ from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.accounting import BatchCount, count_rows
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows
 from headrace.streams.windows.change_batch import (
     NEVER,
     ChangeBatch,
@@ -33,7 +33,6 @@ from headrace.streams.windows.change_batch import (
     maybe_expired,
     to_numpy,
 )
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.window_sql import ADDED

@@ -29,7 +29,7 @@ from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.hashing import hash_rows
-from headrace.streams.windows.accounting import BatchCount, later_of
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, later_of
 from headrace.streams.windows.change_batch import (
     NEVER,
     RECALCULATION_KINDS,
@@ -42,7 +42,6 @@ from headrace.streams.windows.change_batch import (
     recalculation_batch,
     to_numpy,
 )
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch

@@ -21,7 +21,7 @@ from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.tables import concat
 from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import BatchCount, count_rows, count_used_rows, later_of
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows, count_used_rows, later_of
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
@@ -35,7 +35,6 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.emission import EmitState, flags, is_closed
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.lateness import (
     BatchSegments,

@@ -9,8 +9,8 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.emission import emit
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows, replace_windows
 
 

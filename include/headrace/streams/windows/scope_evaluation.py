@@ -13,9 +13,8 @@ from headrace.compute.window_plans import CountWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.windows.accounting import BatchCount
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch
 from headrace.streams.windows.change_batch import RowKind, to_numpy
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.lateness import BatchSegments, mergeable_segments, select_segments
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
