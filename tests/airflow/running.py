@@ -59,6 +59,12 @@ class RunningSystem:
                     instances.setdefault(task["task_id"], []).append(task)
         return instances
 
+    def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> str:
+        """Return the log of a try of a task as text, with its errors."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        entries = self.client._get(path, {"full_content": True})["content"]
+        return "\n".join(_line(entry) for entry in entries)
+
     def task_is(self, name: str, task_id: str, state: str) -> bool:
         """Return True if the stream's scheduled run has the task in a state."""
         return any(task["state"] == state for task in self.tasks(name).get(task_id, ()))
@@ -104,6 +110,13 @@ class RunningSystem:
     def _details(self) -> str:
         states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.jobs.all()}
         return f"streams: {states}; logs: {self.settings.home_path / 'logs'}"
+
+
+def _line(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]
+    return "\n".join([str(entry.get("event", entry)), *errors])
 
 
 @contextmanager

@@ -45,7 +45,7 @@ PARENT = (
 @pytest.fixture
 def started(settings: Settings) -> Iterator[tuple[Service, psutil.Process]]:
     """Start a service that starts a child."""
-    run = AirflowHome.of(settings).run
+    run = AirflowHome(settings).run
     run.mkdir(parents=True)
     service = Service("parent", (sys.executable, "-c", PARENT), settings.home_path / "logs" / "parent.log", run / "parent.json")
     process = service.start({**os.environ, SYSTEM_VARIABLE: str(settings.home_path)}, settings.home_path)
@@ -100,7 +100,7 @@ def test_stopping_leaves_no_process_and_is_idempotent(started: tuple[Service, ps
 
 def test_processes_of_another_home_are_not_stopped(started: tuple[Service, psutil.Process], tmp_path: Path) -> None:
     other = load(home=tmp_path / "other")
-    AirflowHome.of(other).run.mkdir(parents=True)
+    AirflowHome(other).run.mkdir(parents=True)
     assert embedded_airflow.stop(other).ended == 0
     assert started[0].process() is not None
 
@@ -126,14 +126,14 @@ def test_a_busy_port_is_reported_with_its_owner_and_the_setting(tmp_path: Path) 
 def test_two_commands_do_not_start_and_stop_concurrently(settings: Settings) -> None:
     from filelock import FileLock
 
-    run = AirflowHome.of(settings).run
+    run = AirflowHome(settings).run
     run.mkdir(parents=True)
     with FileLock(run / "system.lock"), pytest.raises(OperationalError, match="another `headrace up`"):
         embedded_airflow.stop(settings)
 
 
 def test_the_password_is_created_once_and_readable_only_by_its_owner(settings: Settings) -> None:
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     assert find_login(settings) is None
     assert ensure_login(home)
     before = find_login(settings)
@@ -145,7 +145,7 @@ def test_the_password_is_created_once_and_readable_only_by_its_owner(settings: S
 
 
 def test_a_damaged_file_is_reported_and_not_overwritten(settings: Settings) -> None:
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     home.folder.mkdir(parents=True)
     home.passwords.write_text('{"admin": ')
     with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_reported_and_not_overwritten(settings: Settings) -> N
 
 def test_a_remote_airflow_takes_precedence_over_the_one_of_the_home(tmp_path: Path) -> None:
     settings = load(home=tmp_path, airflow_url="https://airflow.example/", airflow_user="vera", airflow_password="secret")
-    ensure_login(AirflowHome.of(settings))
+    ensure_login(AirflowHome(settings))
     login = find_login(settings)
     assert login is not None
     assert (login.url, login.user, login.password) == ("https://airflow.example", "vera", "secret")
@@ -165,7 +165,7 @@ def test_components_share_secrets_and_ignore_the_settings_of_another_airflow(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
     monkeypatch.setenv("AIRFLOW_HOME", "/somewhere/else")
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     ensure_login(home)
     environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     assert environment["AIRFLOW__CORE__EXECUTOR"] == "headrace_executor.LocalExecutor"
@@ -175,14 +175,14 @@ def test_components_share_secrets_and_ignore_the_settings_of_another_airflow(
 
 
 def test_every_airflow_option_exists(settings: Settings) -> None:
-    ensure_login(AirflowHome.of(settings))
+    ensure_login(AirflowHome(settings))
     environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     assert unknown_options(environment) == []
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgresql+psycopg2"])
 def test_airflow_may_have_a_database_of_its_own(settings: Settings, scheme: str) -> None:
-    ensure_login(AirflowHome.of(settings))
+    ensure_login(AirflowHome(settings))
     own = settings.model_copy(update={"airflow_database_url": f"{scheme}://airflow:secret@db.example/airflow"})
     environment = airflow_environment(own, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     for option in ("SQL_ALCHEMY_CONN", "SQL_ALCHEMY_CONN_ASYNC"):
@@ -191,7 +191,7 @@ def test_airflow_may_have_a_database_of_its_own(settings: Settings, scheme: str)
 
 
 def test_an_invalid_url_of_airflows_database_is_refused_without_showing_it(settings: Settings) -> None:
-    ensure_login(AirflowHome.of(settings))
+    ensure_login(AirflowHome(settings))
     invalid = settings.model_copy(update={"airflow_database_url": "airflow:secret"})
     with pytest.raises(ConfigurationError, match="HEADRACE_AIRFLOW_DATABASE_URL is not the URL") as caught:
         airflow_environment(invalid, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})

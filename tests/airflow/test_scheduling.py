@@ -30,7 +30,7 @@ def test_a_backfill_starts_beside_more_streams_than_airflow_examines_by_default(
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
-    ensure_login(AirflowHome.of(settings := load(home=tmp_path)))
+    ensure_login(AirflowHome(settings := load(home=tmp_path)))
     environment = airflow_environment(settings, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     limit = int(environment["AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE"])
     assert limit > STREAMS > DagRun.DEFAULT_DAGRUNS_TO_EXAMINE

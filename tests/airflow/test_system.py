@@ -207,7 +207,7 @@ def logs_of_tries(up: RunningSystem) -> list[str]:
     """Return the logs of all tries of `supervise`, the latest first."""
     (task,) = up.tasks("avg_v")["supervise"]
     tries = range(int(task["try_number"]), 0, -1)
-    return [up.client.log_text(task["dag_id"], task["dag_run_id"], "supervise", number) for number in tries]
+    return [up.log_text(task["dag_id"], task["dag_run_id"], "supervise", number) for number in tries]
 
 
 class BrowserPage:

@@ -147,7 +147,7 @@ def test_a_failing_query_is_stopped_and_resumed_by_clearing_its_task(queries: Qu
     failed = queries.until(lambda: [run for run in queries.runs("latest", "scheduled") if run["state"] == "failed"], "the failure")[
         0
     ]
-    assert reason in queries.up.client.log_text("headrace_cq__latest", failed["dag_run_id"], "execute", 2)
+    assert reason in queries.up.log_text("headrace_cq__latest", failed["dag_run_id"], "execute", 2)
     queries.sql("DELETE TIMESERIES root.latest.d.m")
     queries.up.client.clear("headrace_cq__latest", failed["dag_run_id"])
     queries.until(lambda: queries.done("latest"), "the execution")

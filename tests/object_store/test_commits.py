@@ -17,8 +17,9 @@ from headrace.storage import Tables
 from headrace.storage.loading import loader
 from headrace.storage.loading.loader import LoadOptions
 from headrace.storage.spark.session import class_archive, launch_conf, session_conf
-from headrace.streams.state.checkpoints import StreamState, window_table
+from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.store import StateStore
+from headrace.streams.state.tables import StateTable
 from tests.storage.samples import METERS, POWER, read, rows
 from tests.storage.test_races import act
 from tests.support.object_store import PASSWORD, Server
@@ -96,7 +97,7 @@ def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket:
 def test_a_checkpoint_is_one_object(bucket: str, object_store: Server) -> None:
     store = StateStore(f"{bucket}/tables/.streams", "job", 3)
     for batch in range(6):
-        windows = window_table(pa.table({"_wstart": [batch]}), [])
+        windows = StateTable.of(pa.table({"_wstart": [batch]}), [])
         store.write(StreamState(Position(batch, {}), windows=windows), batch)
     assert store.batches() == [3, 4, 5]
     state = store.read(5)

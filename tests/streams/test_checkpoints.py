@@ -21,9 +21,9 @@ from headrace.streams.state.checkpoints import (
     StateError,
     StreamState,
     event_times,
-    window_table,
 )
 from headrace.streams.state.store import RETAINED_CHECKPOINTS, StateStore
+from headrace.streams.state.tables import StateTable
 from headrace.streams.windows.accounting import merge_max_times
 from headrace.streams.windows.window_sql import MAX_TIME
 
@@ -46,7 +46,7 @@ def first_state() -> StreamState:
     times = pa.table({SERIES_KEY: names, MAX_EVENT_TIME: range(WINDOWS)}, schema=MAX_EVENT_TIMES)
     return StreamState(
         Position(0, {"db.readings": 0}),
-        windows=window_table(windows(names, 0, 1), ["p0"]),
+        windows=StateTable.of(windows(names, 0, 1), ["p0"]),
         max_event_time_by_subtable=event_times(times),
     )
 
@@ -206,7 +206,7 @@ def test_drivers_of_different_epochs_never_mix_their_files(store: StateStore) ->
     taken_over = newer.read(3)
     assert taken_over is not None
     mine = list(write_batches(newer, taken_over, 5))
-    frozen = replace(state, windows=window_table(windows(["other"], 0, 0), ["p0"]))
+    frozen = replace(state, windows=StateTable.of(windows(["other"], 0, 0), ["p0"]))
     assert content(*write_batches(store, frozen, 1)) != content(mine[0])
     for written in mine:
         assert content(newer.read(written.position.batch)) == content(written)
@@ -233,7 +233,7 @@ def test_a_micro_batch_that_is_repeated_differently_invalidates_what_continued_i
 
 def test_a_table_that_did_not_follow_from_the_last_one_is_written_completely(store: StateStore) -> None:
     *_, state = write_batches(store, store.write(first_state(), 0), 2)
-    (state,) = write_batches(store, replace(state, windows=window_table(windows(["a", "b"], 5, 5), ["p0"])), 1)
+    (state,) = write_batches(store, replace(state, windows=StateTable.of(windows(["a", "b"], 5, 5), ["p0"])), 1)
     assert content(store.read(3)) == content(state)
     (state,) = write_batches(store, state, 1)
     assert content(store.read(4)) == content(state)

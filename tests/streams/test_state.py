@@ -12,13 +12,14 @@ from headrace.compute.plan import SERIES_KEY
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Position
-from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StateError, StreamState, event_times, window_table
+from headrace.streams.state.checkpoints import MAX_EVENT_TIMES, StateError, StreamState, event_times
 from headrace.streams.state.store import StateStore
+from headrace.streams.state.tables import StateTable
 
 AT = Position(7, {"db.readings": 40})
 STATE = StreamState(
     position=AT,
-    windows=window_table(
+    windows=StateTable.of(
         pa.table({"p0": ["a", None], "_wstart": [0, 10], "_wend": [9, 19], "x0": [1, 2], "_emitted": [True, False]}),
         ["p0"],
     ),

@@ -15,7 +15,8 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import Reader, StreamRunner
 from headrace.streams.sinks.sink import DeltaSink, Sink
-from headrace.streams.state.checkpoints import StreamState, window_table
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.tables import StateTable
 from headrace.streams.windows.change_batch import Changes
 
 EVERY_MS = 10_000
@@ -54,7 +55,7 @@ class Ticker:
         return BatchResult(
             upserts,
             upserts.slice(0, 0),
-            replace(state, windows=window_table(pa.table({"count": [count]}), []), counters=counters),
+            replace(state, windows=StateTable.of(pa.table({"count": [count]}), []), counters=counters),
             wake_at,
         )
 

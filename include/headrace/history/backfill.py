@@ -19,12 +19,13 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
+from headrace.history.chunk_evaluation import windows_per_row
 from headrace.history.chunks import ChunkRange, Extent, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Duration
 from headrace.model.windows import WindowGrid
 from headrace.storage.pieces import series_ranges
 from headrace.streams import lifecycle
@@ -62,14 +63,8 @@ def plan_chunks(
     their length (SESSION, STATE, EVENT, COUNT) are divided by series, and make one chunk if they cannot be. There is at least one
     chunk.
 
-    Args:
-        context: The driver's environment.
-        job_id: The stream.
-        run: The run in the ledger.
-        start: The first window start, in ticks of the source; None if unbounded.
-        end: The end of window starts, exclusive, in ticks of the source; None if unbounded.
-        rows: The approximate number of rows in a chunk; None for the setting `chunk_rows`.
-        duration: The length of a chunk, instead of `rows`.
+    Windows start in `[start, end)`, in ticks of the source; None is unbounded. A chunk has about `rows` rows, by default those of
+    the setting `chunk_rows`, or the length `duration`.
 
     Raises:
         NotFoundError: There is no such stream.
@@ -79,54 +74,40 @@ def plan_chunks(
         QuarantineFullError: Too many rows of a history are too far ahead of the clock.
     """
     record = context.catalog.jobs.by_id(job_id)
-    planned = context.catalog.ledger.chunks(job_id, run)
-    if planned:
+    if planned := context.catalog.ledger.chunks(job_id, run):
         return planned
     plan = plan_of(context, record)
-    check_run(record, plan, run, start, end)
+    grid = grid_of(record, plan, run)
+    check_run(record, plan, run, is_possible=grid is not None or (start is None and end is None))
     offsets = offsets_to_read(record, run)
+    max_rows = context.settings.chunk_rows if rows is None else rows
+    if plan.fills_gaps and run != HISTORY:
+        max_rows = min(max_rows, context.settings.driver_rows)
     with context.catalog.lock(f"plan.{job_id}.{run}"):
-        planned = context.catalog.ledger.chunks(job_id, run)
-        if planned:
+        if planned := context.catalog.ledger.chunks(job_id, run):
             return planned
         if run == HISTORY:
             set_aside_history(context, plan, offsets)
-        ranges = ranges_of_run(context, record, plan, run, offsets, start, end, rows, duration)
-        if can_split_series(record, plan, run):
-            ranges = split_series(context, plan, offsets, ranges[0], context.settings.chunk_rows if rows is None else rows)
+        extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
+        if grid is None:
+            ranges = ranges_by_series(context, record, plan, offsets, extents, max_rows)
+        else:
+            ranges = ranges_by_time(plan, grid, extents, max_rows, start, end, duration)
         chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
         return context.catalog.ledger.plan(job_id, run, chunks)
 
 
-def ranges_of_run(
-    context: Context,
-    record: JobRecord,
-    plan: StreamPlan,
-    run: str,
-    offsets: Offsets,
-    start: int | None,
-    end: int | None,
-    rows: int | None,
-    duration: Duration | None,
+def ranges_by_series(
+    context: Context, record: JobRecord, plan: StreamPlan, offsets: Offsets, extents: Sequence[Extent], rows: int
 ) -> list[ChunkRange]:
-    """Return the ranges of a run's chunks as of offsets; see `plan_chunks`."""
-    file_extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
-    max_rows = context.settings.chunk_rows if rows is None else rows
-    if plan.fills_gaps and run != HISTORY:
-        max_rows = min(max_rows, context.settings.driver_rows)
-    return split_source(plan, grid_of(record, plan, run), file_extents, max_rows, start, end, duration)
-
-
-def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
-    """Return whether the chunks of a run are made by series: they cannot be made by time, and windows belong to one series each.
+    """Return the ranges of chunks that cannot be made by time: one for some series, or one for all if windows have rows of several.
 
     A stream that replaces another one retracts the other's rows by ranges of time, so it has one chunk.
     """
+    whole = whole_range(extents)
     is_by_series = subtable_key(plan) is not None and plan.source_subtable is None and not plan.source.is_virtual
-    return is_by_series and grid_of(record, plan, run) is None and record.definition.replaces is None
-
-
-def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
+    if not is_by_series or record.definition.replaces is not None:
+        return [whole]
     try:
         ranges = series_ranges(context.tables, plan.source, offsets[plan.source_ids[0]], rows)
     except NotSupportedError:
@@ -134,7 +115,31 @@ def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: Ch
     return [replace(whole, rows=count, series=series) for series, count in ranges]
 
 
-def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, end: int | None) -> None:
+def ranges_by_time(
+    plan: StreamPlan,
+    grid: WindowGrid,
+    extents: Sequence[Extent],
+    rows: int,
+    start: int | None,
+    end: int | None,
+    duration: Duration | None,
+) -> list[ChunkRange]:
+    """Return the ranges of chunks that windows may start in, at least one."""
+    if duration is not None:
+        ranges = chunk_by_duration(extents, grid, duration.ticks(plan.query.precision), start=start, end=end)
+    else:
+        ranges = chunk_by_rows(extents, grid, max(1, rows // windows_per_row(plan)), start=start, end=end)
+    whole = whole_range(extents)
+    return ranges or [ChunkRange(whole.start if start is None else start, whole.end if end is None else end, 0)]
+
+
+def whole_range(extents: Sequence[Extent]) -> ChunkRange:
+    first = min((extent.first for extent in extents), default=0)
+    last = max((extent.last for extent in extents), default=first)
+    return ChunkRange(first, last + 1, sum(extent.rows for extent in extents))
+
+
+def check_run(record: JobRecord, plan: StreamPlan, run: str, *, is_possible: bool) -> None:
     """Reject a run that is not possible in the stream's present state."""
     if run != HISTORY and not record.is_live:
         raise InvalidStreamError(
@@ -146,7 +151,7 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, start: int | None, 
             f"the stream {record.definition.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
             hint="compute a range with a query",
         )
-    if grid_of(record, plan, run) is None and (start is not None or end is not None):
+    if not is_possible:
         raise NotSupportedError(
             f"the windows of {record.definition.name} have no fixed length, so no range of them can be recomputed",
             hint="omit the range to recompute all of them",
@@ -164,34 +169,6 @@ def offsets_to_read(record: JobRecord, run: str) -> Offsets:
     )
 
 
-def split_source(
-    plan: StreamPlan,
-    grid: WindowGrid | None,
-    file_extents: Sequence[Extent],
-    rows: int,
-    start: int | None,
-    end: int | None,
-    duration: Duration | None,
-) -> list[ChunkRange]:
-    """Return the ranges of a run's chunks, at least one."""
-    total = sum(extent.rows for extent in file_extents)
-    first = min((extent.first for extent in file_extents), default=0)
-    last = max((extent.last for extent in file_extents), default=first)
-    if grid is None:
-        return [ChunkRange(first, last + 1, total)]
-    if duration is not None:
-        ranges = chunk_by_duration(file_extents, grid, duration.ticks(plan.query.precision), start=start, end=end)
-    else:
-        ranges = chunk_by_rows(file_extents, grid, max(1, rows // windows_per_row(plan)), start=start, end=end)
-    return ranges or [ChunkRange(first if start is None else start, last + 1 if end is None else end, 0)]
-
-
-def windows_per_row(plan: StreamPlan) -> int:
-    """Return the number of windows that a row lies in. A chunk of overlapping windows computes its rows that many times."""
-    window = plan.query.window
-    return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
-
-
 def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> WindowGrid | None:
     """Return where windows may start, and their maximum length; None if it has no bound. Without a window each row is its own.
 
@@ -205,7 +182,7 @@ def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> WindowGrid | None:
         return WindowGrid()
     if not isinstance(window, IntervalWindow):
         return None
-    length = max_ticks(window.length, precision)
+    length = window.length.months * MAX_MONTH.ticks(precision) if window.length.is_calendar else window.length.ticks(precision)
     if window.zone is not None or window.sliding.is_calendar:
         return WindowGrid(length=length + MAX_ZONE_SHIFT.ticks(precision))
     return WindowGrid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
@@ -219,11 +196,6 @@ def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:
     window = plan.query.window
     is_regular = isinstance(window, IntervalWindow) and window.zone is None and not window.sliding.is_calendar
     return is_regular and not plan.query.keys and record.definition.replaces is None
-
-
-def max_ticks(length: Duration, precision: Precision) -> int:
-    """Return the maximum number of ticks in a duration."""
-    return length.months * MAX_MONTH.ticks(precision) if length.is_calendar else length.ticks(precision)
 
 
 def fill_chunk(
@@ -277,7 +249,6 @@ def activate(context: Context, job_id: str) -> None:
 
 
 def describe_offsets(offsets: Offsets) -> str:
-    """Return the version of the only source, or the version of each by name."""
     if len(offsets) == 1:
         return str(next(iter(offsets.values())))
     return ", ".join(f"{version} of {source}" for source, version in offsets.items())

@@ -80,7 +80,6 @@ class BackfillWriter:
             return next(recorded for recorded in ledger.chunks(job_id, run) if recorded.number == number)
 
     def _fill(self, chunk: Chunk, progress: Progress) -> None:
-        """Compute and write the chunk, or record in the ledger why that failed."""
         progress(0, chunk.rows)
         try:
             with translate_errors():
@@ -129,7 +128,6 @@ class BackfillWriter:
         return None if committed is None else committed.batch, position.offsets
 
     def _write(self, chunk: Chunk, offsets: Offsets) -> None:
-        """Write the chunk's windows as of offsets."""
         watermark = self._watermark(chunk)
         failpoint("history.evaluate")
         with self._evaluation(chunk, offsets).result(self._target, chunk, watermark) as result:
@@ -166,7 +164,8 @@ class BackfillWriter:
             expected: ExpectedTransaction | None = ExpectedTransaction(stream_app(self._plan.id), None)
             if not self._history:
                 recorded, reached = self._live_offsets()
-                self._check_untouched(chunk, checked, reached)
+                if self._evaluation(chunk, reached).has_changed(chunk.start, chunk.end, checked):
+                    raise SourceChangedError
                 checked, expected = furthest(checked, reached), ExpectedTransaction(stream_app(self._plan.id), recorded)
             try:
                 result.write(Commit(self._app(chunk), 1, expected))
@@ -179,11 +178,6 @@ class BackfillWriter:
 
     def _app(self, chunk: Chunk) -> str:
         return chunk_app(chunk.job_id, chunk.run, chunk.number)
-
-    def _check_untouched(self, chunk: Chunk, checked: Offsets, reached: Offsets) -> None:
-        """Raise `SourceChangedError` if what was committed after offsets, up to others, changed rows that the chunk reads."""
-        if self._evaluation(chunk, reached).has_changed(chunk.start, chunk.end, checked):
-            raise SourceChangedError
 
     def _retract_vanished(self, result: ChunkResult, chunk: Chunk, offsets: Offsets, watermark: int | None) -> None:
         """Retract closed windows of the chunk that the stream no longer has.

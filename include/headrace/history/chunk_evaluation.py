@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
+from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
@@ -43,6 +45,7 @@ GROWTH: Final = 8
 """The search for the next window reads ranges that grow by this factor."""
 
 
+@dataclass
 class ChunkEvaluation:
     """Evaluates one stream at fixed offsets, for a range of its source's series.
 
@@ -50,22 +53,12 @@ class ChunkEvaluation:
     that FILL adds after them, as in a history.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        plan: StreamPlan,
-        offsets: Offsets,
-        grid: WindowGrid | None,
-        series: SeriesRange = ALL_SERIES,
-        *,
-        fills: bool = False,
-    ) -> None:
-        self._context = context
-        self._plan = plan
-        self._offsets = offsets
-        self._grid = grid
-        self._series = series
-        self._fills = fills
+    context: Context
+    plan: StreamPlan
+    offsets: Offsets
+    grid: WindowGrid | None
+    series: SeriesRange = ALL_SERIES
+    fills: bool = field(default=False, kw_only=True)
 
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
@@ -85,73 +78,73 @@ class ChunkEvaluation:
 
     def _compute(self, target: TargetTable, chunk: Chunk, windows: DataFrame, cleanup: ExitStack) -> ChunkResult:
         """Compute the finished windows of a chunk, cached by Spark until `cleanup` if there may be many."""
-        max_rows = self._context.settings.driver_rows
-        if self._plan.fills_gaps and not self._fills:
-            return FilledChunkResult(self._context, target, windows.toArrow())
+        max_rows = self.context.settings.driver_rows
+        if self.plan.fills_gaps and not self.fills:
+            return FilledChunkResult(self.context, target, windows.toArrow())
         if self.max_windows(chunk) <= max_rows:
-            return ArrowChunkResult(self._context, target, windows.toArrow())
+            return ArrowChunkResult(self.context, target, windows.toArrow())
         cached = windows.persist()
         cleanup.callback(cached.unpersist)
         if cached.count() <= max_rows:
-            return ArrowChunkResult(self._context, target, cached.toArrow())
-        return DataFrameChunkResult(self._context, target, cached)
+            return ArrowChunkResult(self.context, target, cached.toArrow())
+        return DataFrameChunkResult(self.context, target, cached)
 
     def max_windows(self, chunk: Chunk) -> int:
         """Return an upper bound of a chunk's windows: one for each row, or for each subtable the window starts in its range.
 
         FILL may add any number of them.
         """
-        query, row_bound = self._plan.query, chunk.rows * self._windows_per_row
-        if self._fills:
+        query, row_bound = self.plan.query, chunk.rows * windows_per_row(self.plan)
+        if self.fills:
             return MAX_WINDOWS
         group_roles = [key.role for key in query.keys if not key.is_derived]
-        if self._grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
+        if self.grid is None or query.window is None or group_roles not in ([], [ColumnRole.SERIES]):
             return row_bound
-        if group_roles and self._plan.source.kind is TableKind.TREE:
+        if group_roles and self.plan.source.kind is TableKind.TREE:
             return row_bound
-        starts = -((chunk.start - chunk.end) // self._grid.step)
+        starts = -((chunk.start - chunk.end) // self.grid.step)
         return min(row_bound, starts * (self._subtables if group_roles else 1))
 
     @property
     def _subtables(self) -> int:
         """The number of subtables of the source that the query reads."""
-        source = self._plan.source
-        is_single = self._plan.source_subtable is not None or source.kind is not TableKind.SUPER
-        return 1 if is_single else self._context.tables.tags.read(source).num_rows
+        source = self.plan.source
+        is_single = self.plan.source_subtable is not None or source.kind is not TableKind.SUPER
+        return 1 if is_single else self.context.tables.tags.read(source).num_rows
 
     def windows(self, start: int, end: int, watermark: int | None, use: KernelUse | None = None) -> DataFrame:
         """Return finished windows that start in `[start, end)` and end before `watermark` (None: all).
 
         Columns: `p…`, `_wstart` (the timestamp without a window), `o…`. `use` replaces the setting.
         """
-        query = self._plan.query
+        query = self.plan.query
         if query.window is None:
             rows = project(query, self._rows(start, self._last_instant(end)))
             return rows if self._is_exact(start, end) else rows.where(self._ownership_condition(start, end))
-        use = use or KernelUse(self._context.settings.kernels)
-        if self._fills and self._grid is not None:
-            return self._filled_windows(self._grid, start, end, use)
+        use = use or KernelUse(self.context.settings.kernels)
+        if self.fills and self.grid is not None:
+            return self._filled_windows(self.grid, start, end, use)
         windows = self._aggregate(start, self._last_instant(end), use)
-        if self._grid is not None and not self._is_exact(start, end):
+        if self.grid is not None and not self._is_exact(start, end):
             windows = windows.where(self._ownership_condition(start, end))
         if watermark is not None:
             windows = windows.where(f"{WEND} < {watermark}L")
-        return fill_stored(query, windows) if self._fills else finish(query, windows)
+        return fill_stored(query, windows) if self.fills else finish(query, windows)
 
     def _filled_windows(self, grid: WindowGrid, start: int, end: int, use: KernelUse) -> DataFrame:
         """Return the windows of the only group that start in `[start, end)`, and those that FILL adds up to the next one."""
         following = self._next_window(grid, end)
         last = end - 1 if following is None else following
         windows = self._aggregate(start, grid.floor(last) + grid.length - 1, use).where(self._ownership_condition(start, last + 1))
-        filled = fill_stored(self._plan.query, windows)
+        filled = fill_stored(self.plan.query, windows)
         return filled if following is None else filled.where(self._ownership_condition(start, following))
 
     def _next_window(self, grid: WindowGrid, end: int) -> int | None:
         """Return the start of the first window that starts at `end` or later; None if there is none."""
-        last_row = max((last for _, last, _ in source_extents(self._context, self._plan, self._offsets)), default=end - 1)
+        last_row = max((last for _, last, _ in source_extents(self.context, self.plan, self.offsets)), default=end - 1)
         first, size = end, grid.length
         while first <= last_row:
-            rows = prepare(self._plan.query, self._rows(first, first + size - 1))
+            rows = prepare(self.plan.query, self._rows(first, first + size - 1))
             instant = rows.agg(F.min(TS)).first()
             if instant is not None and instant[0] is not None:
                 return max(grid.ceiling(end), grid.ceiling(int(instant[0]) - grid.length + 1))
@@ -160,53 +153,47 @@ class ChunkEvaluation:
 
     def _aggregate(self, first: int, last: int | None, use: KernelUse) -> DataFrame:
         """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""
-        query = self._plan.query
-        self._context.spark()  # started here, since kernels ask for the active session
-        version = self._offsets[self._plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
-        has_quarantine = self._context.set_aside is not None
-        shares = TableShares(self._context, use, version, first, last, self._series)
+        query = self.plan.query
+        self.context.spark()  # started here, since kernels ask for the active session
+        version = self.offsets[self.plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
+        has_quarantine = self.context.set_aside is not None
+        shares = TableShares(self.context, use, version, first, last, self.series)
         by_kernels = None if has_quarantine else aggregate_by_kernels(query, shares)
         return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
     def groups(self) -> pa.Table:
         """Return the keys of all groups of the query, at any time."""
-        keys = [key.column for key in self._plan.query.keys]
+        keys = [key.column for key in self.plan.query.keys]
         if not keys:
             return pa.table({"_": [0]})
-        return prepare(self._plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
+        return prepare(self.plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
 
     def has_changed(self, start: int, end: int, since: Offsets) -> bool:
         """Return True if rows of windows that start in `[start, end)` have changed since other offsets."""
         return any(
-            self._has_source_changed(table, since[source] + 1, self._offsets[source], start, end)
-            for source, table in source_tables(self._context, self._plan.sources).items()
+            self._has_source_changed(table, since[source] + 1, self.offsets[source], start, end)
+            for source, table in source_tables(self.context, self.plan.sources).items()
         )
 
     def _has_source_changed(self, source: Table, first: int, last: int, start: int, end: int) -> bool:
-        tables = self._context.tables
+        tables = self.context.tables
         count = tables.changes.count(source, first, last) if first <= last else 0
         if count == 0:
             return False
-        if count <= self._context.settings.driver_rows:
-            rows = self._context.spark().createDataFrame(tables.changes.read(source, first, last))
+        if count <= self.context.settings.driver_rows:
+            rows = self.context.spark().createDataFrame(tables.changes.read(source, first, last))
         else:
-            rows = tables.changes_frame(self._context.spark(), source, first, last)
+            rows = tables.changes_frame(self.context.spark(), source, first, last)
         name = source.timestamp.name
         return self._of_series(rows).where(self._range_condition(start, self._last_instant(end), name)).limit(1).count() > 0
 
     @property
     def _time_column(self) -> str:
-        """The column of a finished window that places it in time."""
-        return TS if self._plan.query.window is None else WSTART
-
-    @property
-    def _windows_per_row(self) -> int:
-        window = self._plan.query.window
-        return window.max_windows_per_instant(self._plan.query.precision) if isinstance(window, IntervalWindow) else 1
+        return TS if self.plan.query.window is None else WSTART
 
     def _is_exact(self, start: int, end: int) -> bool:
         """Return True if the rows of `[start, end)` are exactly those of the windows that start there."""
-        grid = self._grid
+        grid = self.grid
         return grid is not None and grid.length == grid.step and grid.floor(start) == start and grid.floor(end) == end
 
     def _ownership_condition(self, start: int, end: int) -> str:
@@ -218,44 +205,44 @@ class ChunkEvaluation:
 
     def _last_instant(self, end: int) -> int | None:
         """Return the last instant that a window starting before `end` may hold."""
-        if self._grid is None:
+        if self.grid is None:
             return None
-        last_start = self._grid.floor(end - 1)
-        return last_start + self._grid.length - 1
+        last_start = self.grid.floor(end - 1)
+        return last_start + self.grid.length - 1
 
     def _rows(self, first: int | None, last: int | None) -> DataFrame:
         """Return the rows of the source from `first` to `last`, both inclusive, with tags joined."""
-        rows = self._of_series(source_frame(self._context, self._plan, self._offsets))
-        rows = rows.where(self._range_condition(first, last, self._plan.source.timestamp.name))
-        scan = self._plan.query.scans[0]
+        rows = self._of_series(source_frame(self.context, self.plan, self.offsets))
+        rows = rows.where(self._range_condition(first, last, self.plan.source.timestamp.name))
+        scan = self.plan.query.scans[0]
         return rows.join(F.broadcast(self._tags), scan.table.series_key, "left") if scan.tags else rows
 
     def _of_series(self, rows: DataFrame) -> DataFrame:
-        name = F.col(quote(self._plan.source.series_key))
-        if self._series.first is not None:
-            rows = rows.where(name >= F.lit(self._series.first))
-        return rows if self._series.end is None else rows.where(name < F.lit(self._series.end))
+        name = F.col(quote(self.plan.source.series_key))
+        if self.series.first is not None:
+            rows = rows.where(name >= F.lit(self.series.first))
+        return rows if self.series.end is None else rows.where(name < F.lit(self.series.end))
 
     @cached_property
     def _tags(self) -> DataFrame:
-        source = self._plan.source
-        tags = self._context.tables.tags.read(source).select([source.series_key, *self._plan.query.scans[0].tags])
-        return self._context.spark().createDataFrame(tags)
+        source = self.plan.source
+        tags = self.context.tables.tags.read(source).select([source.series_key, *self.plan.query.scans[0].tags])
+        return self.context.spark().createDataFrame(tags)
 
     def _range_condition(self, first: int | None, last: int | None, timestamp: str) -> str:
         """Return the condition that a row lies between two instants, in a form that lets Spark skip files."""
         name = quote(timestamp)
-        bounds = ((">=", first, 0), ("<=", last, self._unit - 1))
-        conditions = [
-            f"{name} {operator} {self._literal(ts * self._unit + offset)}" for operator, ts, offset in bounds if ts is not None
-        ]
+        unit = stored_units_per_tick(self.plan.source_database.precision)
+        bounds = ((">=", first, 0), ("<=", last, unit - 1))
+        conditions = [f"{name} {operator} {self._literal(ts * unit + offset)}" for operator, ts, offset in bounds if ts is not None]
         return " AND ".join(conditions) or "true"
 
-    @property
-    def _unit(self) -> int:
-        """The number of stored units in one tick."""
-        return 1_000 if self._plan.source_database.precision is Precision.MILLISECOND else 1
-
     def _literal(self, stored: int) -> str:
-        nanoseconds = self._plan.source_database.precision is Precision.NANOSECOND
+        nanoseconds = self.plan.source_database.precision is Precision.NANOSECOND
         return f"{stored}L" if nanoseconds else f"timestamp_micros({stored}L)"
+
+
+def windows_per_row(plan: StreamPlan) -> int:
+    """Return the number of windows that a row lies in. A chunk of overlapping windows computes its rows that many times."""
+    window = plan.query.window
+    return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1

@@ -57,7 +57,6 @@ class ArrowChunkResult:
         self._retractions: pa.Table | None = None
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`."""
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
@@ -70,7 +69,6 @@ class ArrowChunkResult:
         self._retractions = retractions if retractions.num_rows else None
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         plan = self._target.plan
         self._context.tables.writer.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
@@ -86,7 +84,6 @@ class FilledChunkResult:
         self._filler = Filler(context, target.plan, target)
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`."""
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
@@ -95,7 +92,6 @@ class FilledChunkResult:
         self._retractions = self._filler.other_windows(self._windows, bounds, groups())
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         self._filler.commit(self._windows, self._retractions, commit)
 
 
@@ -119,7 +115,8 @@ class DataFrameChunkResult:
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
-        low, high = (timestamp_literal(value, self._stored_time) for value in (bounds.low, bounds.high))
+        stored_time = self._context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name).type
+        low, high = (timestamp_literal(value, stored_time) for value in (bounds.low, bounds.high))
         stored = self._context.tables.frame(spark, plan.target)
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
         retractions = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
@@ -132,7 +129,6 @@ class DataFrameChunkResult:
         return retractions.join(own_series, series, "left_semi")
 
     def write(self, commit: Commit) -> None:
-        """See `ChunkResult`."""
         plan = self._target.plan
         self._context.tables.frames.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
@@ -144,16 +140,10 @@ class DataFrameChunkResult:
         is_timestamp = windows.schema["o0"].dataType.typeName() == "timestamp"
         return windows.where(f"o0 >= {f'timestamp_micros({oldest}L)' if is_timestamp else f'{oldest}L'}")
 
-    @property
-    def _stored_time(self) -> pa.DataType:
-        plan = self._target.plan
-        schema = self._context.tables.schema(plan.target, plan.target_database)
-        return schema.field(plan.target.timestamp.name).type
-
 
 def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:
     """Return the subtables of the target that belong to groups of the query."""
-    return pc.unique(target.assign_subtables(groups)).drop_null()
+    return pc.unique(target.groups.assign(groups)).drop_null()
 
 
 def timestamp_literal(stored: int, type_: pa.DataType) -> str:

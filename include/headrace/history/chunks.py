@@ -125,7 +125,6 @@ def chunk_by_duration(
 
 
 def chunk_ranges(edges: Sequence[int], profile: RowProfile) -> list[ChunkRange]:
-    """Return the ranges between adjacent edges, with estimated rows that add up to the total."""
     ranks = [round(profile.rows_before(edge)) for edge in edges]
     return [
         ChunkRange(left, right, after - before)

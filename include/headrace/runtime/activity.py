@@ -19,10 +19,8 @@ SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets 
 class ReportedActivity:
     """What the driver of a job was doing for it when it last reported.
 
-    Attributes:
-        batch_ms: How long the micro-batch in flight had been running; None if there was none.
-        is_slow: Whether that was longer than the driver's limit for micro-batches.
-        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all were handled.
+    `batch_ms` is how long the micro-batch in flight had been running, `is_slow` whether that was longer than the driver's limit.
+    The oldest commit not yet handled was made at `pending_since`, in epoch ms.
     """
 
     batch_ms: int | None
@@ -53,7 +51,6 @@ def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, history
 
 
 def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:
-    """Return True if the heartbeat is fresh and from the driver that holds the lease."""
     lease = state.leases.get(beat.snode)
     return lease is not None and lease.epoch == beat.epoch and driver_problem(lease, beat, state.now, stale_ms) is None
 

@@ -60,7 +60,6 @@ class AirflowClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     # Called by statements, which never fail because of Airflow.
@@ -107,14 +106,11 @@ class AirflowClient:
     ) -> bool | None:
         """Clear what has ended in the latest scheduled run of a job, unless it was done for good.
 
-        Args:
-            dag_id: The job's DAG.
-            since: When the run is due at the earliest: the DAG may have runs of a dropped job.
-            is_wanted: Called once the state of the run is known, as the last condition.
+        The run is due at `since` at the earliest: the DAG may have runs of a dropped job. `is_wanted` is called once the state of
+        the run is known, as the last condition.
 
-        Returns:
-            Whether anything was cleared; None if that has to wait for the scheduler to end the run: a run cleared before that would
-            stay ended.
+        Returns whether anything was cleared; None if that has to wait for the scheduler to end the run: a run cleared before that
+        would stay ended.
         """
         run = self._scheduled_run(dag_id, since)
         if run is None:
@@ -153,7 +149,6 @@ class AirflowClient:
         self._call("POST", "/api/v2/backfills", json=body, busy_retries=MAX_BACKFILL_RETRIES)
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
-        """Pause or unpause a DAG."""
         body = {"is_paused": paused}
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json=body, params={"update_mask": "is_paused"})
 
@@ -171,11 +166,6 @@ class AirflowClient:
         """Return the task instances of a run; mapped tasks have one for each index."""
         return self._pages(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
 
-    def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
-        page = self._get(path, {"map_index": map_index, "full_content": True})
-        return "\n".join(_line(entry) for entry in page["content"])
-
     def clear(self, dag_id: str, run_id: str, task_ids: list[str] | None = None, *, only_failed: bool = False) -> None:
         """Clear tasks of a run, so that they run again, like the button in the UI."""
         body: dict[str, Any] = {"dry_run": False, "dag_run_id": run_id, "only_failed": only_failed, "reset_dag_runs": True}
@@ -184,11 +174,9 @@ class AirflowClient:
         self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
 
     def health(self) -> dict[str, Any]:
-        """Return Airflow's report on its components."""
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
 
     def import_errors(self) -> list[str]:
-        """Return the import errors of DAGs and plugins."""
         dags = self._get("/api/v2/importErrors")["import_errors"]
         plugins = self._get("/api/v2/plugins/importErrors")["import_errors"]
         return [
@@ -268,14 +256,6 @@ class AirflowClient:
                 )
             self._token = str(response.json()["access_token"])
         return self._token
-
-
-def _line(entry: Any) -> str:
-    """Return one entry of a log as text, with its errors."""
-    if not isinstance(entry, dict):
-        return str(entry)
-    errors = [str(error.get("exc_value")) for error in entry.get("error_detail") or ()]
-    return "\n".join([str(entry.get("event", entry)), *errors])
 
 
 def is_busy(response: httpx.Response) -> bool:

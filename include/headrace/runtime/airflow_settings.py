@@ -34,15 +34,44 @@ EXAMINED_RUNS_ON_SQLITE: Final = 100
 TRIGGERS: Final = 100_000
 """How many streams a triggerer supervises; with Airflow's default of 1000, others would wait for a second triggerer."""
 
+FIXED_OPTIONS: Final[dict[str, dict[str, object]]] = {
+    "core": {
+        "load_examples": False,
+        "executor": "headrace_executor.LocalExecutor",
+        "simple_auth_manager_users": f"{USER}:admin",
+    },
+    "api": {"host": "127.0.0.1", "workers": 1, "instance_name": "Headrace"},
+    # A task that has ended releases its slot within one second instead of five.
+    "workers": {"min_heartbeat_interval": 1},
+    "scheduler": {
+        "parsing_cleanup_interval": 10,
+        # The tasks of a lost scheduler run again within 45 seconds of its last heartbeat, the task of a lost worker within 70
+        # seconds of its own. An API server that is started again may take nearly as long to accept heartbeats.
+        "orphaned_tasks_check_interval": 15,
+        "task_instance_heartbeat_timeout": 60,
+        # Fork tasks from a process that has already imported the modules that they need.
+        "mp_start_method": "forkserver",
+        "mp_forkserver_preload": ",".join(PRELOADED),
+    },
+    # Each stream has a trigger. They share a snapshot of the catalog, so that their number costs little.
+    "triggerer": {"capacity": TRIGGERS},
+    # The only file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
+    "dag_processor": {
+        "parsing_processes": 1,
+        "refresh_interval": 30,
+        "min_file_process_interval": 30,
+        # A DAG that the file no longer has is removed after this. Below the interval, one slow parse would remove all.
+        "stale_dag_threshold": 60,
+    },
+}
+
 
 def airflow_environment(settings: Settings, ports: dict[str, int]) -> dict[str, str]:
     """Return the variables of all components.
 
-    Args:
-        settings: Headrace's settings.
-        ports: The port of `api`, and those of `worker_logs` and `trigger_logs`, which serve logs to the UI.
+    The ports are those of `api`, and of `worker_logs` and `trigger_logs`, which serve logs to the UI.
     """
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     options = _options(settings, home, ports)
     return {**_inherited(), **_headrace_variables(settings), **options, "AIRFLOW_HOME": str(home.folder)}
 
@@ -91,69 +120,38 @@ def database_options(settings: Settings, home: AirflowHome) -> dict[str, object]
 
 
 def render(url: URL) -> str:
-    """Return a URL as text with its password."""
     return url.render_as_string(hide_password=False)
 
 
 def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> dict[str, str]:
-    keys = read_json(home.secrets)
+    keys, logs = read_json(home.secrets), settings.home_path / "logs" / "airflow"
     url = f"http://127.0.0.1:{ports['api']}"
-    sections: dict[str, dict[str, object]] = {
+    examined_runs = EXAMINED_RUNS if settings.airflow_database_url else EXAMINED_RUNS_ON_SQLITE
+    own: dict[str, dict[str, object]] = {
         "core": {
             "dags_folder": settings.project / "dags",
             "plugins_folder": settings.project / "plugins",
-            "load_examples": False,
-            "executor": "headrace_executor.LocalExecutor",
             # The drivers of backfills and of continuous queries, and three for short tasks. Those of snodes are not counted.
             "parallelism": settings.backfill_slots + settings.cq_threads + 3,
             "fernet_key": keys["fernet_key"],
-            "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": home.passwords,
             "execution_api_server_url": f"{url}/execution/",
         },
         "database": database_options(settings, home),
-        "api": {
-            "host": "127.0.0.1",
-            "port": ports["api"],
-            "base_url": url,
-            "workers": 1,
-            "secret_key": keys["api_secret_key"],
-            "instance_name": "Headrace",
-        },
+        "api": {"port": ports["api"], "base_url": url, "secret_key": keys["api_secret_key"]},
         "api_auth": {"jwt_secret": keys["jwt_secret"]},
-        # A task that has ended releases its slot within one second instead of five.
-        "workers": {"min_heartbeat_interval": 1},
-        "scheduler": {
-            "parsing_cleanup_interval": 10,
-            # The tasks of a lost scheduler run again within 45 seconds of its last heartbeat, the task of a lost worker within 70
-            # seconds of its own. An API server that is started again may take nearly as long to accept heartbeats.
-            "orphaned_tasks_check_interval": 15,
-            "task_instance_heartbeat_timeout": 60,
-            # Runs of backfills come after all others, so with fewer than there are streams, they would never start.
-            "max_dagruns_per_loop_to_schedule": EXAMINED_RUNS if settings.airflow_database_url else EXAMINED_RUNS_ON_SQLITE,
-            # Fork tasks from a process that has already imported the modules that they need.
-            "mp_start_method": "forkserver",
-            "mp_forkserver_preload": ",".join(PRELOADED),
-        },
-        # Each stream has a trigger. They share a snapshot of the catalog, so that their number costs little.
-        "triggerer": {"capacity": TRIGGERS},
-        # The only file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
-        "dag_processor": {
-            "parsing_processes": 1,
-            "refresh_interval": 30,
-            "min_file_process_interval": 30,
-            # A DAG that the file no longer has is removed after this. Below the interval, one slow parse would remove all.
-            "stale_dag_threshold": 60,
-        },
+        # Runs of backfills come after all others, so with fewer than there are streams, they would never start.
+        "scheduler": {"max_dagruns_per_loop_to_schedule": examined_runs},
         "logging": {
-            "base_log_folder": settings.home_path / "logs" / "airflow",
-            "dag_processor_child_process_log_directory": settings.home_path / "logs" / "airflow" / "dag_processor",
+            "base_log_folder": logs,
+            "dag_processor_child_process_log_directory": logs / "dag_processor",
             "worker_log_server_port": ports["worker_logs"],
             "trigger_log_server_port": ports["trigger_logs"],
         },
     }
     return {
         f"AIRFLOW__{section.upper()}__{name.upper()}": str(value)
+        for sections in (FIXED_OPTIONS, own)
         for section, options in sections.items()
         for name, value in options.items()
     }

@@ -32,11 +32,9 @@ class Lazy(Generic[T]):
 
     @property
     def started(self) -> bool:
-        """True if the value has been created."""
         return self._value is not None
 
     def __call__(self) -> T:
-        """Return the value, creating it on first use."""
         with self._lock:
             if self._value is None:
                 self._value = self._create()
@@ -67,7 +65,6 @@ def open_context(settings: Settings, clock: Clock | None = None, role: Role = Ro
 
 
 def open_tables(settings: Settings, catalog: Catalog) -> Tables:
-    """Return the Delta tables of the settings."""
     from headrace.storage import Tables
 
     if not settings.warehouse:
@@ -76,7 +73,6 @@ def open_tables(settings: Settings, catalog: Catalog) -> Tables:
 
 
 def open_session(settings: Settings, role: Role) -> SparkSession:
-    """Return the Spark session of the settings."""
     from headrace.storage.spark.session import start_session
 
     return start_session(settings, role=role)

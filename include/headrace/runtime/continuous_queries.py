@@ -120,7 +120,6 @@ class QueryTimers:
         return ()
 
     def start(self) -> None:
-        """Start the timers."""
         self._thread.start()
 
     def prepare(self, record: JobRecord) -> bool:
@@ -218,7 +217,6 @@ class QueryTimers:
                     self._changed.notify_all()
 
     def _execute_wave(self, wave: Sequence[JobRecord]) -> None:
-        """Execute what is due of queries that do not depend on each other."""
         active = [record for record in wave if record.definition.id in self._queries and not self._stopping]
         work = [(record, executions.due_together(self._context, record.definition)) for record in active]
         for record, instants in work:

@@ -72,7 +72,6 @@ def job_from_dag_id(dag_id: str) -> tuple[str, str, str] | None:
 
 
 def dag_tag(name: str) -> str:
-    """Return the tag of a DAG for a name. Different names have different tags."""
     return _truncate(name, MAX_TAG_CHARACTERS)
 
 
@@ -80,11 +79,7 @@ def _names(dag_id: str, prefix: str) -> list[str]:
     """Return the names that an id was made of; none if it was truncated, since it is then ambiguous."""
     if not dag_id.startswith(prefix) or len(dag_id) >= MAX_DAG_ID_CHARACTERS:
         return []
-    return [_unescape(part) for part in dag_id.removeprefix(prefix).split("__")]
-
-
-def _unescape(text: str) -> str:
-    return ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    return [ESCAPE.sub(lambda match: chr(int(match[1], 16)), part) for part in dag_id.removeprefix(prefix).split("__")]
 
 
 def _escape(name: str) -> str:

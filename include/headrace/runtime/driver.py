@@ -61,7 +61,6 @@ class Driver:
 
     @property
     def overdue_s(self) -> float:
-        """Seconds by which the next poll is late."""
         return max(0.0, self.loop_age_s - self._poll_pause_s)
 
     def activity(self) -> dict[str, JobActivity]:
@@ -77,7 +76,6 @@ class Driver:
         return self._hosts[kind_of(kind).host()]
 
     def start(self) -> None:
-        """Start the threads."""
         self._polled_at = time.monotonic()
         for thread in self._threads:
             thread.start()
@@ -198,7 +196,6 @@ class Driver:
         return False
 
     def _reset_retries(self, record: JobRecord, now: int) -> None:
-        """Forget the retries of a job that has run well for long."""
         if now > self._pauses.get(record.definition.id, NO_PAUSE).end_at(now) + MAX_RETRY_MS:
             self._attempts.pop(record.definition.id, None)
 
@@ -222,8 +219,6 @@ class Driver:
 def idle_pause_s(least_s: float, poll_s: float) -> float:
     """Return the pause after a poll that found nothing: the longer, the more sources were asked.
 
-    Args:
-        least_s: The pause of the settings.
-        poll_s: How long the poll took.
+    `least_s` is the pause of the settings, `poll_s` how long the poll took.
     """
     return max(least_s, min(IDLE_PAUSE_FACTOR * poll_s, MAX_IDLE_PAUSE_S))

@@ -93,12 +93,10 @@ class SystemStatus:
 
     @property
     def running(self) -> bool:
-        """True if any component runs."""
         return any(component.pid is not None for component in self.components)
 
     @property
     def healthy(self) -> bool:
-        """True if all components are healthy."""
         return all(component.healthy for component in self.components)
 
 
@@ -106,14 +104,8 @@ class SystemStatus:
 class Started:
     """The result of a start.
 
-    Attributes:
-        url: Airflow's address.
-        user: The user to log in as.
-        password: The user's password.
-        first: Whether the login is new, and should be shown.
-        already: Whether everything was running.
-        seconds: How long the start took.
-        obstacles: What keeps snodes and streams from working although Airflow is up.
+    `first` says whether the login is new, and should be shown; `already`, whether everything was running; `obstacles`, what keeps
+    snodes and streams from working although Airflow is up.
     """
 
     url: str
@@ -134,8 +126,7 @@ class Stopped:
 
 
 def services(settings: Settings) -> list[Service]:
-    """Return Airflow's components as services of this home."""
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     logs = settings.home_path / "logs"
     keep_running = (str(settings.project / "bin" / "keep-running"), RESTARTED_AFTER_S)
     return [
@@ -165,7 +156,7 @@ def start(
 
 def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Started:
     """Start the components that do not run, and wait until all are healthy."""
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     settings.create_home()
     home.run.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o700)
@@ -193,7 +184,7 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
 
 def stop(settings: Settings, console: Console | None = None) -> Stopped:
     """Stop Airflow's components and every process they have started, including Spark drivers. Idempotent."""
-    if not AirflowHome.of(settings).run.exists():
+    if not AirflowHome(settings).run.exists():
         return Stopped(0, 0)
     with _exclusive(settings):
         return _end_all(settings, console or SilentConsole())
@@ -222,7 +213,7 @@ def _exclusive(settings: Settings) -> Iterator[None]:
     """Prevent two commands from starting and stopping at once."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(AirflowHome.of(settings).run / "system.lock", timeout=0)
+    lock = FileLock(AirflowHome(settings).run / "system.lock", timeout=0)
     try:
         lock.acquire()
     except Timeout:
@@ -288,7 +279,6 @@ def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
 
 
 def _configure_airflow(settings: Settings, console: Console) -> None:
-    """Set up what needs a running Airflow, and show its import errors."""
     with _client(settings) as client:
         client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
         client.set_pool(QUERY_POOL, settings.cq_threads, "Spark drivers of Headrace's continuous queries")

@@ -6,13 +6,14 @@ Each imports what it runs: a continuous query has no use for the web server of a
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec
 
 from headrace.context import Context
 from headrace.errors import Error
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headrace")
 
+P = ParamSpec("P")
+
 PR_SET_PDEATHSIG: Final = 1
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -35,11 +38,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_histories: bool, wait_s: float | None) -> NoReturn:
     """Run an snode until it ends, and end the process with it.
 
-    Args:
-        name: The name of the snode; None for that of the settings.
-        sql_runner: Returns what `POST /sql` runs statements with.
-        fill_histories: Whether it backfills streams itself.
-        wait_s: How long to wait for a lease that another driver holds; None for as long as it takes.
+    Its name is that of the settings if it is None; `sql_runner` returns what `POST /sql` runs statements with. See `run_snode`.
     """
     from headrace.runtime.snode import Exit, run_snode
 
@@ -47,80 +46,72 @@ def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_his
     try:
         with open_process(Role.SNODE) as context:
             code = run_snode(
-                context,
-                name or context.settings.snode,
-                sql_runner(context),
-                fill_histories=fill_histories,
-                wait_s=wait_s,
+                context, name or context.settings.snode, sql_runner(context), fill_histories=fill_histories, wait_s=wait_s
             )
     except Error as error:
         logger.error("%s", error)
     exit_now(code)
 
 
-def fill_history(job_id: str, run: str, number: int | None) -> int:
-    """Compute one chunk of a run, or all that are not done; return 0, or 1 if one failed."""
+def with_exit_code(work: Callable[P, None]) -> Callable[P, int]:
+    """Have a function return 0, or 1 after it has logged the error that it raised."""
+
+    @functools.wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            work(*args, **kwargs)
+        except Error as error:
+            logger.error("%s", error)
+            return 1
+        return 0
+
+    return run
+
+
+@with_exit_code
+def fill_history(job_id: str, run: str, number: int | None) -> None:
+    """Compute one chunk of a run, or all that are not done."""
     from headrace.history import backfill
 
-    try:
-        with open_process() as context:
-            chunks = context.catalog.ledger.chunks(job_id, run)
-            pending_chunks = [
-                chunk for chunk in chunks if (chunk.state is not ChunkState.DONE if number is None else chunk.number == number)
-            ]
-            if number is not None and not pending_chunks:
-                pending_chunks = [backfill.fill_chunk(context, job_id, run, number)]
-            for chunk in pending_chunks:
-                result = backfill.fill_chunk(context, job_id, run, chunk.number)
-                logger.info("chunk %d of %s, run %s: %s, about %d rows", result.number, job_id, run, result.state, result.rows)
-    except Error as error:
-        logger.error("%s", error)
-        return 1
-    return 0
+    with open_process() as context:
+        chunks = context.catalog.ledger.chunks(job_id, run)
+        pending_chunks = [
+            chunk for chunk in chunks if (chunk.state is not ChunkState.DONE if number is None else chunk.number == number)
+        ]
+        if number is not None and not pending_chunks:
+            pending_chunks = [backfill.fill_chunk(context, job_id, run, number)]
+        for chunk in pending_chunks:
+            result = backfill.fill_chunk(context, job_id, run, chunk.number)
+            logger.info("chunk %d of %s, run %s: %s, about %d rows", result.number, job_id, run, result.state, result.rows)
 
 
-def execute_query(work: QueryWork) -> int:
-    """Execute a continuous query; return 0, or 1 if an execution failed."""
+@with_exit_code
+def execute_query(work: QueryWork) -> None:
+    """Execute a continuous query."""
     from headrace.runtime.deferred_pandas import defer_pandas
 
     defer_pandas()
     from headrace.runtime.query_work import execute_work
 
-    try:
-        with open_process() as context:
-            execute_work(context, work)
-    except Error as error:
-        logger.error("%s", error)
-        return 1
-    return 0
+    with open_process() as context:
+        execute_work(context, work)
 
 
-def pending(context: Context, job_id: str, run: str) -> list[int]:
-    """Return the numbers of a run's chunks that are not done."""
-    chunks = context.catalog.ledger.chunks(job_id, run)
-    return [chunk.number for chunk in chunks if chunk.state is not ChunkState.DONE]
-
-
-def maintain(database: str | None, retention_hours: int) -> int:
-    """Drop tables whose TTL has passed, and compact and vacuum the others; return 0, or 1 if the catalog cannot be used."""
+@with_exit_code
+def maintain(database: str | None, retention_hours: int) -> None:
+    """Drop tables whose TTL has passed, and compact and vacuum the others."""
     from headrace.runtime import table_maintenance
     from headrace.runtime.table_removal import drop_expired
 
-    try:
-        with open_process() as context:
-            for name in drop_expired(context, database):
-                logger.info("dropped %s, whose TTL has passed", name)
-            for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):
-                logger.info("%s: %d files compacted, %d removed %s", result.table, result.compacted, result.removed, result.kept)
-    except Error as error:
-        logger.error("%s", error)
-        return 1
-    return 0
+    with open_process() as context:
+        for name in drop_expired(context, database):
+            logger.info("dropped %s, whose TTL has passed", name)
+        for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):
+            logger.info("%s: %d files compacted, %d removed %s", result.table, result.compacted, result.removed, result.kept)
 
 
 @contextmanager
 def open_process(role: Role = Role.TASK) -> Iterator[Context]:
-    """Set up the process, and yield a context for its settings."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     end_with_parent()

@@ -28,7 +28,6 @@ from headrace.runtime.snode_client import ARROW, JSON
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import uvicorn
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +85,9 @@ class Guard:
     identity: Callable[[], Identity] = lambda: Identity(0, "")
 
     def may_write(self, bearer: str) -> bool:
-        """Return True if a bearer token gives full access."""
         return are_equal(bearer, self.token) or are_equal(bearer, session_token(self.token, self.identity()))
 
     def may_read(self, bearer: str) -> bool:
-        """Return True if a bearer token gives access to metrics and the details of health."""
         return self.may_write(bearer) or (self.read_token != "" and are_equal(bearer, self.read_token))
 
 
@@ -101,7 +98,6 @@ def bearer_token(authorization: str = Header("")) -> str:
 
 
 def unauthorized() -> HTTPException:
-    """Return the error for a request without a valid token."""
     return HTTPException(401, "a token is required: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
 
 
@@ -139,7 +135,6 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
 
 
 def respond(run_sql: RunSql, statement: Statement, accept: str) -> Response:
-    """Run a statement and return its result, or its error, as a response of a content type that the client accepts."""
     try:
         result = run_sql(statement.sql, statement.dialect, statement.database)
     except Error as error:
@@ -217,21 +212,20 @@ class Endpoint:
     """An HTTP server for the application, in its own thread."""
 
     def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
-        """Bind a port of an address.
+        """Bind a port of an address; 0 is any free port.
 
-        Args:
-            app: The application to serve.
-            port: The port; 0 for any free one.
-            host: The address to listen on.
-            advertise: The host, or host:port, under which others reach it; empty for `host`, or the machine's name.
+        `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
 
         Raises:
             ConfigurationError: The port cannot be bound.
         """
+        import uvicorn
+
         self._socket = _bind(host, port)
         self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
-        self._server = _server(app)
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
@@ -272,9 +266,3 @@ def _bind(host: str, port: int) -> socket.socket:
             f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
             hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
         ) from None
-
-
-def _server(app: FastAPI) -> uvicorn.Server:
-    import uvicorn
-
-    return uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2))

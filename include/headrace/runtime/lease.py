@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.catalog.processes import process_identity
@@ -45,18 +45,8 @@ def acquire(
 ) -> Lease | None:
     """Take the lease of an snode, waiting while another driver holds it.
 
-    Args:
-        catalog: The catalog.
-        snode: The name of the snode.
-        holder: The name of this driver.
-        ttl_ms: The duration of the lease.
-        address: The address to record in the lease.
-        wait_s: How long to wait; None for as long as it takes.
-        stopped: Ends the wait when set.
-        waiting: Called once if another driver holds the lease, with that lease.
-
-    Returns:
-        The lease; None if it was not free in time, or the wait was ended.
+    Waits at most `wait_s`, if that is not None, and until `stopped` is set; returns None then. If another driver holds the lease,
+    `waiting` is called once, with that lease.
     """
     deadline = None if wait_s is None else time.monotonic() + wait_s
     stopped = stopped or threading.Event()
@@ -75,37 +65,37 @@ def acquire(
             return None
 
 
+@dataclass
 class Contender:
     """Waits for a lease that another driver holds. After an outage of the catalog, the holder has one duration to renew it."""
 
-    def __init__(self, catalog: Catalog, snode: str, holder: str, ttl_ms: int, address: str | None) -> None:
-        self._catalog = catalog
-        self._snode = snode
-        self._holder = holder
-        self._ttl_ms = ttl_ms
-        self._address = address
-        self._away = False
-        self._hold_back_until = 0.0
+    catalog: Catalog
+    snode: str
+    holder: str
+    ttl_ms: int
+    address: str | None
+    away: bool = False
+    hold_back_until: float = 0.0
 
     def acquire(self) -> Lease | None:
         """Take the lease if it is free; None if it is not, or the catalog cannot be reached."""
         try:
-            if self._is_holding_back() and self._catalog.leases.get(self._snode) is not None:
+            if self._is_holding_back() and self.catalog.leases.get(self.snode) is not None:
                 return None
-            return self._catalog.leases.acquire(self._snode, self._holder, self._ttl_ms, address=self._address)
+            return self.catalog.leases.acquire(self.snode, self.holder, self.ttl_ms, address=self.address)
         except TransientError as error:
-            if not self._away:
+            if not self.away:
                 logger.warning("waiting for the catalog: %s", error.message)
-            self._away = True
+            self.away = True
             return None
 
     def _is_holding_back(self) -> bool:
         """Return True if an expired lease is left to its holder, which could not renew it during an outage."""
-        if self._away:
-            self._catalog.now()  # raises while the catalog is still away
-            self._away = False
-            self._hold_back_until = time.monotonic() + self._ttl_ms / 1000
-        return time.monotonic() < self._hold_back_until
+        if self.away:
+            self.catalog.now()  # raises while the catalog is still away
+            self.away = False
+            self.hold_back_until = time.monotonic() + self.ttl_ms / 1000
+        return time.monotonic() < self.hold_back_until
 
 
 class LeaseKeeper:
@@ -137,7 +127,6 @@ class LeaseKeeper:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the lease."""
         return self._lease.epoch
 
     @property
@@ -146,11 +135,9 @@ class LeaseKeeper:
         return not self.lost.is_set() and time.monotonic() < self._expires_at
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def publish(self, address: str) -> None:
-        """Record the address at which this driver answers."""
         with self._renewing:
             self._renew(replace(self._lease, address=address))
 

@@ -24,41 +24,21 @@ class Login:
     password: str
 
 
-@dataclass(frozen=True, slots=True)
 class AirflowHome:
-    """The files of the Airflow in a home folder."""
+    """The files of the Airflow in a home folder: passwords, the keys that components share, and the processes that run."""
 
-    folder: Path
-
-    @classmethod
-    def of(cls, settings: Settings) -> AirflowHome:
-        """Return the Airflow home of the settings."""
-        return cls(settings.home_path / "airflow")
-
-    @property
-    def passwords(self) -> Path:
-        return self.folder / "passwords.json"
-
-    @property
-    def secrets(self) -> Path:
-        """The file with the keys that components share."""
-        return self.folder / "secrets.json"
-
-    @property
-    def run(self) -> Path:
-        """The folder that records running processes."""
-        return self.folder / "run"
-
-    @property
-    def ports(self) -> Path:
-        return self.run / "ports.json"
+    def __init__(self, settings: Settings) -> None:
+        self.folder = settings.home_path / "airflow"
+        self.passwords, self.secrets = self.folder / "passwords.json", self.folder / "secrets.json"
+        self.run = self.folder / "run"
+        self.ports = self.run / "ports.json"
 
 
 def find_login(settings: Settings) -> Login | None:
     """Return how to reach Airflow; None if none is configured and `headrace up` has never run."""
     if settings.airflow_url:
         return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, settings.airflow_password.get_secret_value())
-    home = AirflowHome.of(settings)
+    home = AirflowHome(settings)
     password = read_json(home.passwords).get(USER)
     if password is None:
         return None

@@ -30,7 +30,6 @@ class Histogram:
         )
 
     def observe(self, seconds: float) -> None:
-        """Record the duration of one micro-batch."""
         self._histogram.observe(seconds)
 
     def collect(self, snode: str) -> Iterator[Metric]:
@@ -43,11 +42,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnodeMetrics:
-    """The measurements of an snode at one moment.
-
-    Attributes:
-        histories: The newest execution of each continuous query; None if the catalog cannot be read.
-    """
+    """The measurements of an snode at one moment. Without histories, the catalog cannot be read."""
 
     snode: str
     epoch: int
@@ -65,16 +60,13 @@ class SnodeMetrics:
         """Yield the metric families; this makes it a Prometheus collector."""
         for kind in kinds():
             yield self._count_states(kind)
+        slow = len(slow_batches(self.activity, self.slow_batch_ms))
         for name, text, value in (
             ("lease_epoch", "Epoch of the lease held.", self.epoch),
             ("memory_bytes", "Resident memory of the driver.", self.memory_bytes),
             ("loop_age_seconds", "Seconds since the sources were last polled.", self.loop_age_s),
             ("catalog_away_seconds", "Seconds since the catalog could last be read; 0 while it can.", self.catalog_away_s),
-            (
-                "slow_batches",
-                "Micro-batches in flight for longer than HEADRACE_SLOW_BATCH_MS.",
-                len(slow_batches(self.activity, self.slow_batch_ms)),
-            ),
+            ("slow_batches", "Micro-batches in flight for longer than HEADRACE_SLOW_BATCH_MS.", slow),
         ):
             yield gauge(name, text, ("snode",), [((self.snode,), value)])
         yield from self.batches.collect(self.snode)
@@ -96,15 +88,18 @@ def slow_batches(activity: Mapping[str, JobActivity], limit_ms: int) -> dict[str
     return {job_id: job.in_flight_ms for job_id, job in activity.items() if job.in_flight_ms > limit_ms}
 
 
-def counter(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    family = CounterMetricFamily(f"headrace_{name}", text, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
+Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
-def gauge(name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
+def counter(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    return with_samples(CounterMetricFamily(f"headrace_{name}", text, labels=labels), samples)
+
+
+def gauge(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    return with_samples(GaugeMetricFamily(f"headrace_{name}", text, labels=labels), samples)
+
+
+def with_samples(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> Metric:
     for values, value in samples:
         family.add_metric(values, value)
     return family

@@ -31,7 +31,6 @@ class PollerHost:
 
     @property
     def running(self) -> Collection[str]:
-        """The ids of the jobs on a poller."""
         return self.pollers.streams
 
     def start(self) -> None:
@@ -55,7 +54,6 @@ class PollerHost:
         self._sampler.take(self.pollers, records)
 
     def poll(self, timeout_s: float) -> bool:
-        """Poll the sources once."""
         return self.pollers.poll(timeout_s)
 
     def activity(self) -> Mapping[str, JobActivity]:
@@ -67,7 +65,6 @@ class PollerHost:
         self._backfills.stop()
 
     def close(self) -> None:
-        """Close the pollers."""
         self.pollers.close()
 
     def _decide_role(self, record: JobRecord) -> Role:

@@ -69,7 +69,6 @@ class Service:
         return process
 
     def tail(self, lines: int = 15) -> str:
-        """Return the last lines of the log."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
@@ -87,7 +86,6 @@ def find_marked(home: Path) -> list[psutil.Process]:
 
 
 def family(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes and all their descendants, without duplicates."""
     members: dict[int, psutil.Process] = {}
     for process in processes:
         with contextlib.suppress(psutil.Error):
@@ -132,7 +130,6 @@ def wait_for(condition: Callable[[], bool], wait_s: float, pause_s: float = 0.25
 
 
 def is_port_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Return True if a server could listen on a port."""
     with socket.socket() as probe:
         # Like servers do: a port whose last connections are in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -150,7 +147,6 @@ def find_free_port() -> int:
 
 
 def describe_port_owner(port: int) -> str:
-    """Return a description of the process that listens on a port, as far as this user may see it."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:

@@ -41,14 +41,9 @@ class RunType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """A run of a continuous query's DAG.
+    """A run of a continuous query's DAG, which executes an instant of its schedule. Times are in epoch milliseconds.
 
-    Attributes:
-        run_id: Airflow's id of it.
-        type: Why it was created.
-        instant: The instant of the schedule that it executes, in epoch milliseconds.
-        clear_number: How often a user has cleared it.
-        started: When it was started, last after it was cleared, in epoch milliseconds.
+    It was started at `started`, last after it was cleared, which a user has done `clear_number` times.
     """
 
     run_id: str
@@ -162,7 +157,6 @@ def plan_ahead(run: QueryRun, waiting: Iterable[QueryRun]) -> tuple[tuple[int, s
 
 
 def is_running(execution: Execution) -> bool:
-    """Return whether an execution is claimed."""
     return execution.state is ExecutionState.RUNNING
 
 

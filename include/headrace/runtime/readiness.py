@@ -45,12 +45,9 @@ class Airflow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason why a job is not computed.
+    """A reason why a job is not computed. One that `passes` may go away without a user.
 
-    Attributes:
-        text: The reason.
-        passes: Whether it may go away without a user.
-        snode: The snode that has no driver, if that is the reason.
+    `snode` is the snode that has no driver, if that is the reason.
     """
 
     text: str
@@ -120,7 +117,6 @@ def _read(settings: Settings) -> list[Obstacle]:
 
 
 def _late(obstacle: Obstacle, wait_s: float, settings: Settings) -> str:
-    """Return the text for an obstacle that did not go away in time."""
     text = f"after {wait_s:.0f} s {obstacle.text}"
     if obstacle.snode is None:
         return text
@@ -139,7 +135,6 @@ def _explain(obstacle: Obstacle, airflow: Airflow) -> Obstacle:
 
 
 def _dag_state(dag_id: str, airflow: Airflow) -> tuple[str, bool]:
-    """Return how far Airflow has come with a driver, and whether it continues without a user."""
     dag = airflow.dag(dag_id)
     if dag is None:
         return "Airflow has not read its DAG yet", True

@@ -22,7 +22,6 @@ DATABASE_VARIABLE: Final = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 
 def clean(database_url: str, logs: Path, before: datetime, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Delete what ended before an instant, and shorten logs that are longer than the maximum."""
     with open_database(database_url) as engine:
         rows = delete_old_rows(engine, before)
         folders = delete_logs_of_missing_runs(engine, logs)
@@ -63,8 +62,4 @@ def shorten(log: Path, max_bytes: int) -> bool:
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = current()
-    clean(
-        os.environ[DATABASE_VARIABLE],
-        settings.home_path / "logs",
-        datetime.now(UTC) - timedelta(days=settings.keep_runs_days),
-    )
+    clean(os.environ[DATABASE_VARIABLE], settings.home_path / "logs", datetime.now(UTC) - timedelta(days=settings.keep_runs_days))

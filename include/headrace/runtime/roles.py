@@ -32,13 +32,7 @@ class Role(StrEnum):
 
 
 def role(record: JobRecord, *, retry_at: int, now: int) -> Role:
-    """Return the role of a job of any kind.
-
-    Args:
-        record: The job.
-        retry_at: When a job that stopped for a transient reason may run again, in epoch ms.
-        now: The present, in epoch ms.
-    """
+    """Return the role of any job; `retry_at` is when one that stopped for a transient reason may run again (epoch ms)."""
     if record.desired is DesiredState.DROPPED:
         return Role.FORGET
     if record.state is JobState.STOPPED:
@@ -48,12 +42,9 @@ def role(record: JobRecord, *, retry_at: int, now: int) -> Role:
 
 
 def polled_role(record: JobRecord, *, filled: bool, fills: bool) -> Role:
-    """Return the role of a job that reads the changes of tables.
+    """Return the role of a job that reads the changes of tables, and whose role is HOST.
 
-    Args:
-        record: A job whose role is HOST.
-        filled: Whether all chunks of its history are done.
-        fills: Whether this snode runs its backfill.
+    `filled` says whether all chunks of its history are done, `fills` whether this snode runs its backfill.
     """
     if record.desired is DesiredState.PAUSED or record.is_live:
         return Role.POLL

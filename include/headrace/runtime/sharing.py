@@ -30,25 +30,19 @@ class Moves:
 
 
 def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed: Collection[str] = ()) -> Moves:
-    """Return what an snode should take and give so that all that are alive have equal numbers of jobs.
+    """Return what an snode should take and give so that all that are alive, itself included, have equal numbers of jobs.
 
     All snodes come to the same plan from the same facts. Jobs of dead snodes are dealt first, and no job moves without need.
-
-    Args:
-        own: The snode.
-        alive: The snodes that are alive, including this one.
-        owners: The owner of each job.
-        fixed: Jobs that cannot move now.
+    `owners` has the owner of each job, `fixed` the jobs that cannot move now.
     """
     counts = Counter(dict.fromkeys(alive, 0))
     counts.update(owner for owner in owners.values() if owner in counts)
     room = quotas(counts, len(owners))
     room.subtract(counts)
     orphans = sorted(job for job, owner in owners.items() if owner not in counts)
-    if orphans:
-        receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
-        return Moves(take={job: owners[job] for job, name in zip(orphans, receivers, strict=False) if name == own})
     receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
+    if orphans:
+        return Moves(take={job: owners[job] for job, name in zip(orphans, receivers, strict=False) if name == own})
     givers = [name for name in sorted(room) for _ in range(max(0, -room[name]))]
     mine = [receiver for giver, receiver in zip(givers, receivers, strict=False) if giver == own]
     jobs = sorted(job for job, owner in owners.items() if owner == own and job not in fixed)

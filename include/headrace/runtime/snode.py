@@ -57,22 +57,11 @@ class Exit(IntEnum):
     """The JVM has died."""
 
 
-def run_snode(
-    context: Context,
-    name: str,
-    run_sql: RunSql,
-    *,
-    fill_histories: bool = True,
-    wait_s: float | None = None,
-) -> Exit:
+def run_snode(context: Context, name: str, run_sql: RunSql, *, fill_histories: bool = True, wait_s: float | None = None) -> Exit:
     """Run an snode in this thread until SIGTERM or SIGINT, the loss of its lease, or the death of its JVM.
 
-    Args:
-        context: The process's context.
-        name: The name of the snode.
-        run_sql: Runs the statements of `POST /sql`.
-        fill_histories: Whether it backfills all streams itself. If Airflow does, it fills only small histories.
-        wait_s: How long to wait for a lease that another driver holds; None for as long as it takes, 0 to fail at once.
+    With `fill_histories` it backfills all streams itself. If Airflow does, it fills only small histories. It waits for a lease that
+    another driver holds for at most `wait_s`; None for as long as it takes, 0 to fail at once.
     """
     return Snode(context, name, run_sql, fill_histories=fill_histories).run(wait_s)
 
@@ -109,7 +98,6 @@ class Snode:
 
     def _take_lease(self, wait_s: float | None) -> Lease | None:
         def warn(other: Lease | None) -> None:
-            """Log which driver holds the lease."""
             owner = "another driver" if other is None else f"{other.holder}, epoch {other.epoch}, at {other.address}"
             outcome = "exiting" if wait_s == 0 else "waiting until its lease ends"
             logger.warning("snode %s is run by %s: %s", self._name, owner, outcome)
@@ -159,9 +147,7 @@ class Snode:
         except (FencedError, TransientError) as error:
             logger.error("not restarting the fenced driver: %s", error.message)
             return False
-        self._driver.stop(0)
-        self._driver = self._create_driver(keeper.epoch)
-        self._driver.start()
+        self._restart_driver(keeper, 0)
         return True
 
     def _start_endpoint(self, keeper: LeaseKeeper) -> Endpoint:
@@ -227,14 +213,14 @@ class Snode:
     def _take_jobs(self, keeper: LeaseKeeper, jobs: Mapping[str, str], epoch: int) -> None:
         """Take jobs of snodes that are dead, under an epoch newer than theirs."""
         if jobs and keeper.outrun(epoch):
-            self._restart_driver(keeper)
+            self._restart_driver(keeper, GRACE_S)
         for job_id, owner in jobs.items():
             if self._context.catalog.jobs.move(job_id, owner, self._name):
                 message = f"from snode {owner}, which is dead, to snode {self._name}"
                 self._context.catalog.events.record("job", job_id, "MOVED", message)
 
-    def _restart_driver(self, keeper: LeaseKeeper) -> None:
-        self._driver.stop(GRACE_S)
+    def _restart_driver(self, keeper: LeaseKeeper, grace_s: float) -> None:
+        self._driver.stop(grace_s)
         self._driver = self._create_driver(keeper.epoch)
         self._driver.start()
 
@@ -337,8 +323,6 @@ class Snode:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop the snode on SIGTERM and SIGINT, if it runs in the main thread."""
-
         def request_stop(*_: object) -> None:
             self._stop_requested.set()
             self._wake.set()
@@ -361,13 +345,11 @@ def identity_of(lease: Lease) -> Identity:
 
 
 def count_jobs(records: Sequence[JobRecord]) -> dict[str, dict[str, int]]:
-    """Return the number of jobs by kind and state, for a heartbeat."""
     of_kind = {kind.key: [record for record in records if record.definition.kind == kind.name] for kind in kinds()}
     return {key: dict(Counter(record.state.value for record in records)) for key, records in of_kind.items()}
 
 
 def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[str, int]]:
-    """Return the activity of jobs that have something to do, by id, for a heartbeat."""
     return {
         job_id: {"in_flight_ms": job.in_flight_ms, "lag_ms": job.lag_ms(now), "failures": job.failures}
         for job_id, job in activity.items()
@@ -376,7 +358,6 @@ def busy_jobs(activity: Mapping[str, JobActivity], now: int) -> dict[str, dict[s
 
 
 def is_jvm_alive(spark: SparkSession) -> bool:
-    """Return True if the driver's JVM is alive and its Spark context has not been stopped."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except Exception:  # a JVM that has died, or is dying, causes any error of py4j or of the socket
@@ -392,18 +373,11 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 
 def reason_text(exit_code: Exit, driver: Driver) -> str:
-    """Return one line on why an snode ended."""
+    hang = f"the driver has not polled its sources for {driver.loop_age_s:.0f} s"
     texts = {
         Exit.OK: "asked to stop",
         Exit.LEASE_LOST: "another driver has taken over",
         Exit.SPARK_DIED: "Spark's JVM has died",
-        Exit.FAILED: failure_text(driver),
+        Exit.FAILED: hang if driver.failure is None else f"{type(driver.failure).__name__}: {driver.failure}",
     }
     return texts[exit_code]
-
-
-def failure_text(driver: Driver) -> str:
-    """Return what ended a driver: an exception, or that it hangs."""
-    if driver.failure is None:
-        return f"the driver has not polled its sources for {driver.loop_age_s:.0f} s"
-    return f"{type(driver.failure).__name__}: {driver.failure}"

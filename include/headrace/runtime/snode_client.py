@@ -41,7 +41,6 @@ class SnodeEndpoint:
 
 
 def endpoint_file(home: str | os.PathLike[str], snode: str) -> str:
-    """Return the path of the file in which the driver of an snode says where it serves statements."""
     return os.path.join(home, "snodes", f"{snode}.json")
 
 

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from prometheus_client.core import Metric
 
-from headrace.model.jobs import JobCounters, JobRecord
+from headrace.model.jobs import JobRecord
 from headrace.runtime.metrics import SnodeMetrics, counter, gauge
 from headrace.streams.kind import STREAM
 
 LABELS: Final = ("snode", "database", "stream")
 SOURCE_LABELS: Final = (*LABELS, "source")
-Count = Callable[[JobCounters], int]
-GAUGES: Final[tuple[tuple[str, str, Count], ...]] = (
-    ("stream_rows_pending", "Rows committed to the source but not yet handled.", lambda counters: counters.rows_pending),
-    ("stream_rows_quarantined", "Rows in quarantine.", lambda counters: counters.rows_quarantined),
-    ("stream_rows_dropped", "Rows dropped from quarantine.", lambda counters: counters.rows_dropped),
-)
-COUNTERS: Final[tuple[tuple[str, str, Count], ...]] = (
-    ("stream_rows_in", "Rows read.", lambda counters: counters.rows_in),
-    ("stream_rows_used", "Rows merged into windows.", lambda counters: counters.rows_used),
-    ("stream_rows_updated", "Rows that replaced an earlier row.", lambda counters: counters.rows_updated),
-    ("stream_rows_filtered", "Rows dropped by WHERE.", lambda counters: counters.rows_filtered),
-    ("stream_rows_expired", "Rows dropped because they were late.", lambda counters: counters.rows_expired),
-    ("stream_rows_out", "Rows written to the target.", lambda counters: counters.rows_out),
-    ("stream_rows_discarded", "Results older than the target's KEEP.", lambda counters: counters.rows_discarded),
-)
+GAUGES: Final = {
+    "rows_pending": "Rows committed to the source but not yet handled.",
+    "rows_quarantined": "Rows in quarantine.",
+    "rows_dropped": "Rows dropped from quarantine.",
+}
+"""Texts for some of a stream's `JobCounters`, which name the metrics."""
+COUNTERS: Final = {
+    "rows_in": "Rows read.",
+    "rows_used": "Rows merged into windows.",
+    "rows_updated": "Rows that replaced an earlier row.",
+    "rows_filtered": "Rows dropped by WHERE.",
+    "rows_expired": "Rows dropped because they were late.",
+    "rows_out": "Rows written to the target.",
+    "rows_discarded": "Results older than the target's KEEP.",
+}
 
 
 def stream_families(reading: SnodeMetrics) -> Iterator[Metric]:
@@ -50,19 +51,17 @@ def stream_families(reading: SnodeMetrics) -> Iterator[Metric]:
         ((*labels_of(reading, record), source), version) for record in streams for source, version in (record.offsets or {}).items()
     ]
     yield gauge("stream_source_version", "Source version handled.", SOURCE_LABELS, versions)
-    for name, text, count in GAUGES:
-        yield gauge(name, text, LABELS, labeled(counted(count)))
-    for name, text, count in COUNTERS:
-        yield counter(name, text, LABELS, labeled(counted(count)))
+    for family, texts in ((gauge, GAUGES), (counter, COUNTERS)):
+        for name, text in texts.items():
+            yield family(f"stream_{name}", text, LABELS, labeled(partial(count_of, name)))
 
 
-def counted(count: Count) -> Callable[[JobRecord], float]:
-    """Return a function that takes a count from a stream's record."""
-    return lambda record: count(record.progress.counters)
+def count_of(name: str, record: JobRecord) -> int:
+    count: int = getattr(record.progress.counters, name)
+    return count
 
 
 def labels_of(reading: SnodeMetrics, record: JobRecord) -> tuple[str, ...]:
-    """Return the labels of a stream."""
     return reading.snode, record.definition.database, record.definition.name
 
 

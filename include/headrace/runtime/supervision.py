@@ -96,14 +96,7 @@ class Supervisor:
     """Checks one stream in a series of snapshots."""
 
     def __init__(self, job_id: str, *, heartbeat_ms: int, lease_ms: int, reported: str | None = None) -> None:
-        """Prepare the supervision of a stream.
-
-        Args:
-            job_id: The stream.
-            heartbeat_ms: The interval of heartbeats.
-            lease_ms: The duration of leases.
-            reported: The last report of this stream, as returned by `last_report`.
-        """
+        """Prepare the supervision of a stream; `reported` is its last report, as returned by `last_report`."""
         self._id = job_id
         self._stale_ms = max(STALE_HEARTBEATS * heartbeat_ms, lease_ms)
         self._reported = reported
@@ -176,7 +169,6 @@ def duration_text(ms: int) -> str:
 
 
 def stop_mark(reason: StopReason) -> str:
-    """Return a text that identifies one stop of a stream."""
     return f"{reason} since {datetime.fromtimestamp(reason.since / 1000, UTC).isoformat(timespec='milliseconds')}"
 
 
@@ -229,6 +221,5 @@ def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
 
 
 def should_resume(record: JobRecord, reported: str | None) -> bool:
-    """Return True if a stream is STOPPED for a reason that is not transient, and that was reported before."""
     reason = record.reason if record.desired is DesiredState.RUNNING and record.state is JobState.STOPPED else None
     return reason is not None and not reason.transient and stop_mark(reason) == reported

@@ -10,8 +10,7 @@ from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.model.positions import SourceId, source_id
-from headrace.model.tables import Table
-from headrace.runtime.adoption import adopt_subtables
+from headrace.model.tables import TBNAME, Table, TableKind
 from headrace.storage import Bounds
 from headrace.streams.leftovers import remove_leftovers
 
@@ -32,11 +31,7 @@ class MaintenanceResult:
 
 
 def maintain(
-    context: Context,
-    database: str | None = None,
-    *,
-    retention_hours: int = MIN_RETENTION_HOURS,
-    bounds: Bounds | None = None,
+    context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS, bounds: Bounds | None = None
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
@@ -89,3 +84,25 @@ def needed_offset(record: JobRecord, source: SourceId) -> int | None:
     """Return the oldest version of a source that a stream may still read; None before it has started."""
     offsets = record.progress.boundary if record.offsets is None else record.offsets
     return None if offsets is None else offsets.get(source)
+
+
+def adopt_subtables(context: Context, table: Table) -> list[str]:
+    """Register all subtables that have rows but no tags, so that statements can name them; return their names.
+
+    Their tags are NULL until `INSERT INTO … USING … TAGS` or `ALTER TABLE … SET TAG` sets them.
+    """
+    if table.kind is not TableKind.SUPER:
+        return []
+    tagged = set(context.tables.tags.read(table)[TBNAME].to_pylist())
+    names = [name for name in context.tables.tags.of_subtables(table)[TBNAME].to_pylist() if name not in tagged]
+    return [name for name in names if _try_adopt(context, table, name)]
+
+
+def _try_adopt(context: Context, table: Table, name: str) -> bool:
+    try:
+        context.catalog.subtables.add(table.database, table.name, [name])
+    except Error as error:
+        logger.error("skipping rows of %s in %s.%s, which have no subtable: %s", name, table.database, table.name, error.message)
+        return False
+    logger.warning("%s.%s has no tags: set them with ALTER TABLE %s SET TAG", table.database, name, name)
+    return True

@@ -15,12 +15,9 @@ from headrace.streams.windows.change_batch import Changes
 
 @dataclass(frozen=True, slots=True)
 class StagedWindows:
-    """Results in Parquet files, which are deleted once they are committed.
+    """Windows in Parquet files of a folder, which are deleted once they are committed.
 
-    Attributes:
-        uri: Their folder.
-        files: The names of files with finished windows to write.
-        retracted: The names of files with windows to remove: key columns `p*` and `_wstart`.
+    `files` have finished windows to write; `retracted`, windows to remove: key columns `p*` and `_wstart`.
     """
 
     uri: str
@@ -71,6 +68,5 @@ class Processor(Protocol):
 
 
 def idle_result(state: StreamState) -> BatchResult:
-    """Return the result of a micro-batch without rows for the job."""
-    no_windows = pa.table({})
-    return BatchResult(no_windows, no_windows, state)
+    """Return a result without windows."""
+    return BatchResult(pa.table({}), pa.table({}), state)

@@ -47,7 +47,6 @@ class KeepProcessor:
 
 
 def kept_result(plan: StreamPlan, result: BatchResult, now: int) -> BatchResult:
-    """Return a result without what the target's database does not keep."""
     kept = kept_windows(plan, result.upserts, now)
     discarded = result.upserts.num_rows - kept.num_rows
     if not discarded:
@@ -59,7 +58,6 @@ def kept_result(plan: StreamPlan, result: BatchResult, now: int) -> BatchResult:
 
 
 def kept_events(plan: StreamPlan, events: WindowEvents | None, now: int) -> WindowEvents | None:
-    """Return the events without results that the target does not keep."""
     if events is None or EventType.WINDOW_CLOSE not in events.windows:
         return events
     closed = kept_windows(plan, events.windows[EventType.WINDOW_CLOSE], now)

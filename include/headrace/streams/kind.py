@@ -9,15 +9,7 @@ from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
 from headrace.jobs.kinds import JobKind, imported
 from headrace.model.jobs import JobRecord, JobState
-from headrace.model.statements import (
-    DropQuarantine,
-    DropStream,
-    PauseStream,
-    ReplayStream,
-    ResetStream,
-    ResumeStream,
-    Statement,
-)
+from headrace.model.statements import DropQuarantine, DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
 from headrace.model.tables import Name
 
 if TYPE_CHECKING:
@@ -66,8 +58,7 @@ KIND: Final = JobKind(
         ),
         actions.REPLAY: action(ReplayStream, "Processes the rows in quarantine again. Those that still fail stay there."),
         actions.DROP_QUARANTINE: action(
-            DropQuarantine,
-            "Leaves the rows in quarantine out for good, unless they are written again. They stay in the source.",
+            DropQuarantine, "Leaves the rows in quarantine out for good, unless they are written again. They stay in the source."
         ),
         actions.RESET: action(ResetStream, "Computes the stream again from all stored rows, and replaces its rows in the target."),
         actions.DROP: action(DropStream, "Removes the stream and its state. The target table keeps its rows."),

@@ -11,13 +11,12 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
-from headrace.model.time import Precision
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, marked_table
 from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.runner import state_store
-from headrace.streams.sources import stored
 from headrace.streams.sources.source_tables import latest_offsets
+from headrace.streams.sources.stored import max_stored_time
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.rebuild import rebuild
 
@@ -62,7 +61,7 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
         new_target = None if plan.target_exists else create_target(context, plan)
         add_mark(context, plan)
-        progress = JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
+        progress = JobProgress(boundary=latest_offsets(context, plan.sources), updated=context.clock.now())
         failpoint("streams.replace.prepared")
         context.catalog.jobs.replace(old.id, definition, desired=replaced.desired, target=new_target, progress=progress)
         failpoint("streams.replace.recorded")
@@ -104,7 +103,6 @@ def create_target(context: Context, plan: StreamPlan) -> Table:
 
 
 def add_mark(context: Context, plan: StreamPlan) -> None:
-    """Add the hidden column that marks windows added by FILL to a target that exists."""
     if plan.target_exists and plan.fills_gaps:
         context.tables.columns.add(plan.target, plan.target_database, [MARK])
 
@@ -115,7 +113,7 @@ def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:
     With FILL_HISTORY it is the boundary of the backfill. Without, the first checkpoint is written too.
     """
     if plan.options.fill_history:
-        return JobProgress(boundary=source_offsets(context, plan), updated=context.clock.now())
+        return JobProgress(boundary=latest_offsets(context, plan.sources), updated=context.clock.now())
     state = initial_state(context, plan)
     state_store(context, plan.id).write(state, state.position.batch)
     return progress_of(context, plan, state, None)
@@ -127,22 +125,11 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
     Windows of INTERVAL and SESSION that may have earlier rows are read from the source when the stream first touches them, so that
     the stream's windows are complete. For other windows a stream starts with its first row.
     """
-    position = Position(0, source_offsets(context, plan))
+    position = Position(0, latest_offsets(context, plan.sources))
     if plan.is_closed_by_clock:
         return StreamState(position, wake_at=context.clock.now())
     has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
     return StreamState(position, evicted_through=max_stored_time(context, plan) if has_complete_windows else None)
-
-
-def source_offsets(context: Context, plan: StreamPlan) -> Offsets:
-    """Return the present offsets of a stream's sources."""
-    return latest_offsets(context, plan.sources)
-
-
-def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
-    """Return an upper bound of the source's event times, in ticks; None if it is empty."""
-    high = stored.max_stored_time(context, plan)
-    return high // 1000 if high is not None and plan.query.precision is Precision.MILLISECOND else high
 
 
 def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgress:
@@ -160,11 +147,10 @@ def skip(context: Context, plan: StreamPlan) -> None:
     The stream's driver moves to the new offsets between two micro-batches, so no state in memory overrides them. Skipped rows are
     read again only if their window is recalculated for another reason.
     """
-    context.catalog.jobs.skip(plan.id, source_offsets(context, plan))
+    context.catalog.jobs.skip(plan.id, latest_offsets(context, plan.sources))
 
 
 def record_state(context: Context, plan: StreamPlan, state: StreamState, boundary: Offsets | None) -> JobProgress:
-    """Write the first checkpoint of a stream, and record the matching progress."""
     state_store(context, plan.id).write(state, state.position.batch)
     progress = progress_of(context, plan, state, boundary)
     context.catalog.jobs.set_progress(plan.id, progress, context.epoch or None)

@@ -68,20 +68,14 @@ class Stopwatch:
         self.meter = replace(self.meter, seconds=seconds)
 
     def count(self) -> None:
-        """Count a micro-batch that is complete."""
         self.meter = replace(self.meter, batches=self.meter.batches + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerSample:
-    """What a runner reports of its stream.
+    """What a runner reports of its stream: its meter, the size of the state, and the largest event time in epoch ms.
 
-    Attributes:
-        meter: Its meter.
-        rows_pending: Rows of the sources that it has not handled, as far as it knows.
-        state_windows: Windows in state.
-        state_bytes: Bytes in state.
-        max_event_time_ms: The largest event time, in epoch ms.
+    `rows_pending` counts the rows of the sources that it has not handled, as far as it knows.
     """
 
     meter: Meter

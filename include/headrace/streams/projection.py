@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,10 +16,13 @@ from headrace.compute.plan import TS, WSTART
 from headrace.context import Context
 from headrace.model.types import BIGINT
 from headrace.storage.row_matching import row_ids
-from headrace.streams.batches import BatchResult, idle_result
+from headrace.streams.batches import BatchResult, StagedWindows, idle_result
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.keep import kept_result
+from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.projected import ProjectedCommits
+from headrace.streams.wide.parts import PartResult
+from headrace.streams.wide.staging import can_stage, create_staging_folder
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
@@ -40,11 +44,31 @@ class ProjectionProcessor:
         self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        if isinstance(changes.source, LargeCommit):
-            result = ProjectedCommits(self.context, self.plan, self.process_rows).process(state, changes, changes.source)
-            if result is not None:
-                return result
+        if isinstance(changes.source, LargeCommit) and can_stage(self.plan):
+            return self.process_large(state, changes, changes.source)
         return self.process_rows(state, changes)
+
+    def process_large(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
+        """Compute a large commit piece by piece, since each row is one result."""
+        staged = StagedWindows(create_staging_folder(self.context, self.plan.id))
+        batches = state.counters.batches + 1
+        for piece in self.pieces(commit):
+            result = kept_result(self.plan, self.process_rows(state, replace(changes, source=piece)), changes.now)
+            part = PartResult.of(result, staged.uri)
+            state, staged = part.state, staged.plus(part.files, part.retracted)
+        state = replace(state, counters=replace(state.counters, batches=batches))
+        return replace(idle_result(state), staged=staged)
+
+    def pieces(self, commit: LargeCommit) -> Iterator[pa.Table]:
+        """Yield the changes in parts, each with all changes of its rows: a row before and after an update has one result."""
+        if commit.inserted is not None:
+            yield from commit.plain_pieces()
+            return
+        with Spill.open(self.plan.source.primary_key, commit.count) as spill:
+            for piece in commit.plain_pieces():
+                spill.add(piece)
+            for number in spill.parts():
+                yield spill.read(number)
 
     def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what changes make due from all of them at once."""
@@ -58,13 +82,7 @@ class ProjectionProcessor:
         count = count_rows(self.plan, batch, state, batch.is_written & passing, no_rows)
         results = keep_last_by_key(projected, self.result_key(), batch)
         is_upsert = pa.array(np.isin(batch.kind[to_numpy(results[ROW])], UPSERT_KINDS))
-        counters = state.counters.plus(replace(count.counters, rows_out=results.num_rows))
-        moved = replace(
-            state,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=counters,
-        )
+        moved = replace(count, counters=replace(count.counters, rows_out=results.num_rows)).added_to(state)
         return BatchResult(results.filter(is_upsert), results.filter(pa.array(~np.asarray(is_upsert))), moved)
 
     def project_rows(self, batch: ChangeBatch) -> pa.Table:

@@ -70,19 +70,15 @@ class Reader(Protocol):
 
 
 def processor_of(context: Context, plan: StreamPlan) -> Processor:
-    """Return the processor for a plan's kind of query."""
-    return KeepProcessor(window_processor(context, plan), plan)
-
-
-def window_processor(context: Context, plan: StreamPlan) -> Processor:
-    """Return the processor that computes all results, including those that the target does not keep."""
+    create: Callable[[Context, StreamPlan], Processor] = WindowProcessor
     if plan.is_closed_by_clock:
-        return ClockedProcessor(context, plan)
-    return ProjectionProcessor(context, plan) if plan.query.window is None else WindowProcessor(context, plan)
+        create = ClockedProcessor
+    elif plan.query.window is None:
+        create = ProjectionProcessor
+    return KeepProcessor(create(context, plan), plan)
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
-    """Return the store of a stream's checkpoints."""
     return StateStore(context.state_uri, job_id, context.epoch)
 
 
@@ -128,7 +124,6 @@ class StreamRunner:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags that the query reads."""
         return self.plan.query.scans[0].tags
 
     @property
@@ -153,7 +148,6 @@ class StreamRunner:
         return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
 
     def is_record_due(self) -> bool:
-        """Return True if it is time to retry recording progress."""
         return self._record_at is not None and self._record_at <= time.monotonic()
 
     @property
@@ -162,7 +156,6 @@ class StreamRunner:
         return self._record_at is None
 
     def is_delivering(self) -> bool:
-        """Return True while the sink delivers results to receivers that answer."""
         return self.sink.is_busy()
 
     def sample(self) -> RunnerSample | None:
@@ -289,12 +282,10 @@ class StreamRunner:
         return True
 
     def refresh(self, record: JobRecord) -> None:
-        """Do before the next micro-batch what the user has asked to do with the rows in quarantine."""
         if record.quarantine_requested is not None:
             self.quarantine_requested = record.quarantine_requested
 
     def is_request_due(self) -> bool:
-        """Return True if the user has asked to do something with the rows in quarantine."""
         return self.quarantine_requested is not None
 
     def _serve_request(self) -> Advance:
@@ -317,7 +308,6 @@ class StreamRunner:
         return Advance.HANDLED
 
     def _replay_quarantine(self) -> None:
-        """Process the rows in quarantine that the user wants to replay."""
         replay = read_replay(self.context, self.plan, self.offsets)
         if replay is not None:
             changes = replace(replay.changes, now=self.context.clock.now())
@@ -354,18 +344,14 @@ class StreamRunner:
         failpoint("streams.state.written")
         with self.stopwatch.measure(Phase.WRITE):
             self.quarantine.commit(result.quarantine, position.batch, now, self.store.oldest)
-            self.commit(result, moved.position)
+            if self.sink.commit(result, moved.position, self.committed):
+                self.committed = position.batch
         failpoint("streams.target.committed")
         self._state = replace(moved, messages=())
         with self.stopwatch.measure(Phase.RECORD):
             self.record()
         self.stopwatch.count()
         failpoint("streams.progress.recorded")
-
-    def commit(self, result: BatchResult, position: Position) -> None:
-        """Commit the results of a micro-batch to the sink."""
-        if self.sink.commit(result, position, self.committed):
-            self.committed = position.batch
 
     def _durable_batch(self) -> int:
         """Return the number of the micro-batch from which the stream would restart now."""

@@ -59,7 +59,6 @@ class ClockedProcessor:
         self.is_filled = plan.query.fill is not None or plan.query.interp is not None
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        """Count the rows of a micro-batch, and compute the windows that are due."""
         if state.computed_before is None:
             state = replace(state, computed_before=self.first_window(state))
         state = self.count(state, changes)
@@ -87,7 +86,6 @@ class ClockedProcessor:
 
     @property
     def max_windows(self) -> int:
-        """The number of windows, or points, to compute in one micro-batch."""
         return MAX_FILLED_WINDOWS if self.is_filled else MAX_WINDOWS
 
     def compute_due(self, state: StreamState, changes: Changes, instant: int) -> BatchResult:
@@ -107,8 +105,7 @@ class ClockedProcessor:
     def compute_ended(self, state: StreamState, start: int, instant: int, changes: Changes) -> tuple[pa.Table, StreamState, int]:
         """Compute windows from the one at `start` on that have ended by an instant.
 
-        Returns:
-            Their results, the state with what later windows need, and the start of the next window.
+        Returns their results, the state with what later windows need, and the start of the next window.
         """
         ended = self.grid.ended(start, instant, self.max_windows)
         if not self.can_have_results(state, start):
@@ -142,7 +139,6 @@ class ClockedProcessor:
         return replace(state, rows_before=last_rows(self.plan, all_rows, following)), all_rows
 
     def rows_before_stream(self, low: int, offsets: Offsets) -> pa.Table:
-        """Return the last rows of each group before the first window."""
         before = stored_rows(self.context, self.plan, low, low - 1, offsets)
         for piece in stored_pieces(self.context, self.plan, low - 1, offsets):
             before = last_rows(self.plan, pa.concat_tables([before, self.passing(piece)], promote_options="permissive"), low)
@@ -173,7 +169,7 @@ class ClockedProcessor:
         if self.plan.query.fill is not None and state.last_results is not None and state.last_results.num_rows > 0:
             return True
         high = max_stored_time(self.context, self.plan)
-        return high is not None and high // stored_units_per_tick(self.plan.query.precision) >= start
+        return high is not None and high >= start
 
     def first_window(self, state: StreamState) -> int:
         """Return the start of the first window to compute: the one that was current when the stream was created.
@@ -217,7 +213,6 @@ class ClockedProcessor:
         return rows.take(pc.unique(self.arrivals.assign_windows(rows)[ROW]).sort())
 
     def ticks(self, ms: int) -> int:
-        """Return an instant of the clock in ticks."""
         return ms * self.plan.query.precision.ticks_per_second // 1000
 
 

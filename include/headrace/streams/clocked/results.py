@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from headrace.context import Context
 from headrace.model.windows import Windows
 from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.windows.evaluation import KernelEvaluation, WindowEvaluation, kernel_for, typed_rows
+from headrace.streams.windows.evaluation import KernelEvaluation, kernel_for, typed_rows
 from headrace.streams.windows.window_sql import IS_RESULT, small_frame
 
 if TYPE_CHECKING:
@@ -45,18 +47,14 @@ class ResultEvaluation:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.kernels: WindowEvaluation | None = None
+        self.kernels: KernelEvaluation | None = None
         if is_mergeable(plan.query):
             self.kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
 
     def evaluate(self, rows: pa.Table, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:
-        """Return the results of consecutive windows.
+        """Return the results of consecutive windows from their rows and what else their values depend on.
 
-        Args:
-            rows: The rows of the windows, and what else their values depend on.
-            windows: The windows.
-            last_results: With FILL, the last result of each group.
-            now: The present, in epoch ms.
+        `last_results` has the last result of each group, with FILL; `now` is the present in epoch ms.
         """
         first, last = int(windows.start[0]), int(windows.start[-1])
         if self.kernels is not None:
@@ -117,16 +115,11 @@ def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: i
     values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), prepared)
     seen = prepared.groupBy(*keys).agg(F.min(TS).alias("_seen"))
     same = [F.col(f"values.{key}").eqNullSafe(F.col(f"seen.{key}")) for key in keys]
-    condition = same[0] if same else F.lit(True)
-    for equality in same[1:]:
-        condition = condition & equality
-    joined = values.alias("values").join(seen.alias("seen"), condition).where(f"{POINT} >= _seen")
-    named = joined.select(*(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *output_names(query))
+    joined = values.alias("values").join(seen.alias("seen"), reduce(and_, same, F.lit(True))).where(f"{POINT} >= _seen")
+    named = joined.select(
+        *(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *(output.column for output in query.outputs)
+    )
     return named.selectExpr(*result_columns(query))
-
-
-def output_names(query: Plan) -> list[str]:
-    return [output.column for output in query.outputs]
 
 
 def result_columns(query: Plan) -> list[str]:

@@ -30,25 +30,23 @@ if TYPE_CHECKING:
 
 def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int | None, offsets: Offsets) -> pa.Table:
     """Return the rows that the source has in a range of ticks, as of offsets, with the columns that the query reads."""
-    scan = plan.query.scans[0]
     key = () if context.set_aside is None else plan.source.primary_key
-    rows = scan_source(
-        context,
-        plan,
-        offsets,
-        [name for name in dict.fromkeys((*scan.columns, *key)) if not plan.source.is_tag(name)],
-        series=None if plan.source_subtable is None else [plan.source_subtable],
-        bounds=Bounds.of_ticks(low, high, plan.query.precision),
-    )
-    return with_tags(context.tables, plan.source, rows, scan.tags).select(list(scan.columns))
+    columns = [name for name in dict.fromkeys((*plan.scan.columns, *key)) if not plan.source.is_tag(name)]
+    rows = stored_columns(context, plan, low, high, offsets, columns)
+    return with_tags(context.tables, plan.source, rows, plan.scan.tags).select(list(plan.scan.columns))
 
 
 def stored_source_rows(context: Context, plan: StreamPlan, low: int, high: int | None, offsets: Offsets) -> pa.Table:
     """Return the rows that the source has in a range of ticks, as of offsets, with all columns of the table."""
-    series = None if plan.source_subtable is None else [plan.source_subtable]
-    columns = [plan.source.series_key, *(column.name for column in plan.source.columns)]
+    columns = dict.fromkeys([plan.source.series_key, *(column.name for column in plan.source.columns)])
+    return stored_columns(context, plan, low, high, offsets, list(columns))
+
+
+def stored_columns(
+    context: Context, plan: StreamPlan, low: int | None, high: int | None, offsets: Offsets, columns: list[str]
+) -> pa.Table:
     bounds = Bounds.of_ticks(low, high, plan.query.precision)
-    return scan_source(context, plan, offsets, list(dict.fromkeys(columns)), series=series, bounds=bounds)
+    return scan_source(context, plan, offsets, columns, series=plan.source_series, bounds=bounds)
 
 
 def stored_pieces(context: Context, plan: StreamPlan, high: int, offsets: Offsets) -> Iterator[pa.Table]:
@@ -75,10 +73,7 @@ def needs_rows_before(plan: Plan) -> bool:
 def last_rows(plan: StreamPlan, rows: pa.Table, before: int) -> pa.Table:
     """Return the rows before an instant that later windows may need: of each group the last, and the last with each value.
 
-    Args:
-        plan: The stream.
-        rows: Rows that pass WHERE, with the columns that the query reads.
-        before: The instant, in ticks.
+    The rows pass WHERE, and have the columns that the query reads; `before` is in ticks.
     """
     ts = to_ticks(rows[plan.source.timestamp.name], plan.query.precision)
     (group,) = row_ids([rows], group_columns(plan, rows))
@@ -97,7 +92,6 @@ def group_columns(plan: StreamPlan, rows: pa.Table) -> list[str]:
 
 
 def last_of_each(group: Int64s, ts: Int64s, selected: Bools) -> Int64s:
-    """Return the index of the latest selected row of each group."""
     rows = np.flatnonzero(selected)
     order = rows[np.lexsort((rows, ts[rows], group[rows]))]
     is_last = np.concatenate((group[order][1:] != group[order][:-1], [True])) if len(order) else np.empty(0, np.bool_)

@@ -10,6 +10,7 @@ from headrace.compute.functions.stream_use import StreamUse
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource
+from headrace.model.spans import Span
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
 from headrace.model.tables import TableKind
@@ -49,24 +50,33 @@ def is_split_by_subtable(query: Query, source: Relation, language: Language) -> 
     """Return True if no group of the query can have rows of more than one subtable."""
     if source.table.kind is TableKind.PLAIN or source.subtable is not None:
         return True
-    series = series_name(source, language)
+    series = language.series_name(source.table.series_key)
     return any(isinstance(item.expression, ColumnRef) and item.expression.name == series for item in query.partition_by)
 
 
-def series_name(source: Relation, language: Language) -> str:
-    """Return the name of a source's series key in queries of the language."""
-    return language.series_name(source.table.series_key)
+def require_split(subject: str, span: Span | None, query: Query, source: Relation, language: Language) -> None:
+    """Reject a query one of whose groups may have rows of several subtables."""
+    if not is_split_by_subtable(query, source, language):
+        raise InvalidStreamError(
+            f"{subject} over the supertable {source.table.name} mixes its subtables",
+            hint=f"add PARTITION BY {language.series_name(source.table.series_key)}",
+            span=span,
+        )
+
+
+def require_forced_close(call: Call, statement: CreateStream, alternative: str) -> None:
+    if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        hint = f"use {alternative}, or set that trigger"
+        raise InvalidStreamError(f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE", hint=hint, span=call.span)
 
 
 def query_expressions(query: Query) -> Iterator[Expression]:
-    """Yield the expressions of the select list, PARTITION BY, WHERE and HAVING."""
     yield from (item.expression for item in query.items)
     yield from (item.expression for item in query.partition_by)
     yield from filter(None, (query.where, query.having))
 
 
 def calls(query: Query) -> Iterator[Call]:
-    """Yield every call of a function."""
     return (part for expression in query_expressions(query) for part in walk(expression) if isinstance(part, Call))
 
 
@@ -78,12 +88,8 @@ def first_call(query: Query, language: Language, use: StreamUse) -> Call | None:
 def check_event_window(statement: CreateStream, source: Relation, language: Language) -> None:
     """Require an event window to be evaluated by subtable."""
     window = statement.query.window
-    if isinstance(window, EventClause) and not is_split_by_subtable(statement.query, source, language):
-        raise InvalidStreamError(
-            f"an event window over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=window.span,
-        )
+    if isinstance(window, EventClause):
+        require_split("an event window", window.span, statement.query, source, language)
 
 
 def check_shape(statement: CreateStream, source: Relation, language: Language) -> None:
@@ -93,19 +99,15 @@ def check_shape(statement: CreateStream, source: Relation, language: Language) -
         raise InvalidStreamError(
             "ORDER BY is not allowed in a stream query", hint="remove ORDER BY, and order when you read the target", span=query.span
         )
-    if query.limit is not None or query.offset is not None or query.series_limit is not None or query.series_offset is not None:
+    if any(limit is not None for limit in (query.limit, query.offset, query.series_limit, query.series_offset)):
         raise InvalidStreamError(
             "LIMIT and OFFSET are not allowed in a stream query", hint="remove LIMIT and OFFSET", span=query.span
         )
     if query.distinct:
         raise InvalidStreamError("DISTINCT is not allowed in a stream query", hint="remove DISTINCT", span=query.span)
-    if (isinstance(query.window, StateClause) or query.window is None) and not is_split_by_subtable(query, source, language):
+    if isinstance(query.window, StateClause) or query.window is None:
         subject = "a query without a window" if query.window is None else "a state window"
-        raise InvalidStreamError(
-            f"{subject} over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=query.span,
-        )
+        require_split(subject, query.span, query, source, language)
 
 
 def check_subtable_name(statement: CreateStream, _: Relation, _language: Language) -> None:
@@ -136,12 +138,7 @@ def check_count_window(statement: CreateStream, source: Relation, language: Lang
     window, options = statement.query.window, statement.options
     if not isinstance(window, CountClause):
         return
-    if not is_split_by_subtable(statement.query, source, language):
-        raise InvalidStreamError(
-            f"a count window over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=window.span,
-        )
+    require_split("a count window", window.span, statement.query, source, language)
     if options.watermark.count <= 0:
         raise InvalidStreamError("a count window needs a WATERMARK above 0", hint="add WATERMARK 10s", span=window.span)
     if not options.ignore_expired:
@@ -161,77 +158,53 @@ def check_composite_key(statement: CreateStream, source: Relation, _language: La
 
 
 def check_interpolation(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Restrict INTERP to queries by subtable with FORCE_WINDOW_CLOSE and EVERY."""
     query = statement.query
     call = next((call for call in calls(query) if call.function == language.interpolation), None)
     if call is None:
         return
-    if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
-        raise InvalidStreamError(
-            f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE",
-            hint="use a window, or set that trigger",
-            span=call.span,
-        )
+    require_forced_close(call, statement, "a window")
     if query.interpolation is None or query.interpolation.every is None or query.interpolation.start is not None:
         raise InvalidStreamError(
             f"{call.function} in a stream takes EVERY and no RANGE", hint="add EVERY(1m), remove RANGE", span=query.span
         )
-    if not is_split_by_subtable(query, source, language):
-        raise InvalidStreamError(
-            f"{call.function} over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=call.span,
-        )
+    require_split(call.function, call.span, query, source, language)
 
 
 def check_time_weighted(statement: CreateStream, source: Relation, language: Language) -> None:
-    """Restrict time-weighted functions to INTERVAL queries by subtable with FORCE_WINDOW_CLOSE."""
     query = statement.query
     call = first_call(query, language, StreamUse.FORCED_CLOSE)
     if call is None:
         return
-    if statement.options.trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
-        raise InvalidStreamError(
-            f"{call.function} in a stream needs TRIGGER FORCE_WINDOW_CLOSE", hint="use avg, or set that trigger", span=call.span
-        )
+    require_forced_close(call, statement, "avg")
     if not isinstance(query.window, IntervalClause):
         raise InvalidStreamError(f"{call.function} in a stream needs INTERVAL", hint="use INTERVAL", span=call.span)
-    if not is_split_by_subtable(query, source, language):
-        raise InvalidStreamError(
-            f"{call.function} over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=call.span,
-        )
+    require_split(call.function, call.span, query, source, language)
 
 
 def check_force_window_close(statement: CreateStream, source: Relation, language: Language) -> None:
     query, trigger = statement.query, statement.options.trigger
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and source.table.is_virtual:
+    if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
+        raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
+    if trigger is not TriggerMode.FORCE_WINDOW_CLOSE:
+        return
+    if source.table.is_virtual:
         raise NotSupportedError(
             f"FORCE_WINDOW_CLOSE is not supported over the virtual table {source.table.name}",
             hint="use another trigger, or a table that stores its rows",
             span=query.span,
         )
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and not is_split_by_subtable(query, source, language):
-        raise InvalidStreamError(
-            f"FORCE_WINDOW_CLOSE over the supertable {source.table.name} mixes its subtables",
-            hint=f"add PARTITION BY {series_name(source, language)}",
-            span=query.span,
-        )
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and query.window is not None and not isinstance(query.window, IntervalClause):
+    require_split("FORCE_WINDOW_CLOSE", query.span, query, source, language)
+    if query.window is not None and not isinstance(query.window, IntervalClause):
         raise InvalidStreamError("FORCE_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
-    if trigger is TriggerMode.FORCE_WINDOW_CLOSE and query.fill is not None and query.fill.mode not in CLOCKED_FILL_MODES:
+    if query.fill is not None and query.fill.mode not in CLOCKED_FILL_MODES:
         raise InvalidStreamError(
             f"FILL({query.fill.mode}) is not allowed with FORCE_WINDOW_CLOSE: the next row is not known when a window is computed",
             hint="use FILL(PREV), FILL(NULL) or FILL(VALUE, …)",
             span=query.fill.span,
         )
-    if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
-        raise InvalidStreamError("CONTINUOUS_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
 
 
 def check_group_by(statement: CreateStream, _: Relation, _language: Language) -> None:
-    """Reject GROUP BY."""
     if statement.query.group_by:
         raise InvalidStreamError(
             "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span
@@ -262,7 +235,6 @@ def check_minimum(duration: Duration | None, minimum: Duration, option: str, sta
 
 
 def check_having(statement: CreateStream, _: Relation, _language: Language) -> None:
-    """Reject HAVING."""
     having = statement.query.having
     if having is not None:
         raise InvalidStreamError(

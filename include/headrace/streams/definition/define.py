@@ -7,7 +7,6 @@ import functools
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
@@ -43,8 +42,6 @@ from headrace.streams.definition.layout import (
 )
 from headrace.streams.definition.plan_checks import check_filled_key, check_plan, check_precision, check_virtual_source
 from headrace.streams.kind import STREAM
-
-WINDOW_BOUNDS: Final = ("_wstart", "_wend")
 
 
 @dataclass(frozen=True)
@@ -89,8 +86,12 @@ class StreamPlan:
 
     @property
     def scan(self) -> Scan:
-        """The read of the source."""
         return self.query.scans[0]
+
+    @property
+    def source_series(self) -> list[str] | None:
+        """The series of the source that the query reads; None if it reads all."""
+        return None if self.source_subtable is None else [self.source_subtable]
 
     @property
     def references(self) -> tuple[ColumnReference, ...]:
@@ -138,7 +139,6 @@ class StreamPlan:
 
     @property
     def separates_late_rows(self) -> bool:
-        """True if a late row is not simply merged into its window."""
         return self.options.ignore_expired or self.defers_changes
 
     @property
@@ -261,13 +261,11 @@ def plan_recorded_stream(definition: JobDefinition, catalog: Catalog) -> StreamP
 
 
 def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:
-    """Return a scope in which a recorded stream's source has the columns that it had when the stream was created."""
     schema = definition.schema
     if schema is None:
         return scope
 
     def as_recorded(relation: Relation) -> Relation:
-        """Replace the source's columns and tags by the recorded ones."""
         if relation.table.id != definition.source:
             return relation
         table = replace(relation.table, columns=schema.columns, tags=schema.tags)
@@ -311,7 +309,6 @@ class Definer:
     replaced: JobDefinition | None = None
 
     def plan(self) -> StreamPlan:
-        """Return the plan."""
         statement = self.statement
         source = self.scope.relation(source_name(statement.query).name)
         check_statement(statement, source, self.scope.language)
@@ -351,7 +348,6 @@ class Definer:
         )
 
     def bind_query(self, query: Query) -> Plan:
-        """Bind a query to the source's columns."""
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
         if plan.fill is None or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
@@ -377,7 +373,9 @@ class Definer:
             return new_layout(self.statement, database.name, bound, prepended)
         own = self.recorded or self.replaced
         if own is not None and own.target == existing.id:
-            new_target = self.try_new_layout(database, bound, prepended)
+            new_target = None
+            with contextlib.suppress(Error):  # there cannot be a new target
+                new_target = new_layout(self.statement, database.name, bound, prepended)
             for table in (existing, restrict_to_filled(existing, own)):
                 if new_target is not None and is_created_by(new_target, table):
                     if self.recorded is None and self.statement.text != own.sql:
@@ -385,15 +383,8 @@ class Definer:
                     return replace(new_target, table=table)
         return existing_layout(self.statement, existing, bound, prepended)
 
-    def try_new_layout(self, database: Database, bound: Plan, prepended: bool) -> Layout | None:
-        """Return the layout that a new target would have; None if there cannot be one."""
-        with contextlib.suppress(Error):
-            return new_layout(self.statement, database.name, bound, prepended)
-        return None
-
 
 def restrict_to_filled(table: Table, stream: JobDefinition | None) -> Table:
-    """Restrict a target to the columns and tags that a recorded stream fills."""
     schema = stream.schema if stream is not None else None
     if schema is None:
         return table
@@ -432,7 +423,6 @@ def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:
 
 
 def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
-    """Return how groups become subtables of the target."""
     items = list(dict.fromkeys(item.expression for item in (*statement.query.partition_by, *hidden_items(statement, layout))))
     keys = dict(zip(items, plan.keys, strict=False))
     subtable_expression = name_expression(statement)

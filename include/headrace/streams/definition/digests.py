@@ -33,13 +33,11 @@ def md5(messages: pa.Array) -> Digests:
 
 
 def offsets_of(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where each value of a large binary array begins in its data, and where the last one ends."""
     offsets = values.buffers()[1]
     return np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1] if offsets else np.zeros(1, np.int64)
 
 
 def pad(messages: pa.Array, blocks: int) -> npt.NDArray[np.uint8]:
-    """Return messages as rows of this many blocks each, with their lengths."""
     lengths = np.diff(offsets_of(messages))
     padded = np.zeros((len(messages), blocks * BLOCK_BYTES), np.uint8)
     data = messages.buffers()[2]

@@ -48,13 +48,9 @@ class TagSource:
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """How a group becomes a subtable of the target.
+    """How a group, identified by the partition keys, becomes a subtable of the target.
 
-    Attributes:
-        keys: The partition keys of the statement.
-        name: The column of the SUBTABLE expression; None if there is none.
-        tags: The tags to set.
-        id_tag: The tag that takes the group's id; None if there is none.
+    `name` is the column of the SUBTABLE expression, `id_tag` the tag that takes the group's id; None if there is none.
     """
 
     kind: GroupKind
@@ -88,7 +84,6 @@ class GroupRule:
 
 
 def default_subtable_names(database: str, table: str, ids: UInt64s) -> pa.Array:
-    """Return the names of groups' subtables if there is no SUBTABLE expression."""
     prefix = np.frombuffer(f"{ACCOUNT_ID}.{database}.{table},group_id=".encode(), np.uint8)
     messages = np.empty((len(ids), len(prefix) + 8), np.uint8)
     messages[:, : len(prefix)] = prefix

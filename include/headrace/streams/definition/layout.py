@@ -32,13 +32,9 @@ class TagFill:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A target and what fills it.
+    """A target and what fills it: for each output column of the query, in order, the target's column; and its tags.
 
-    Attributes:
-        table: The target.
-        columns: For each output column of the query, in order, the target's column.
-        tags: The tags and what fills them.
-        id_tag: The tag that takes the group's id; None if there is none.
+    `id_tag` is the tag that takes the group's id; None if there is none.
     """
 
     table: Table

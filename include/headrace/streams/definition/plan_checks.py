@@ -11,9 +11,7 @@ from headrace.model.queries import FillMode, IntervalClause, Query
 from headrace.model.statements import CreateStream
 from headrace.model.tables import Database
 from headrace.model.types import TypeKind
-from headrace.streams.definition.layout import (
-    Layout,
-)
+from headrace.streams.definition.layout import Layout
 
 WINDOW_BOUNDS: Final = ("_wstart", "_wend")
 

@@ -59,7 +59,6 @@ class Requests:
     last: Int64s
 
     def filter(self, mask: Bools) -> Requests:
-        """Return some of them."""
         return Requests(self.group[mask], self.start[mask], self.first[mask], self.last[mask])
 
 
@@ -87,7 +86,6 @@ class EmittedWindows:
         self.version = None
 
     def refresh(self) -> int:
-        """Bring what is in memory up to the target's newest version, and return that."""
         version = self.context.tables.version(self.table)
         if self.version is None or (version != self.version and self._has_changed(self.version + 1, version)):
             self._load(version)
@@ -117,17 +115,13 @@ class EmittedWindows:
     def around(self, names: Sequence[str], group: Int64s, start: Int64s) -> EmittedRows:
         """Return windows of groups, among them those at these starts, and the ones before and after each.
 
-        Two of them follow each other if one is at these starts.
-
-        Args:
-            names: The target's subtables.
-            group: Indexes of `names`.
-            start: Starts of windows, which the target need not have.
+        Two of them follow each other if one is at these starts, which the target need not have. `group` has indexes of `names`, the
+        target's subtables.
         """
         if len(self._ids) > MAX_CACHED_GROUPS:
             self._clear_cache()
         ids = np.array([self._ids.setdefault(name, len(self._ids)) for name in names], np.int64)
-        ends = np.array([self._ends.get(name, (NEVER, -NEVER)) for name in names], np.int64).reshape(-1, 2)
+        ends = self._ends_of(names)
         cached = self._cached(ids)
         requests = Requests(group, start, ends[group, 0], ends[group, 1])
         parts = [cached, *self._search(names, requests.filter(~is_covered(requests, cached.keys, len(names))))]
@@ -140,7 +134,6 @@ class EmittedWindows:
         return EmittedRows(keys, rows)
 
     def windows_within(self, bounds: Bounds) -> tuple[list[str], Int64s]:
-        """Return the subtables and starts of the windows that the target has in a range of stored timestamps."""
         rows = self._scan(None, columns=[self.table.series_key, self.table.timestamp.name], bounds=bounds)
         return rows[self.table.series_key].to_pylist(), self._ticks(rows)
 
@@ -227,13 +220,9 @@ class EmittedWindows:
         return 1 if self.plan.target_database.precision is Precision.NANOSECOND else 1_000
 
     def committed(self, version: int, names: Sequence[str], near: Neighborhood, rows: pa.Table) -> None:
-        """Take over what was committed.
+        """Take over what was committed: changed windows and their neighbors, with their rows.
 
-        Args:
-            version: The target's version after the commit.
-            names: The subtables of the groups in `near`.
-            near: The changed windows and their neighbors.
-            rows: Their rows.
+        `version` is that of the target after the commit, `names` has the subtables of the groups in `near`.
         """
         self.version = version
         cached_from = self._first_cached(names)
@@ -247,8 +236,7 @@ class EmittedWindows:
         return first[[self._ids[name] for name in names]]
 
     def _set_ends(self, names: Sequence[str], near: Neighborhood) -> None:
-        """Set the first and the last start of changed groups."""
-        old = np.array([self._ends.get(name, (NEVER, -NEVER)) for name in names], np.int64).reshape(-1, 2)
+        old = self._ends_of(names)
         low, high = np.full(len(names), NEVER), np.full(len(names), -NEVER)
         np.minimum.at(low, near.group[near.is_new], near.start[near.is_new])
         np.maximum.at(high, near.group[near.is_new], near.start[near.is_new])
@@ -267,7 +255,7 @@ class EmittedWindows:
     def _set_cached(self, names: Sequence[str], near: Neighborhood, rows: pa.Table, cached_from: Int64s) -> None:
         """Keep the latest windows of changed groups in memory, without a gap up to the last one of each."""
         ids = np.array([self._ids[name] for name in names], np.int64)
-        is_latest = (near.start >= cached_from[near.group]) | is_in_last_run(near, self._last_starts(names), cached_from)
+        is_latest = (near.start >= cached_from[near.group]) | is_in_last_run(near, self._ends_of(names)[:, 1], cached_from)
         added = np.flatnonzero(near.is_new & is_latest)
         is_touched = np.zeros(len(self._ids), np.bool_)
         is_touched[ids] = True
@@ -280,12 +268,11 @@ class EmittedWindows:
         self._cached_id, self._cached_start = all_ids[index], all_starts[index]
         self._cached_rows = all_rows.take(pa.array(index)).combine_chunks()
 
-    def _last_starts(self, names: Sequence[str]) -> Int64s:
-        return np.array([self._ends.get(name, (NEVER, -NEVER))[1] for name in names], np.int64)
+    def _ends_of(self, names: Sequence[str]) -> Int64s:
+        return np.array([self._ends.get(name, (NEVER, -NEVER)) for name in names], np.int64).reshape(-1, 2)
 
 
 def is_covered(requests: Requests, cached: WindowKeys, groups: int) -> Bools:
-    """Return a mask of the requests that the windows in memory answer."""
     first = np.full(groups, NEVER)
     np.minimum.at(first, cached.group, cached.start)
     own = first[requests.group]
@@ -319,7 +306,6 @@ def is_in_last_run(near: Neighborhood, last: Int64s, cached_from: Int64s) -> Boo
 
 
 def select_latest(ids: Int64s, starts: Int64s) -> Int64s:
-    """Return the indexes of the latest windows of each group."""
     order = np.lexsort((-starts, ids))
     sorted_ids = ids[order]
     is_first = np.ones(len(order), np.bool_)

@@ -16,14 +16,16 @@ from headrace.compute.windows.fill import IS_FILLED
 from headrace.context import Context
 from headrace.errors import LimitError, OperationalError
 from headrace.model.failpoints import failpoint
+from headrace.model.positions import Position
 from headrace.storage import Bounds, Commit, StaleReadError
 from headrace.storage.row_matching import anti_join, row_ids
+from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.emitted import EmittedWindows
 from headrace.streams.filling.gaps import NO_ROW, Gaps, MissingWindows, Neighborhood, WindowKeys
 from headrace.streams.filling.marks import MARK, mark_values
 from headrace.streams.filling.values import FROM_AFTER, FROM_BEFORE, FilledValues
-from headrace.streams.sinks.sink import superseded_keys
+from headrace.streams.sinks.sink import DeltaSink, superseded_keys
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
 from headrace.streams.windows.grids import window_grid
@@ -39,14 +41,10 @@ GROUP: Final = "_group"
 
 @dataclass(frozen=True)
 class ChangedWindows:
-    """The windows of a commit.
+    """The windows of a commit, with the subtables and the key columns `p*` of their groups.
 
-    Attributes:
-        names: The subtables of their groups.
-        keys: The key columns `p*` of the groups.
-        rows: The rows to write, with the mark.
-        upserts: Their groups and starts.
-        retractions: The groups and starts of windows to retract.
+    `rows` are the rows to write, with the mark; `upserts` and `retractions` have the groups and starts of what is written and
+    removed.
     """
 
     names: list[str]
@@ -112,15 +110,12 @@ class Filler:
             self.emitted.committed(written.version, filled.names, filled.near, filled.rows)
 
     def other_windows(self, windows: pa.Table, bounds: Bounds, groups: pa.Table) -> pa.Table:
-        """Return the windows that the target has in a range besides these.
+        """Return the windows that the target has in a range, in stored units, besides these finished ones.
 
-        Args:
-            windows: Finished windows.
-            bounds: The range, in stored units.
-            groups: The key columns `p*` of the groups to consider.
+        Only groups with the key columns `p*` of `groups` are considered.
         """
         columns = key_columns(self.plan.query)
-        group_of = {name: index for index, name in enumerate(self.target.assign_subtables(groups).to_pylist())}
+        group_of = {name: index for index, name in enumerate(self.target.groups.assign(groups).to_pylist())}
         names, starts = self.emitted.windows_within(bounds)
         index = np.array([group_of.get(name, NO_ROW) for name in names], np.int64)
         group = pa.array(index[index != NO_ROW])
@@ -153,7 +148,7 @@ class Filler:
         parts, names = [], []
         for windows in (upserts, retractions):
             if windows.num_rows:
-                series = self.target.assign_subtables(windows)
+                series = self.target.groups.assign(windows)
                 parts.append(windows.filter(pc.is_valid(series)))
                 names.append(series.drop_null())
             else:
@@ -170,17 +165,12 @@ class Filler:
         return ChangedWindows(
             encoded.dictionary.to_pylist(),
             representative,
-            self.rows_of(parts[0]),
+            self.target.to_rows(parts[0]) if count else self.emitted.schema.empty_table(),
             WindowKeys(group[:count], start[:count], np.arange(count)),
             WindowKeys(group[count:], start[count:], np.full(len(start) - count, NO_ROW)),
         )
 
-    def rows_of(self, windows: pa.Table) -> pa.Table:
-        """Return the target's rows of windows, with the mark."""
-        return self.target.to_rows(windows) if windows.num_rows else self.emitted.schema.empty_table()
-
     def filled_rows(self, near: Neighborhood, rows: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the rows to write between windows."""
         mode, schema = self.values.mode, self.emitted.schema
         gaps = near.gaps_to_fill(self.differing(near, rows), before=mode in FROM_BEFORE, after=mode in FROM_AFTER)
         missing = self.missing_windows(gaps)
@@ -202,7 +192,6 @@ class Filler:
         return MissingWindows(gap, windows.start, windows.last)
 
     def differing(self, near: Neighborhood, rows: pa.Table) -> Bools:
-        """Return a mask of the windows whose filled columns change."""
         columns = self.values.filled_columns
         changed = np.flatnonzero(near.is_old & (near.new_row != NO_ROW))
         differs = np.zeros(len(near.start), np.bool_)
@@ -221,7 +210,6 @@ class Filler:
         return self.key_rows(names, group, np.concatenate((near.start[windows], missing.start)))
 
     def key_rows(self, names: list[str], group: Int64s, start: Int64s) -> pa.Table:
-        """Return subtable and timestamp of windows of the target."""
         series = pa.DictionaryArray.from_arrays(pa.array(group, pa.int32()), pa.array(names, pa.string())).cast(pa.string())
         return pa.table(
             {
@@ -229,3 +217,23 @@ class Filler:
                 self.plan.target.timestamp.name: self.target.to_timestamps(pa.chunked_array([start])),
             }
         )
+
+
+class FillingSink(DeltaSink):
+    """A `DeltaSink` of a stream with FILL."""
+
+    def __init__(self, context: Context, plan: StreamPlan) -> None:
+        super().__init__(context, plan)
+        self.filler = Filler(context, plan, self.target)
+
+    def fence(self) -> None:
+        super().fence()
+        self.filler = Filler(self.context, self.plan, self.target)
+
+    def _commit_result(self, result: BatchResult, position: Position, expected: int | None) -> bool:
+        commit = Commit.of_stream(self.plan.id, position.batch, expected, self.context.epoch, position.offsets)
+        return self.filler.commit(result.upserts, result.retractions, commit)
+
+
+def table_sink_of(context: Context, plan: StreamPlan) -> DeltaSink:
+    return FillingSink(context, plan) if plan.fills_gaps else DeltaSink(context, plan)

@@ -118,10 +118,8 @@ class Neighborhood:
     def gaps_to_fill(self, is_different: Bools, *, before: bool, after: bool) -> Gaps:
         """Return the gaps after the commit that are new, or get other values.
 
-        Args:
-            is_different: Whether a window's row before and after the commit differ.
-            before: Whether values come from the window before a gap.
-            after: Whether they come from the window after it.
+        `is_different` says whether a window's row before and after the commit differ; `before` and `after`, whether values come
+        from the window before a gap, or after it.
         """
         left, right = self._pairs(self.is_new)
         rank = np.cumsum(self.is_old)

@@ -54,18 +54,12 @@ class FilledValues:
 
     @property
     def filled_columns(self) -> list[str]:
-        """The target's columns whose values FILL computes."""
         return [name for name, output in zip(self.plan.columns, self.plan.query.outputs, strict=True) if output.is_filled]
 
     def rows(self, gaps: Gaps, missing: MissingWindows, windows: pa.Table, keys: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Return rows of the target for missing windows.
+        """Return rows of the target for missing windows in gaps, whose ends are rows of `windows`.
 
-        Args:
-            gaps: The gaps, whose ends are rows of `windows`.
-            missing: The windows in them.
-            windows: Rows of the target.
-            keys: The key columns `p*` of each group.
-            schema: The columns to return. Those that the stream does not write are NULL.
+        `keys` has the key columns `p*` of each group. Columns of the schema that the stream does not write are NULL.
         """
         outputs = dict(zip(self.plan.columns, self.plan.query.outputs, strict=True))
         by_bounds = self.values_by_bounds(missing, keys.take(pa.array(gaps.group[missing.gap])))
@@ -81,10 +75,13 @@ class FilledValues:
         windows: pa.Table,
         by_bounds: Mapping[str, pa.ChunkedArray],
     ) -> pa.Array | pa.ChunkedArray:
-        """Return one column of the rows."""
         before, after = pa.array(gaps.before[missing.gap]), pa.array(gaps.after[missing.gap])
         if output is None:
-            return windows[field.name].take(before) if field.name == self.plan.target.series_key else nulls(missing, field)
+            return (
+                windows[field.name].take(before)
+                if field.name == self.plan.target.series_key
+                else pa.nulls(len(missing.start), field.type)
+            )
         if output.column in by_bounds:
             return self.target.to_stored(by_bounds[output.column], field)
         if not output.is_filled or self.mode is FillMode.PREV:
@@ -95,7 +92,7 @@ class FilledValues:
             return self.constant(output, field, len(missing.start))
         if self.mode is FillMode.LINEAR and output.type.is_number:
             return interpolate(windows[field.name], gaps, missing, output.type, field.type)
-        return nulls(missing, field)
+        return pa.nulls(len(missing.start), field.type)
 
     def values_by_bounds(self, missing: MissingWindows, keys: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the output columns that depend on the ends of a window, in stored types of the source's precision."""
@@ -103,7 +100,6 @@ class FilledValues:
         return self.evaluate({output.column: self.stored(output, output.node) for output in self.by_bounds}, rows)
 
     def constant(self, output: Output, field: pa.Field, count: int) -> pa.ChunkedArray:
-        """Return the constant of FILL(VALUE) for an output, `count` times."""
         if self._constants is None:
             fill = self.plan.query.fill
             assert fill is not None
@@ -126,11 +122,6 @@ class FilledValues:
         frame = small_session(self.context.spark()).createDataFrame(rows).coalesce(1)
         values = frame.selectExpr(*(f"{node} AS {name}" for name, node in expressions.items())).toArrow()
         return {name: values[name] for name in expressions}
-
-
-def nulls(missing: MissingWindows, field: pa.Field) -> pa.Array:
-    """Return a NULL for each missing window."""
-    return pa.nulls(len(missing.start), field.type)
 
 
 def interpolate(column: pa.ChunkedArray, gaps: Gaps, missing: MissingWindows, type_: DataType, stored: pa.DataType) -> pa.Array:

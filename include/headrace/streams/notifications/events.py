@@ -16,10 +16,10 @@ from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.storage.row_matching import anti_join, match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
+from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable, concat, join_tables
+from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import Emission, EmitState
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.window_sql import EMITTED
 
 PREVIOUS_STATE: Final = "_previous_state"
@@ -44,13 +44,7 @@ def window_events(
 ) -> WindowEvents | None:
     """Return the events to which a stream's notification subscribes; None if it has none.
 
-    A window that has left the state and is computed again opens again.
-
-    Args:
-        plan: The stream.
-        evaluated: The windows after the micro-batch.
-        emission: What is written of them.
-        in_state: The windows in state before the micro-batch.
+    A window that has left the state and is computed again opens again. `in_state` has the windows before the micro-batch.
     """
     notification = plan.notification
     if notification is None:
@@ -108,7 +102,6 @@ def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) ->
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
-    """Return the windows in state whose results are removed."""
     before = evaluated.state_windows
     had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
     if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
@@ -125,9 +118,7 @@ def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 def add_neighbor_states(windows: pa.Table, all_windows: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     """Add the states of the windows before and after each window of the same group."""
     columns = [*key, STATE]
-    sorted_windows = distinct(
-        pa.concat_tables([part.select(columns) for part in all_windows], promote_options="permissive").combine_chunks(), key
-    )
+    sorted_windows = distinct(concat([part.select(columns) for part in all_windows]).combine_chunks(), key)
     group = row_ids([sorted_windows], key[:-1])[0] if len(key) > 1 else np.zeros(sorted_windows.num_rows, np.int64)
     order = np.lexsort((to_numpy(sorted_windows[WSTART]), group))
     sorted_windows, group = sorted_windows.take(pa.array(order)), group[order]
@@ -146,13 +137,7 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
 
 
 def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) -> WindowEvents | None:
-    """Return the events of windows in state that the clock has written; None if the stream has no notification.
-
-    Args:
-        plan: The stream.
-        written: The windows, with their results.
-        in_state: The windows in state.
-    """
+    """Return the events of windows in state that the clock has written, with results; None if there is no notification."""
     notification = plan.notification
     if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
         return None
@@ -178,11 +163,8 @@ def combined_events(first: WindowEvents | None, second: WindowEvents | None, key
     windows = dict(second.windows)
     for type_, rows in first.windows.items():
         later = windows.get(type_)
-        windows[type_] = (
-            rows if later is None else pa.concat_tables([anti_join(rows, later, key), later], promote_options="permissive")
-        )
-    evicted = [events.evicted for events in (first, second) if events.evicted is not None]
-    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)
+        windows[type_] = rows if later is None else concat([anti_join(rows, later, key), later])
+    return WindowEvents(windows, join_tables([first.evicted, second.evicted]))
 
 
 def join_events(parts: Sequence[WindowEvents | None]) -> WindowEvents | None:
@@ -191,9 +173,5 @@ def join_events(parts: Sequence[WindowEvents | None]) -> WindowEvents | None:
     if not some:
         return None
     types = dict.fromkeys(type_ for events in some for type_ in events.windows)
-    windows = {
-        type_: pa.concat_tables([part.windows[type_] for part in some if type_ in part.windows], promote_options="permissive")
-        for type_ in types
-    }
-    evicted = [events.evicted for events in some if events.evicted is not None]
-    return WindowEvents(windows, pa.concat_tables(evicted, promote_options="permissive") if evicted else None)
+    windows = {type_: concat([part.windows[type_] for part in some if type_ in part.windows]) for type_ in types}
+    return WindowEvents(windows, join_tables([events.evicted for events in some]))

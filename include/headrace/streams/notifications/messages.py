@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,13 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import (
-    CountWindow,
-    EventWindow,
-    IntervalWindow,
-    SessionWindow,
-    StateWindow,
-)
+from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.model.notifications import EventType
 from headrace.model.positions import Position
 from headrace.model.time import Precision
@@ -45,15 +38,6 @@ WINDOW_TYPES: Final = {
 Fields = dict[str, pa.Array]
 
 
-@dataclass(frozen=True)
-class EventTexts:
-    """Events as JSON, with what orders them: the instant in ticks, and whether the window opens."""
-
-    instant: npt.NDArray[np.int64]
-    opens: npt.NDArray[np.bool_]
-    texts: list[str]
-
-
 class MessageEncoder:
     """Encodes the events of one stream's micro-batches."""
 
@@ -70,16 +54,17 @@ class MessageEncoder:
         if not fields:
             return []
         texts_by_type = to_json({type_: struct(values) for type_, values in fields.items()})
-        parts = [event_texts(type_, events.windows[type_], texts) for type_, texts in texts_by_type.items()]
-        instant, opens = np.concatenate([part.instant for part in parts]), np.concatenate([part.opens for part in parts])
-        texts = [text for part in parts for text in part.texts]
+        ends = {type_: WSTART if type_ is EventType.WINDOW_OPEN else WEND for type_ in texts_by_type}
+        instant = np.concatenate([to_numpy(events.windows[type_][end]).astype(np.int64) for type_, end in ends.items()])
+        opens = np.repeat([end == WSTART for end in ends.values()], [len(texts) for texts in texts_by_type.values()])
+        texts = [text for own in texts_by_type.values() for text in own]
         # A window that ends at the instant at which it starts opens first.
         ordered = [texts[index] for index in np.lexsort((~opens, instant))]
         return [self._message(chunk, position, number, now) for number, chunk in enumerate(chunks(ordered))]
 
     def _fields(self, type_: EventType, windows: pa.Table, now: int) -> Fields:
         size = windows.num_rows
-        group_ids, names = self._target.identify(windows)
+        group_ids, names = self._target.groups.identify(windows)
         fields: Fields = {
             "eventType": constant(type_.value, size),
             "eventTime": constant(now, size),
@@ -89,17 +74,14 @@ class MessageEncoder:
             "windowStart": self._to_target_ticks(windows[WSTART]),
         }
         if type_ is not EventType.WINDOW_OPEN:
-            fields["windowEnd"] = self._to_target_ticks(self._window_end(windows))
+            # The end is exclusive for INTERVAL, else the last row.
+            is_interval = isinstance(self._plan.query.window, IntervalWindow)
+            fields["windowEnd"] = self._to_target_ticks(pc.add(windows[WEND], 1) if is_interval else windows[WEND])
         if type_ is not EventType.WINDOW_INVALIDATION:
             fields |= self._window_type_fields(type_, windows)
         if type_ is EventType.WINDOW_CLOSE:
             fields["result"] = self._result(windows)
         return fields | {"tableName": names}
-
-    def _window_end(self, windows: pa.Table) -> pa.ChunkedArray:
-        """Return the end of windows: exclusive for INTERVAL, else the last row."""
-        is_interval = isinstance(self._plan.query.window, IntervalWindow)
-        return pc.add(windows[WEND], 1) if is_interval else windows[WEND]
 
     def _window_type_fields(self, type_: EventType, windows: pa.Table) -> Fields:
         opens = type_ is EventType.WINDOW_OPEN
@@ -139,13 +121,7 @@ class MessageEncoder:
         ).encode()
 
 
-def event_texts(type_: EventType, windows: pa.Table, texts: list[str]) -> EventTexts:
-    opens = type_ is EventType.WINDOW_OPEN
-    return EventTexts(to_numpy(windows[WSTART if opens else WEND]).astype(np.int64), np.full(windows.num_rows, opens), texts)
-
-
 def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Divide events into those of one message each."""
     ends = np.cumsum([len(text.encode()) + 1 for text in texts])
     first = 0
     while first < len(texts):
@@ -185,20 +161,15 @@ def displayable(values: pa.ChunkedArray, precision: Precision) -> pa.Array:
 
 
 def constant(value: str | int, size: int) -> pa.Array:
-    """Return an array of equal values."""
     return pa.repeat(pa.scalar(value), size)
 
 
 def struct(values: Fields) -> pa.Array:
-    """Return an array of objects with these fields."""
     return pa.StructArray.from_arrays([combine(array) for array in values.values()], list(values))
 
 
 def combine(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
-    if isinstance(values, pa.Array):
-        return values
-    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    return values if isinstance(values, pa.Array) else values.combine_chunks()
 
 
 def convert_ticks(ticks: pa.ChunkedArray, source: Precision, target: Precision) -> pa.ChunkedArray:

@@ -94,7 +94,6 @@ class WebSocketSender:
 
 
 def drop(receiver: Receiver, messages: Sequence[Message], reason: str) -> None:
-    """Count messages that are dropped."""
     receiver.dropped += len(messages)
     url = masked(receiver.url)
     logger.warning("dropped %d notifications to %s (%d in all): %s", len(messages), url, receiver.dropped, reason)

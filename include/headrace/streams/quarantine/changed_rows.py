@@ -6,9 +6,10 @@ it replaces counts as deleted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -56,15 +57,7 @@ def row_keys(rows: pa.Table, source: Table, precision: Precision) -> list[RowKey
 
 
 def set_aside(rows: pa.Table, masked: Bools, held: Collection[RowKey], source: Table, precision: Precision) -> RemainingChanges:
-    """Return changes without the masked rows, which were written.
-
-    Args:
-        rows: The changes.
-        masked: The rows to set aside.
-        held: The keys that are set aside already.
-        source: The table or virtual table.
-        precision: Its precision.
-    """
+    """Return changes without the masked rows, which were written; `held` has the keys that are set aside already."""
     touched = touched_rows(rows, masked, held, source, precision)
     if len(touched) == 0:
         return RemainingChanges(rows, dict.fromkeys(held), ())
@@ -114,7 +107,6 @@ class Sorting:
         return RemainingChanges(self.remaining(), self.held, released, self.corrected, self.deleted)
 
     def write(self, index: int, change: str, key: RowKey) -> None:
-        """Sort out a written row."""
         self.corrected += key in self.held
         if self.masked[index]:
             self.dropped.append(index)
@@ -136,3 +128,17 @@ class Sorting:
         is_kept = np.ones(rows.num_rows, np.bool_)
         is_kept[self.dropped] = False
         return rows.filter(pa.array(is_kept))
+
+
+def json_values(rows: pa.Table, source: Table) -> list[dict[str, Any]]:
+    """Return the declared columns of some rows by name: numbers, truth values and NULL as they are, others as text."""
+    names = [column.name for column in source.columns if column.name in rows.column_names]
+    return [{name: json_value(value) for name, value in row.items()} for row in rows.select(names).to_pylist()]
+
+
+def json_value(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -20,10 +20,9 @@ from headrace.storage.set_aside import SetAside
 from headrace.streams.clocked.processor import ClockedProcessor
 from headrace.streams.clocked.rows import stored_source_rows
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.changed_rows import row_keys
+from headrace.streams.quarantine.changed_rows import json_values, row_keys
 from headrace.streams.quarantine.failing_rows import FailingRows, failure
 from headrace.streams.quarantine.trial import Attempt
-from headrace.streams.quarantine.values import json_values
 from headrace.streams.sources.stored import has_many_rows
 from headrace.streams.windows.change_batch import Int64s
 from headrace.streams.windows.evaluation import window_evaluation

@@ -24,15 +24,11 @@ def value_error(error: Exception) -> DataError | None:
 
 @dataclass
 class FailingRows:
-    """The search for failing rows.
+    """The search for at most `max_rows` failing rows.
 
     Each trial adds rows to those that can be computed together. If it fails, its halves are tried, in the order of the rows: a row
-    fails alone, or together with rows before it, as with the last row of a sum that is out of range.
-
-    Attributes:
-        compute: Computes the micro-batch with only some of its written rows, and discards the results.
-        max_rows: The most failing rows to look for.
-        errors: The failing rows with their errors.
+    fails alone, or together with rows before it, as with the last row of a sum that is out of range. `compute` computes only some
+    of the written rows of the micro-batch, and discards the results.
     """
 
     compute: Callable[[Int64s], object]
@@ -84,6 +80,5 @@ def failure(compute: Callable[[Int64s], object], rows: Int64s) -> Error | None:
 
 
 def halves(rows: Int64s) -> list[Int64s]:
-    """Return the two halves of an array."""
     middle = len(rows) // 2
     return [rows[:middle], rows[middle:]]

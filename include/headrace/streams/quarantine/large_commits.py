@@ -19,7 +19,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
 from headrace.streams.quarantine.limits import later_rows, own_rows
 from headrace.streams.sources.spill import Spill
-from headrace.streams.windows.change_batch import CHANGE, Bools, Changes, LargeCommit, to_numpy
+from headrace.streams.windows.change_batch import CHANGE, Bools, Changes, LargeCommit, to_numpy, with_text_key
 from headrace.streams.windows.retention import subtable_key
 
 Reason = tuple[QuarantineCode, str]
@@ -38,7 +38,7 @@ class DividedCommit:
 def keys_ahead(plan: StreamPlan, commit: LargeCommit, latest: int, max_keys: int) -> list[RowKey]:
     """Return the keys of the rows that are written after an instant, in ticks, or of more than `max_keys` of them."""
     keys = list[RowKey]()
-    for piece in raw_pieces(commit):
+    for piece in commit.raw_pieces():
         is_later = later_rows(plan, piece, latest)
         if is_later.any():
             keys += row_keys(piece.filter(pa.array(is_later)), plan.source, plan.query.precision)
@@ -51,7 +51,7 @@ def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey
     key, wanted = plan.source.primary_key, Keys(keys)
     touched = list[pa.Table]()
     table = pa.table({})
-    for piece in raw_pieces(commit):
+    for piece in commit.raw_pieces():
         table = wanted.table(plan.source, piece.schema, plan.query.precision)
         has_key = has_keys(table, key, piece)
         if has_key.any() or not touched:
@@ -73,14 +73,6 @@ def with_times(plan: StreamPlan, commit: LargeCommit) -> LargeCommit:
         return replace(commit, inserted=None)
     times = Bounds(min(end["min"].as_py() for end in ends), max(end["max"].as_py() for end in ends))
     return replace(commit, inserted=replace(commit.inserted, times=times))
-
-
-def raw_pieces(commit: LargeCommit) -> Iterator[pa.Table]:
-    return commit.stream() if commit.inserted is None else commit.inserted.pieces()
-
-
-def with_text_key(rows: pa.Table, name: str) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.string()))
 
 
 def has_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> Bools:

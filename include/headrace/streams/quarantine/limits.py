@@ -27,7 +27,6 @@ def latest_allowed(plan: StreamPlan, settings: Settings, now: int) -> int | None
 
 
 def ahead_message(plan: StreamPlan, settings: Settings) -> str:
-    """Return why a row that is too far ahead of the clock is set aside."""
     return f"its timestamp is more than {(max_ahead_ms(plan, settings) or 0) / 1000:g} s ahead of the clock"
 
 

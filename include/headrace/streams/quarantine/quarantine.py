@@ -26,7 +26,7 @@ from headrace.model.streams import ErrorPolicy
 from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.changed_rows import RemainingChanges, row_keys, set_aside
+from headrace.streams.quarantine.changed_rows import RemainingChanges, json_values, row_keys, set_aside
 from headrace.streams.quarantine.due_rows import due_rows, is_due, without_due
 from headrace.streams.quarantine.failing_rows import FailingRows, value_error
 from headrace.streams.quarantine.large_commits import (
@@ -40,7 +40,6 @@ from headrace.streams.quarantine.large_commits import (
 )
 from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.trial import Attempt, Trial
-from headrace.streams.quarantine.values import json_values
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
 
@@ -58,11 +57,8 @@ class QuarantineFullError(TerminalError):
 class Quarantine:
     """Computes the micro-batches of a stream without the rows that have to be set aside.
 
-    Attributes:
-        context: The runner's environment, whose `set_aside` this changes.
-        plan: The stream.
-        held: The rows that the stream leaves out.
-        dropped: Those of them that are no longer in quarantine, since the user has dropped them.
+    `held` has the rows that the stream leaves out, `dropped` those of them that are no longer in quarantine, since the user has
+    dropped them. The runner's context shares `held`.
     """
 
     def __init__(self, context: Context, plan: StreamPlan, processor: Callable[[Context, StreamPlan], Processor]) -> None:
@@ -140,7 +136,9 @@ class Quarantine:
         keys = tuple(row.key for row in rows if row.requested is QuarantineRequest.DROP and row.dropped is None)
         if not keys:
             return None
-        moved = replace(state, counters=counters_after_drop(state.counters, len(keys)))
+        before = state.counters
+        quarantined, dropped = before.rows_quarantined - len(keys), before.rows_dropped + len(keys)
+        moved = replace(state, counters=replace(before, rows_quarantined=quarantined, rows_dropped=dropped))
         return BatchResult(NO_ROWS, NO_ROWS, moved, state.wake_at, quarantine=QuarantineChange(dropped=keys))
 
     def recount(self, state: StreamState) -> StreamState:
@@ -160,7 +158,6 @@ class Quarantine:
         self._apply(change)
 
     def _record_event(self, change: QuarantineChange) -> None:
-        """Record what was set aside or dropped, for users to read."""
         if change.dropped:
             self.context.catalog.events.record(
                 "job", self.plan.id, "QUARANTINE_DROPPED", f"{count_text(len(change.dropped))} dropped"
@@ -203,7 +200,6 @@ class Quarantine:
         return latest, (QuarantineCode.FUTURE, ahead_message(self.plan, settings))
 
     def _reasons_ahead(self, changes: Changes) -> Reasons:
-        """Return the reasons for the rows that are too far ahead of the clock."""
         allowed = self._latest_allowed(changes)
         if allowed is None:
             return {}
@@ -305,7 +301,6 @@ class Quarantine:
         return self._compute_remaining(attempt, divided.touched, remaining, others, reasons)
 
     def _compute_all(self, attempt: Attempt) -> BatchResult:
-        """Compute a micro-batch that has no row to set aside, and none that is in quarantine."""
         with self.held.changed(attempt.held):
             return attempt.processor.process_batch(attempt.state, attempt.changes)
 
@@ -314,12 +309,8 @@ class Quarantine:
     ) -> BatchResult:
         """Compute a micro-batch without what is set aside.
 
-        Args:
-            attempt: The micro-batch.
-            rows: Its changes at the keys that are set aside now or were before, and maybe others.
-            remaining: What remains of these.
-            source: What remains of all changes.
-            reasons: Why some of the rows are set aside.
+        `rows` are its changes at the keys that are set aside now or were before, and maybe others; `remaining` is what remains of
+        these, `source` what remains of all changes.
         """
         with self.held.changed(remaining.held):
             result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=source))
@@ -341,7 +332,6 @@ class Quarantine:
         )
 
     def _failing_rows(self, attempt: Attempt, reasons: Reasons, cause: Error) -> dict[int, Error]:
-        """Return the rows with which a micro-batch cannot be computed, with their errors."""
         rows = attempt.changes.rows
         own = own_rows(self.plan, rows)
         candidates = np.flatnonzero(own & ~mask(rows, reasons))
@@ -365,17 +355,11 @@ class Quarantine:
 
 
 def count_text(rows: int) -> str:
-    """Return a number of rows as text."""
     return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def added_message(rows: Sequence[QuarantinedRow]) -> str:
-    """Return what was set aside, for an event."""
     return f"{count_text(len(rows))} set aside, the first because [{rows[0].code}] {rows[0].message}"
-
-
-def counters_after_drop(counters: JobCounters, rows: int) -> JobCounters:
-    return replace(counters, rows_quarantined=counters.rows_quarantined - rows, rows_dropped=counters.rows_dropped + rows)
 
 
 def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobCounters:
@@ -394,11 +378,7 @@ def counters_with(counters: JobCounters, quarantined: int, dropped: int) -> JobC
 def counters_after(counters: JobCounters, remaining: RemainingChanges, added: int, dropped: int) -> JobCounters:
     """Return counters with rows that were set aside, and without those that left: corrected ones were replaced, like others.
 
-    Args:
-        counters: The counters of the micro-batch.
-        remaining: The changes without rows that are set aside.
-        added: The number of rows that were set aside.
-        dropped: How many of those that left had been dropped before, and were not in quarantine.
+    `dropped` is how many of those that left had been dropped before, and were not in quarantine.
     """
     return replace(
         counters,
@@ -411,7 +391,6 @@ def counters_after(counters: JobCounters, remaining: RemainingChanges, added: in
 
 
 def mask(rows: pa.Table, reasons: Reasons) -> Bools:
-    """Return a mask of the rows for which there are reasons."""
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked

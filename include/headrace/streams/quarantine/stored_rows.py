@@ -11,13 +11,11 @@ from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow
 from headrace.storage import Bounds
 from headrace.storage.set_aside import SetAside
-from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.clocked.rows import stored_source_rows
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.quarantine.changed_rows import row_keys
+from headrace.streams.quarantine.changed_rows import json_values, row_keys
 from headrace.streams.quarantine.limits import ahead_message, latest_allowed
 from headrace.streams.quarantine.quarantine import QuarantineFullError, added_message
-from headrace.streams.quarantine.values import json_values
 from headrace.streams.sources.stored import max_stored_time, scan_source
 
 HISTORY_BATCH = 0
@@ -57,11 +55,10 @@ def without_quarantine(context: Context, job_id: str) -> Context:
 def rows_ahead(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table:
     """Return the stored rows that are too far ahead of the clock, with all columns. Mostly, statistics say that there are none."""
     latest, high = latest_allowed(plan, context.settings, context.clock.now()), max_stored_time(context, plan)
-    if latest is None or high is None or high // stored_units_per_tick(plan.query.precision) <= latest:
+    if latest is None or high is None or high <= latest:
         return pa.table({})
     bounds = Bounds.of_ticks(latest + 1, None, plan.query.precision)
-    series = None if plan.source_subtable is None else [plan.source_subtable]
-    keys = scan_source(context, plan, offsets, list(plan.source.primary_key), series=series, bounds=bounds)
+    keys = scan_source(context, plan, offsets, list(plan.source.primary_key), series=plan.source_series, bounds=bounds)
     most = context.settings.quarantine_rows
     if keys.num_rows > most:
         raise QuarantineFullError(

@@ -40,11 +40,7 @@ class Attempt:
 class Trial:
     """Computes a micro-batch with some of its written rows, as if the source had no others.
 
-    Attributes:
-        plan: The stream.
-        held: The rows in quarantine.
-        attempt: The micro-batch.
-        written: A mask of the written rows of the stream.
+    `held` are the rows in quarantine, `written` is a mask of the written rows of the stream.
     """
 
     plan: StreamPlan

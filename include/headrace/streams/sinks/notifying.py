@@ -11,7 +11,7 @@ from headrace.model.notifications import Notification
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.sink import table_sink_of
+from headrace.streams.filling.filler import table_sink_of
 from headrace.streams.notifications.events import confirm_evicted
 from headrace.streams.notifications.messages import MessageEncoder
 from headrace.streams.sinks.outbox import OutboxSink
@@ -21,7 +21,7 @@ from headrace.streams.state.checkpoints import StreamState
 FAILED_EVENT = "NOTIFY_FAILED"
 
 
-class NotifyingSink:
+class NotifyingSink(Sink):
     """Commits results to the target, then messages to the outbox.
 
     If a driver dies in between, the next one finds the messages in the checkpoint of the micro-batch and commits them. So a message
@@ -36,13 +36,7 @@ class NotifyingSink:
         self._table = table_sink_of(context, plan)
         sender = WebSocketSender(notification, context.settings.notify_hosts)
         self._outbox = OutboxSink(
-            context,
-            plan.id,
-            plan.source_ids,
-            lambda result: result.messages,
-            sender,
-            report=self._report,
-            disconnect=sender.close,
+            context, plan.id, plan.source_ids, lambda result: result.messages, sender, report=self._report, disconnect=sender.close
         )
         self._table_batch: int | None = None
         self._outbox_batch: int | None = None
@@ -52,7 +46,6 @@ class NotifyingSink:
         self._outbox.fence()
 
     def position(self) -> Position | None:
-        """See `Sink`."""
         table, outbox = self._table.position(), self._outbox.position()
         self._table_batch = None if table is None else table.batch
         self._outbox_batch = None if outbox is None else outbox.batch
@@ -63,11 +56,9 @@ class NotifyingSink:
         return self._outbox.has_room()
 
     def is_busy(self) -> bool:
-        """See `Sink`."""
         return self._outbox.is_busy()
 
     def prepare(self, result: BatchResult, position: Position) -> BatchResult:
-        """See `Sink`."""
         if result.events is None:
             return result
         target, key = self._table.target, [*key_columns(self._plan.query), WSTART]
@@ -76,7 +67,6 @@ class NotifyingSink:
         return replace(result, messages=tuple(encoder.encode(events, position, self._context.clock.now())))
 
     def resume(self, state: StreamState) -> None:
-        """See `Sink`."""
         if self._outbox_batch is None or self._outbox_batch < state.position.batch:
             self._append(state.messages, state.position)
 
@@ -89,7 +79,6 @@ class NotifyingSink:
         return self._append(result.messages, position) or has_rows
 
     def close(self, grace_s: float) -> None:
-        """See `Sink`."""
         self._outbox.close(grace_s)
 
     def _append(self, messages: tuple[bytes, ...], position: Position) -> bool:

@@ -17,7 +17,7 @@ from headrace.model.positions import Position, SourceId
 from headrace.storage import Commit
 from headrace.storage.delta.outbox import Message, MessageFile, Outbox
 from headrace.streams.batches import BatchResult
-from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.sinks.sink import Sink
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ Report = Callable[[str], None]
 """Records the first of consecutive failures to deliver."""
 
 
-class OutboxSink:
+class OutboxSink(Sink):
     """Commits the messages of a micro-batch to an outbox, from which a thread delivers them.
 
     Messages are kept on storage, never in memory. They are delivered in the order of their numbers even across crashes. After a
@@ -62,41 +62,26 @@ class OutboxSink:
         self._encode = encode
         self._max_backlog = max_backlog
         self._outbox = context.tables.outbox(job_id)
-        self._deliverer = Deliverer(self._outbox, context.epoch, send, report, disconnect)
-
-    @property
-    def deliverer(self) -> Deliverer:
-        """The thread that delivers the messages."""
-        return self._deliverer
+        self.deliverer = Deliverer(self._outbox, context.epoch, send, report, disconnect)
 
     def fence(self) -> None:
         """See `Sink`. Starts delivery, since this driver now owns the job."""
         self._outbox.open()
         self._outbox.fence(self._epoch)
-        self._deliverer.start()
+        self.deliverer.start()
 
     def position(self) -> Position | None:
-        """See `Sink`."""
         return self._outbox.position(self._sources)
 
     def has_room(self) -> bool:
         """See `Sink`. False while the receiver does not keep up."""
         return self._outbox.backlog() < self._max_backlog
 
-    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
-        """See `Sink`. The messages follow from the result alone."""
-        del position
-        return result
-
-    def resume(self, state: StreamState) -> None:
-        """See `Sink`. There is nothing but the outbox, so nothing can be missing from it."""
-
     def is_busy(self) -> bool:
         """See `Sink`. True while messages are delivered, unless a receiver fails."""
-        return self._deliverer.is_busy
+        return self.deliverer.is_busy
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
-        """See `Sink`."""
         return self.append(list(self._encode(result)), position, expected)
 
     def append(self, payloads: Sequence[bytes], position: Position, expected: int | None) -> bool:
@@ -105,12 +90,12 @@ class OutboxSink:
             return False
         commit = Commit.of_stream(self._job_id, position.batch, expected, self._epoch, position.offsets)
         self._outbox.append(payloads, commit)
-        self._deliverer.wake()
+        self.deliverer.wake()
         return True
 
     def close(self, grace_s: float) -> None:
         """See `Sink`. Undelivered messages stay in the outbox."""
-        self._deliverer.stop(grace_s)
+        self.deliverer.stop(grace_s)
 
 
 class Deliverer:
@@ -143,7 +128,6 @@ class Deliverer:
             self._thread.start()
 
     def wake(self) -> None:
-        """Make the thread check for new messages."""
         self._requested += 1
         self._wake.set()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,9 @@ from headrace.streams.sinks.target_frame import target_keys, target_rows
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.staging import discard_staged, stage_windows
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 class Sink(Protocol):
-    """Takes the results of one job's micro-batches, each exactly once and in order."""
+    """Takes the results of one job's micro-batches, each exactly once and in order. By default without background work."""
 
     def fence(self) -> None:
         """Make commits of drivers with an older epoch fail from now on, and clear caches.
@@ -40,36 +36,36 @@ class Sink(Protocol):
 
     def has_room(self) -> bool:
         """Return False if the job has to wait before its next micro-batch."""
+        return True
 
     def is_busy(self) -> bool:
         """Return True while background work is expected to end soon."""
+        return False
 
-    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
+    def prepare(self, result: BatchResult, position: Position) -> BatchResult:  # noqa: ARG002
         """Add the messages that `commit` will need to a result, so that the checkpoint holds them."""
+        return result
 
-    def resume(self, state: StreamState) -> None:
+    def resume(self, state: StreamState) -> None:  # noqa: ARG002
         """Commit the messages of a restored state's micro-batch, if a driver has died before it did."""
+        return
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
-        """Commit the results of a micro-batch together with its position, or nothing.
+        """Commit the results of a micro-batch together with the position after it, or nothing.
 
-        Args:
-            result: The windows to write and to retract.
-            position: The position after the micro-batch.
-            expected: The number of the last committed micro-batch; None if there is none.
-
-        Returns:
-            False if there was nothing to commit, which leaves the sink's position unchanged.
+        `expected` is the number of the last committed micro-batch; None if there is none. Returns False if there was nothing to
+        commit, which leaves the sink's position unchanged.
 
         Raises:
             FencedError: Another driver has taken the job over.
         """
 
-    def close(self, grace_s: float) -> None:
+    def close(self, grace_s: float) -> None:  # noqa: ARG002
         """Stop background work, waiting at most `grace_s` for it."""
+        return
 
 
-class DeltaSink:
+class DeltaSink(Sink):
     """Writes results to the stream's target table, in one Delta commit per micro-batch."""
 
     def __init__(self, context: Context, plan: StreamPlan) -> None:
@@ -83,27 +79,7 @@ class DeltaSink:
             self.context.tables.writer.fence(self.plan.target, self.plan.id, self.context.epoch)
 
     def position(self) -> Position | None:
-        """See `Sink`."""
         return self.context.tables.committed_position(self.plan.target, self.plan.id, self.plan.source_ids)
-
-    def has_room(self) -> bool:
-        """See `Sink`. Always True for a table."""
-        return True
-
-    def close(self, grace_s: float) -> None:
-        """See `Sink`. There is no background work."""
-
-    def is_busy(self) -> bool:
-        """See `Sink`. There is no background work."""
-        return False
-
-    def prepare(self, result: BatchResult, position: Position) -> BatchResult:
-        """See `Sink`. There are no messages."""
-        del position
-        return result
-
-    def resume(self, state: StreamState) -> None:
-        """See `Sink`. There are no messages."""
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         """See `Sink`. A micro-batch without rows for the target does not touch it."""
@@ -131,23 +107,16 @@ class DeltaSink:
 
     def _commit_staged(self, result: BatchResult, staged: StagedWindows, position: Position, expected: int | None) -> bool:
         """Commit results that are staged; executors write them too."""
-        all_ = with_unstaged(result, staged)
-        upserts = target_rows(self.context, self.target, self._staged(all_.uri, all_.files)) if all_.files else None
-        deletes = target_keys(self.context, self.target, self._staged(all_.uri, all_.retracted)) if all_.retracted else None
+        all_ = staged.plus(*(stage_windows(staged.uri, rows) for rows in (result.upserts, result.retractions)))
+        context, target = self.context, self.target
+        upserts = target_rows(context, target, staged_frame(context.spark(), all_.uri, all_.files)) if all_.files else None
+        deletes = target_keys(context, target, staged_frame(context.spark(), all_.uri, all_.retracted)) if all_.retracted else None
         has_rows = upserts is not None or deletes is not None
         if has_rows:
             commit = self._commit(position, expected)
             self.context.tables.frames.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
         discard_staged(staged)
         return has_rows
-
-    def _staged(self, uri: str, files: Sequence[str]) -> DataFrame:
-        return staged_frame(self.context.spark(), uri, files)
-
-
-def with_unstaged(result: BatchResult, staged: StagedWindows) -> StagedWindows:
-    upserts, retractions = (stage_windows(staged.uri, rows) for rows in (result.upserts, result.retractions))
-    return staged.plus(upserts, retractions)
 
 
 def superseded_keys(context: Context, plan: StreamPlan, upserts: pa.Table | None, deletes: pa.Table | None) -> pa.Table | None:

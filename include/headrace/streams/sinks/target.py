@@ -13,10 +13,8 @@ from headrace.model.types import TypeKind
 from headrace.storage import Bounds
 from headrace.storage.row_matching import match_rows
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.definition.group_ids import UInt64s
 from headrace.streams.filling.marks import MARK, mark_values, marked_table
-from headrace.streams.sinks.precisions import convert_precision
-from headrace.streams.sinks.target_groups import TargetGroups
+from headrace.streams.sinks.target_groups import TargetGroups, convert_precision
 from headrace.streams.windows.change_batch import from_ticks
 
 
@@ -34,20 +32,17 @@ class TargetTable:
         return self.context.tables.schema(marked_table(self.plan), self.plan.target_database)
 
     def to_rows(self, windows: pa.Table) -> pa.Table:
-        """Convert finished windows to rows of the target.
+        """Convert finished windows to rows of the target: key columns `p*`, outputs `o*`, and maybe `_is_filled` for those of FILL.
 
         Creates the subtables and tag values of new groups. Leaves out groups whose name belongs to another table, and records an
         event in the catalog for each.
-
-        Args:
-            windows: Key columns `p*`, the query's output columns `o*`, and `_is_filled` if some were added by FILL.
         """
         plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}
         columns = []
         for field in schema:
             if field.name == plan.target.series_key:
-                columns.append(self.assign_subtables(windows))
+                columns.append(self.groups.assign(windows))
             elif field.name in filled:
                 columns.append(self.to_stored(windows[filled[field.name]], field))
             elif field.name == MARK.name:
@@ -60,13 +55,13 @@ class TargetTable:
 
     def to_keys(self, windows: pa.Table) -> pa.Table:
         """Return subtable and timestamp of the target's rows for windows with the columns `p*` and `_wstart`."""
-        target, series = self.plan.target, self.assign_subtables(windows)
+        target, series = self.plan.target, self.groups.assign(windows)
         keys = pa.table({target.series_key: series, target.timestamp.name: self.to_timestamps(windows[WSTART])})
         return keys.filter(pc.is_valid(series))
 
     def has_rows(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
         """Return for each window with the columns `p*` and `_wstart` whether the target has a row of it."""
-        target, (_, names) = self.plan.target, self.identify(windows)
+        target, (_, names) = self.plan.target, self.groups.identify(windows)
         times = self.to_timestamps(windows[WSTART]).cast(pa.int64())
         keys = pa.table({target.series_key: names, target.timestamp.name: times})
         stored = self.context.tables.scan(
@@ -90,14 +85,3 @@ class TargetTable:
         if column is not None and column.type.kind is TypeKind.TIMESTAMP and values.type != field.type:
             return convert_precision(values, field.type)
         return values if values.type == field.type else values.cast(field.type, safe=False)
-
-    def assign_subtables(self, windows: pa.Table) -> pa.ChunkedArray:
-        """Return for each window the target's subtable for its group; NULL if the name is not available."""
-        return self.groups.assign(windows)
-
-    def identify(self, windows: pa.Table) -> tuple[UInt64s, pa.Array]:
-        """Return for each window the id of its group, and the name of the group's subtable, whether or not it exists.
-
-        Of a group whose source subtable was dropped they are 0 and NULL.
-        """
-        return self.groups.identify(windows)

@@ -63,10 +63,9 @@ def ticks_sql(column: str, nanoseconds: int, type_: pa.DataType) -> str:
 
 
 def with_subtables(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:
-    """Add the subtable of each window's group."""
     columns = list(target.plan.groups.columns)
     groups = windows.select(*columns).distinct().toArrow() if columns else pa.table({"_": [0]})
-    names = target.assign_subtables(groups)
+    names = target.groups.assign(groups)
     if not columns:
         return windows.withColumn(SUBTABLE, F.lit(names[0].as_py())).where(f"{SUBTABLE} IS NOT NULL")
     named_groups = groups.append_column(SUBTABLE, names).filter(pc.is_valid(names))
@@ -76,7 +75,6 @@ def with_subtables(context: Context, target: TargetTable, windows: DataFrame) ->
 
 
 def timestamp_sql(column: str, windows: DataFrame, type_: pa.DataType) -> str:
-    """Return the SQL that converts a stored timestamp of the source's precision to the target's type."""
     is_timestamp = windows.schema[column].dataType.typeName() == "timestamp"
     if is_timestamp == (type_ == MICROSECONDS):
         return column

@@ -18,7 +18,6 @@ from headrace.storage.types import arrow_type
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.definition.group_ids import UInt64s, subtable_uids
 from headrace.streams.definition.groups import GroupKind, TagSource
-from headrace.streams.sinks.precisions import convert_precision
 from headrace.streams.sinks.text_order import distinct_neighbors, text_order
 from headrace.streams.state.tables import NO_IDS, StateTable, concat
 from headrace.streams.windows.change_batch import Int64s, from_ticks
@@ -66,7 +65,10 @@ class TargetGroups:
         return pa.chunked_array([names.combine_chunks().take(pa.array(group_index))])
 
     def identify(self, windows: pa.Table) -> tuple[UInt64s, pa.Array]:
-        """Return for each window the id and the subtable of its group; see `TargetTable.identify`."""
+        """Return for each window the id of its group, and the name of the group's subtable, whether or not it exists.
+
+        Of a group whose source subtable was dropped they are 0 and NULL.
+        """
         if windows.num_rows == 0:
             return np.empty(0, np.uint64), pa.array([], pa.string())
         groups, group_index = distinct_groups(windows, self.plan.groups.columns)
@@ -175,10 +177,8 @@ class GroupCache:
     def values_of(self, groups: pa.Table, compute: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """Return the row of each of some distinct groups, NULL if there is none.
 
-        Args:
-            groups: The columns of groups.
-            compute: Called with the groups that are not cached. Returns them with other columns, in the same order. What it
-                leaves out is computed again by the next call.
+        `compute` is called with the groups that are not cached. It returns them with other columns, in the same order. What it
+        leaves out is computed again by the next call.
         """
         if self._rows is not None and self._rows.num_rows > MAX_CACHED_GROUPS:
             self._rows = None
@@ -190,7 +190,8 @@ class GroupCache:
             self._add(computed)
             if computed.num_rows == groups.num_rows:
                 return computed
-            new_index = _positions(new, computed, self._columns)
+            is_complete = computed.num_rows == new.num_rows
+            new_index = np.arange(new.num_rows) if is_complete else match_rows(new, computed, self._columns)
             index[is_new] = np.where(new_index < 0, -1, new_index + rows.num_rows)
             rows = concat([rows.select(computed.column_names), computed] if rows.num_rows else [computed])
         return rows.take(pa.array(index, mask=index < 0))
@@ -208,13 +209,7 @@ class GroupCache:
         self._rows = StateTable.of(rows, self._columns) if self._rows is None else self._rows.replace(NO_IDS, rows)
 
 
-def _positions(groups: pa.Table, rows: pa.Table, columns: Sequence[str]) -> Int64s:
-    """Return the index of the row of each group, -1 if there is none. The rows are in the order of the groups."""
-    return np.arange(groups.num_rows) if rows.num_rows == groups.num_rows else match_rows(groups, rows, columns)
-
-
 def parts(names: pa.Array) -> Iterator[pa.Array]:
-    """Yield names, a limited number at a time."""
     return (names[start : start + MAX_NAMES] for start in range(0, len(names), MAX_NAMES))
 
 
@@ -234,3 +229,14 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values that are the same in all tables: texts may be dictionaries or large."""
     type_ = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     return values.cast(pa.string() if pa.types.is_large_string(type_) else type_)
+
+
+def convert_precision(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Convert stored timestamps from one precision to another: nanoseconds are integers, others microseconds."""
+    if values.type == type_:
+        return values
+    if pa.types.is_integer(type_):
+        return pc.multiply(values.cast(pa.int64()), 1000)
+    micros = pc.divide(values, 1000)
+    rounded_up = pc.greater(pc.multiply(micros, 1000), values)
+    return pc.subtract(micros, rounded_up.cast(pa.int64())).cast(type_)

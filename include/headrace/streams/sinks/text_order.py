@@ -34,18 +34,14 @@ def text_order(texts: pa.Array) -> pa.Array:
 def sort_keys(texts: pa.Array) -> npt.NDArray[np.uint64]:
     """Return the bytes of texts after those that all begin with, as integers in the same order."""
     ends = pc.min_max(texts).as_py()
-    start = common_bytes(ends["min"].encode(), ends["max"].encode())
+    pairs = enumerate(zip(*(ends[end].encode() for end in ("min", "max")), strict=False))
+    start = next((index for index, (byte, other) in pairs if byte != other), len(ends["min"].encode()))
     bytes_ = pc.binary_slice(texts.cast(pa.large_binary()), start, start + KEY_BYTES)
     if pc.min(pc.binary_length(bytes_)).as_py() < KEY_BYTES:
         padding = pa.scalar(bytes(KEY_BYTES), pa.large_binary())
         padded = pc.binary_join_element_wise(bytes_, padding, empty_text())
         bytes_ = pc.binary_slice(padded, 0, KEY_BYTES)
     return np.frombuffer(bytes_.buffers()[2], ">u8", len(bytes_)).astype(np.uint64)
-
-
-def common_bytes(first: bytes, last: bytes) -> int:
-    """Return the number of bytes with which both begin."""
-    return next((index for index, (byte, other) in enumerate(zip(first, last, strict=False)) if byte != other), len(first))
 
 
 def distinct_neighbors(texts: pa.Array) -> pa.Array:

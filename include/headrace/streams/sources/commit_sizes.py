@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Final
 
 from headrace.errors import Error
@@ -38,32 +39,25 @@ class CommitSizes:
 
     def count_written(self, first: int, last: int) -> int:
         """Return the number of rows that versions `first` to `last` wrote, as far as the limits on reading allow."""
-        total, reads = 0, 0
-        for version in range(first, min(last, first + MAX_VERSIONS_AHEAD - 1) + 1):
-            size = self._sizes.get(version)
-            if size is None:
-                reads += 1
-                size = self._try_size(version) if reads <= MAX_LOG_READS else None
-            if size is None:
-                break
-            total += size.written
-        return total
+        return self._count(first, last, MAX_LOG_READS)
 
     def count_known(self, first: int) -> int:
         """Return the number of rows that versions from `first` on wrote, as far as their sizes are known without reading."""
+        return self._count(first, first + MAX_VERSIONS_AHEAD, 0)
+
+    def _count(self, first: int, last: int, reads: int) -> int:
+        """Return the number of rows that versions wrote, up to the first one whose size would take more than some reads."""
         total = 0
-        for version in range(first, first + MAX_VERSIONS_AHEAD):
+        for version in range(first, min(last, first + MAX_VERSIONS_AHEAD - 1) + 1):
             size = self._sizes.get(version)
+            if size is None and reads > 0:
+                reads -= 1
+                with suppress(Error):  # the micro-batch that reads this commit raises it
+                    size = self._size(version)
             if size is None:
                 break
             total += size.written
         return total
-
-    def _try_size(self, version: int) -> CommitSize | None:
-        try:
-            return self._size(version)
-        except Error:  # the micro-batch that reads this commit raises it
-            return None
 
     def _add(self, version: int, size: CommitSize) -> None:
         with self._mutex:

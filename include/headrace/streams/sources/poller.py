@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,21 +19,19 @@ from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.tables import TableId
-from headrace.storage.object_store import is_object_store
 from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.failures import stop_job, to_error
 from headrace.streams.metering import RunnerSample
 from headrace.streams.runner import Reader
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.subscriptions import PollRound, Retry, Subscription
-from headrace.streams.sources.turns import Turns
+from headrace.streams.sources.turns import Turns, turns_at
 from headrace.streams.sources.virtual_reader import VirtualReader
 
 FULL_SINK_PAUSE_S: Final = 0.05
 DELIVERY_CHECK_S: Final = 0.01
 CLOSE_GRACE_S: Final = 5.0
 BATCH_THREADS: Final = 8
-MAX_LOCAL_TURNS: Final = 4
 VERSION_READ_THREADS: Final = 32
 MAX_VERSION_READ_S: Final = 0.5
 """A source whose version takes longer to read is read in the background, so that it does not delay the others."""
@@ -94,7 +91,6 @@ class SourcePoller:
         self._idle = None
 
     def refresh(self, runnable: Mapping[str, JobRecord]) -> None:
-        """Pass on what users have asked its streams for."""
         self._idle = None
         for job_id, subscription in self._subscriptions.items():
             if subscription.runner is not None and job_id in runnable:
@@ -188,7 +184,7 @@ class SourcePoller:
         unhandled = {
             (source, offset + 1)
             for subscription in list(self._subscriptions.values())
-            for source, offset in recorded_offsets(subscription).items()
+            for source, offset in subscription.recorded_offsets.items()
             if offset < latest.get(source, -1)
         }
         cached = self._committed_at
@@ -258,7 +254,6 @@ class SourcePoller:
         return advance
 
     def _finish(self, subscription: Subscription) -> None:
-        """Handle the end of a micro-batch."""
         future, subscription.in_flight = subscription.in_flight, None
         error = future.exception() if future is not None else None
         if isinstance(error, FailpointError | FencedError) or (error is not None and not isinstance(error, Exception)):
@@ -266,7 +261,9 @@ class SourcePoller:
         if subscription.is_removed:
             self._drop(subscription)
         elif error is not None:
-            self._handle_failure(subscription, to_error(error))
+            cause = to_error(error)
+            if not subscription.retry.record_failure(cause):
+                self._start_stopping(subscription, cause)
         elif future is not None:
             self._handle_outcome(subscription, future.result())
 
@@ -291,10 +288,6 @@ class SourcePoller:
         elif advance is Advance.FULL:
             subscription.retry.retry_at = time.monotonic() + FULL_SINK_PAUSE_S
 
-    def _handle_failure(self, subscription: Subscription, error: Error) -> None:
-        if not subscription.retry.record_failure(error):
-            self._start_stopping(subscription, error)
-
     def _start_stopping(self, subscription: Subscription, error: Error) -> None:
         self._submit(subscription, self._stop, subscription.record, error)
 
@@ -314,15 +307,8 @@ class SourcePoller:
     def _pending_since(self, subscription: Subscription) -> int | None:
         """Return when the oldest commit not yet handled was made, as of the last version read. Reads nothing: a source may hang."""
         committed_at = self._committed_at
-        instants = (committed_at.get((source, offset + 1)) for source, offset in recorded_offsets(subscription).items())
+        instants = (committed_at.get((source, offset + 1)) for source, offset in subscription.recorded_offsets.items())
         return min((instant for instant in instants if instant is not None), default=None)
-
-
-def recorded_offsets(subscription: Subscription) -> Offsets:
-    """Return the last version of each source that a stream has handled and recorded; none before it is live."""
-    runner, record = subscription.runner, subscription.record
-    position = (record.progress if runner is None else runner.progress).position
-    return {} if position is None else position.offsets
 
 
 def create_runner(context: Context, record: JobRecord, reader: Reader) -> Runner:
@@ -344,7 +330,7 @@ class SourcePollers:
         self._observe = observe
         self._runner = runner
         self._pool = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="poller")
-        self._turns = turns_at(context.tables.uri)
+        self._turns = turns_at(context.tables.uri, BATCH_THREADS)
         self._version_pool = ThreadPoolExecutor(VERSION_READ_THREADS, thread_name_prefix="version")
         self._lock = threading.RLock()
         self._pollers: dict[str, SourcePoller] = {}
@@ -381,8 +367,9 @@ class SourcePollers:
                 poller.refresh(runnable)
             running = self.streams
         for record in records:
-            if record.definition.id not in running:
-                self._settle_pause(record)
+            is_settled = record.desired is not DesiredState.PAUSED or record.state not in (JobState.CREATED, JobState.RUNNING)
+            if record.definition.id not in running and not is_settled:
+                self._set_state(record, JobState.PAUSED)
         for job_id in runnable.keys() - running:
             self._subscribe(runnable[job_id])
         with self._lock:
@@ -390,23 +377,23 @@ class SourcePollers:
                 del self._pollers[source]
 
     def poll(self, timeout_s: float | None = None) -> bool:
-        """Start every micro-batch that can start, and return when the first one in flight ends.
+        """Start every micro-batch that can start, and return when the first one in flight ends, or after `timeout_s`.
 
-        Args:
-            timeout_s: The longest time to wait, so that idle streams get what has arrived meanwhile. With a timeout, sources that
-                do not answer are not waited for.
-
-        Returns:
-            True if there was something to do, so that `while pollers.poll(): pass` settles.
+        With a timeout, idle streams get what has arrived meanwhile, and sources that do not answer are not waited for. Returns True
+        if there was something to do, so that `while pollers.poll(): pass` settles.
 
         Raises:
             FencedError: This driver's lease has passed to another. Failures of a stream or a source are not raised.
         """
-        wait(self._start_version_reads(), MAX_VERSION_READ_S)
+        with self._lock:
+            reads = [poller.start_version_read(self._version_pool) for poller in self._pollers.values()]
+        wait([read for read in reads if read is not None], MAX_VERSION_READ_S)
         round_ = self._start_round()
         if round_.in_flight:
             wait(round_.in_flight, timeout_s, return_when=FIRST_COMPLETED)
-            self._collect()
+            with self._lock:
+                for poller in self._pollers.values():
+                    poller.collect()
         elif round_.next_attempt is not None:
             pause = max(0.0, round_.next_attempt - time.monotonic())
             time.sleep(pause if timeout_s is None else min(pause, timeout_s))
@@ -415,22 +402,12 @@ class SourcePollers:
             return True
         return bool(round_.in_flight) or round_.next_attempt is not None
 
-    def _start_version_reads(self) -> list[Future[Offsets]]:
-        with self._lock:
-            reads = [poller.start_version_read(self._version_pool) for poller in self._pollers.values()]
-        return [read for read in reads if read is not None]
-
     def _start_round(self) -> PollRound:
         round_ = PollRound()
         with self._lock:
             for poller in self._pollers.values():
                 round_.add(poller.start())
         return round_
-
-    def _collect(self) -> None:
-        with self._lock:
-            for poller in self._pollers.values():
-                poller.collect()
 
     def close(self) -> None:
         """Wait for micro-batches in flight, remove all streams, and give their background work a few seconds to end."""
@@ -446,10 +423,6 @@ class SourcePollers:
             runner.close(max(0.0, deadline - time.monotonic()))
         self._pool.shutdown()
         self._version_pool.shutdown(wait=False)
-
-    def _settle_pause(self, record: JobRecord) -> None:
-        if record.desired is DesiredState.PAUSED and record.state in (JobState.CREATED, JobState.RUNNING):
-            self._set_state(record, JobState.PAUSED)
 
     def _subscribe(self, record: JobRecord) -> None:
         """Add a stream. If its source is not in the catalog, the stream is stopped."""
@@ -495,13 +468,6 @@ class SourcePollers:
 
     def _set_state(self, record: JobRecord, state: JobState) -> None:
         self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)
-
-
-def turns_at(uri: str) -> Turns:
-    """Return how many micro-batches with tables at a URI should run at a time: on an object store they mostly wait."""
-    if is_object_store(uri):
-        return Turns(BATCH_THREADS, short=BATCH_THREADS)
-    return Turns(min(MAX_LOCAL_TURNS, max(2, os.cpu_count() or 1)), short=1)
 
 
 def is_runnable(record: JobRecord) -> bool:

@@ -37,7 +37,6 @@ class ChangeReader:
         return source_id(self.source.database, self.source.name)
 
     def latest(self) -> Offsets:
-        """See `Reader`."""
         return {self.id: self.context.tables.version(self.source)}
 
     def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
@@ -48,7 +47,9 @@ class ChangeReader:
                 changes = self._read(first, self.latest()[self.id] if end is None else end)
                 if changes is None:
                     return None
-                self._add_to_cache(first, changes)
+                self._cache[first] = changes
+                while len(self._cache) > MAX_CACHED_BATCHES:
+                    self._cache.popitem(last=False)
         return self._with_tags(changes, tags)
 
     def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
@@ -66,7 +67,6 @@ class ChangeReader:
         return self._sizes.count_known(offsets[self.id] + 1)
 
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
-        """See `Reader`."""
         return self.context.tables.changes.committed_at(self.source, version)
 
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
@@ -76,11 +76,6 @@ class ChangeReader:
             add_tags = functools.partial(with_tags, self.context.tables, self.source, tags=tags)
             return replace(changes, source=replace(changes.source, add_tags=add_tags))
         return replace(changes, source=with_tags(self.context.tables, self.source, changes.source, tags))
-
-    def _add_to_cache(self, first: int, changes: Changes) -> None:
-        self._cache[first] = changes
-        while len(self._cache) > MAX_CACHED_BATCHES:
-            self._cache.popitem(last=False)
 
     def _read(self, first: int, latest_version: int) -> Changes | None:
         if first > latest_version:

@@ -50,25 +50,15 @@ class TableShares:
             wanted.columns,
             self.context.spark().sparkContext.defaultParallelism,
             version=self.version,
-            bounds=stored_bounds(scan, largest(first, self.first), least(last, self.last)),
-            series=self.series if scan.subtable is None else single_series(scan.subtable),
+            bounds=stored_bounds(
+                scan,
+                max((tick for tick in (first, self.first) if tick is not None), default=None),
+                min((tick for tick in (last, self.last) if tick is not None), default=None),
+            ),
+            series=self.series if scan.subtable is None else SeriesRange(scan.subtable, f"{scan.subtable}\0"),
             by_series=wanted.by_series,
             windows=None if wanted.windows is None else wanted.windows.scaled(stored_units_per_tick(scan.database.precision)),
         )
-
-
-def single_series(name: str) -> SeriesRange:
-    return SeriesRange(name, f"{name}\0")
-
-
-def largest(one: int | None, other: int | None) -> int | None:
-    """Return the later of two lower limits; None is no limit."""
-    return max((limit for limit in (one, other) if limit is not None), default=None)
-
-
-def least(one: int | None, other: int | None) -> int | None:
-    """Return the earlier of two upper limits; None is no limit."""
-    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | None:

@@ -34,12 +34,7 @@ class Spill:
     @classmethod
     @contextmanager
     def open(cls, key: Sequence[str], rows: int) -> Iterator[Spill]:
-        """Yield an empty one; delete its files at the end.
-
-        Args:
-            key: The columns by which rows are divided.
-            rows: The expected number of rows.
-        """
+        """Yield an empty one for about this many rows, divided by the key columns; delete its files at the end."""
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             spill = cls(Path(folder), key, min(MAX_PARTS, 1 + rows // PART_ROWS))
             with spill._files:

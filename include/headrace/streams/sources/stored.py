@@ -14,6 +14,7 @@ from headrace.model.tables import TableId
 from headrace.storage import Bounds
 from headrace.storage.delta import extents
 from headrace.storage.pieces import scan_pieces
+from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.virtual_frames import virtual_frame
@@ -118,6 +119,6 @@ def stored_times(context: Context, plan: StreamPlan) -> Bounds | None:
 
 
 def max_stored_time(context: Context, plan: StreamPlan) -> int | None:
-    """Return an upper bound of the stored timestamps of all sources, in stored units; None if they are empty."""
+    """Return an upper bound of the event times of all sources, in ticks; None if they are empty."""
     bounds = stored_times(context, plan)
-    return None if bounds is None else bounds.high
+    return None if bounds is None else bounds.high // stored_units_per_tick(plan.query.precision)

@@ -42,7 +42,6 @@ class Retry:
         self.failures, self.retry_at = 0, 0.0
 
     def is_waiting(self) -> bool:
-        """Return True if it is too early for the next attempt."""
         return self.retry_at > time.monotonic()
 
 
@@ -61,6 +60,12 @@ class Subscription:
         """Return True if the next micro-batch can start: after a failure, for new commits, or for a reason of its own."""
         runner = self.runner
         return runner is None or self.retry.failures > 0 or is_behind(runner.offsets, latest) or runner.is_due()
+
+    @property
+    def recorded_offsets(self) -> Offsets:
+        """The last version of each source that the stream has handled and recorded; none before it is live."""
+        position = (self.record.progress if self.runner is None else self.runner.progress).position
+        return {} if position is None else position.offsets
 
     @property
     def in_flight_ms(self) -> int:

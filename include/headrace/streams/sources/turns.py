@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from headrace.storage.object_store import is_object_store
+
 SHORT_S: Final = 0.1
 """A micro-batch that has run for longer is not a short one: it mostly waits, or computes without the interpreter's lock."""
+MAX_LOCAL_TURNS: Final = 4
 LONG_S: Final = 1.0
 """A micro-batch that has run for longer counts no more, so that a few that catch up do not delay all others."""
 
@@ -45,6 +49,13 @@ class Turns:
         now = time.monotonic()
         ages = [now - started for started in self._started.values()]
         return max(pause_s([age for age in ages if age < limit], limit, count) for limit, count in self._limits)
+
+
+def turns_at(uri: str, threads: int) -> Turns:
+    """Return how many micro-batches with tables at a URI should run at a time: on an object store they mostly wait."""
+    if is_object_store(uri):
+        return Turns(threads, short=threads)
+    return Turns(min(MAX_LOCAL_TURNS, max(2, os.cpu_count() or 1)), short=1)
 
 
 def pause_s(ages: list[float], limit: float, count: int) -> float:

@@ -37,19 +37,13 @@ class OriginChanges:
 
 @dataclass(frozen=True)
 class VirtualComparison:
-    """Turns changes of the origins of a virtual table into those of its rows.
-
-    Attributes:
-        scan: What is read of the virtual table.
-        tables: Its origins.
-    """
+    """Turns changes of the origins of a virtual table into those of its rows. `tables` are the origins."""
 
     scan: Scan
     tables: Mapping[TableId, Table]
 
     @property
     def references(self) -> tuple[ColumnReference, ...]:
-        """The columns of origins that are read."""
         return tuple(self.scan.references_read)
 
     @property
@@ -70,7 +64,6 @@ class VirtualComparison:
         return sorted({reference.origin_series for reference in self.references if reference.origin == origin})
 
     def own_changes(self, table: Table, changes: pa.Table) -> pa.Table:
-        """Return the changes of the series and columns of an origin that are read."""
         columns = stored_columns(table, self.references)
         own = pc.is_in(changes[table.series_key], pa.array(self.series_of(table.id), pa.string()))
         return changes.filter(own).select([*columns, CHANGE_TYPE, COMMIT_VERSION])
@@ -114,7 +107,6 @@ class VirtualComparison:
 
 
 def first_and_last(table: Table, changes: pa.Table) -> OriginChanges:
-    """Return the rows of an origin before its first and after its last change."""
     (ids,) = row_ids([changes], [table.series_key, table.timestamp.name])
     is_old = np.asarray(pc.is_in(changes[CHANGE_TYPE], pa.array(OLD_VALUES)))
     order = np.lexsort((~is_old, np.asarray(changes[COMMIT_VERSION]), ids))

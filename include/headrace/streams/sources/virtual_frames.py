@@ -42,7 +42,6 @@ def virtual_frame(context: Context, scan: Scan, offsets: Offsets | None = None) 
 
 
 def origin_frame(context: Context, scan: Scan, columns: OriginColumns, origin: Table, offsets: Offsets | None) -> DataFrame:
-    """Return rows of an origin with the names of the virtual table."""
     spark = context.spark()
     version = None if offsets is None else offsets[source_id(origin.database, origin.name)]
     rows = context.tables.frame(spark, origin, version=version)

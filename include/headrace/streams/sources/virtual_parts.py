@@ -40,7 +40,6 @@ class InstantFilter:
     _slots: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(SLOTS, np.bool_))
 
     def add(self, instants: pa.ChunkedArray) -> None:
-        """Add instants."""
         if len(instants) == 0:
             return
         ends = pc.min_max(instants.cast(pa.int64()))
@@ -62,7 +61,6 @@ class DividedOrigins:
         self._schemas: dict[TableId, pa.Schema] = {}
 
     def add(self, origin: TableId, pieces: Iterable[pa.Table]) -> None:
-        """Add all rows of an origin."""
         for piece in pieces:
             self._schemas.setdefault(origin, piece.schema)
             self._spills[origin].add(piece)
@@ -85,12 +83,7 @@ def compare_in_parts(
 ) -> Iterator[pa.Table]:
     """Yield the changes of the rows of a virtual table, all of an instant together.
 
-    Args:
-        context: The driver's environment.
-        comparison: What is read of the virtual table.
-        writes: The changes of origins.
-        reached: The offsets after them.
-        count: The number of changes.
+    `writes` are the `count` changes of its origins, `reached` the offsets after them.
     """
     yield changes_schema(virtual_schema(comparison.scan)).empty_table()
     tables = comparison.tables
@@ -106,7 +99,6 @@ def compare_in_parts(
 
 
 def rows_of(rows: Mapping[TableId, pa.Table], table: Table, _: pa.Table) -> pa.Table:
-    """Return the rows of an origin, whatever keys are wanted."""
     return rows[table.id]
 
 

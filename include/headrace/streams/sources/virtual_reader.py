@@ -38,7 +38,6 @@ class VirtualReader:
         self.readers = readers
 
     def latest(self) -> Offsets:
-        """See `Reader`."""
         return {source: version for reader in self.readers.values() for source, version in reader.latest().items()}
 
     def read_after(self, offsets: Offsets, tags: tuple[str, ...], last: Offsets | None = None) -> Changes | None:
@@ -66,7 +65,6 @@ class VirtualReader:
         return sum(reader.known_pending(offsets) for reader in self.readers.values())
 
     def committed_at(self, source: SourceId, version: int) -> int | None:
-        """See `Reader`."""
         return self.readers[source].committed_at(source, version)
 
     def _read_origin(self, source: SourceId, offsets: Offsets, last: Offsets | None) -> Iterator[Changes]:

@@ -24,12 +24,10 @@ from headrace.storage.types import rows_schema
 
 @dataclass(frozen=True, slots=True)
 class OriginColumns:
-    """Columns of one stored table that fill columns of some series of a virtual table.
+    """Columns of one stored table, the origin, that fill columns of some series of a virtual table.
 
-    Attributes:
-        origin: The stored table.
-        columns: Pairs of a column of the virtual table and a stored column.
-        series: Pairs of a series of the stored table and one of the virtual table.
+    `columns` has pairs of a column of the virtual table and a stored column, `series` pairs of a series of the stored and of the
+    virtual table.
     """
 
     origin: TableId
@@ -66,7 +64,6 @@ def origin_tables(context: Context, references: Iterable[ColumnReference]) -> di
 
 
 def virtual_schema(scan: Scan) -> pa.Schema:
-    """Return the timestamp, the values and the series key that a scan of a virtual table reads."""
     schema = rows_schema(scan.table, scan.database)
     return pa.schema([schema.field(name) for name in (scan.table.timestamp.name, *scan.values, scan.table.series_key)])
 
@@ -116,7 +113,6 @@ def stored_columns(table: Table, references: Iterable[ColumnReference]) -> list[
 def align(
     scan: Scan, parts: Mapping[TableId, pa.Table], tables: Mapping[TableId, Table], references: Iterable[ColumnReference]
 ) -> pa.Table:
-    """Return the rows of a virtual table from rows of its origins, in no order."""
     schema = virtual_schema(scan)
     pieces = [
         piece

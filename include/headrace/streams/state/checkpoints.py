@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,11 +24,6 @@ class StateError(TerminalError):
     code = "STATE"
 
 
-def window_table(windows: pa.Table, keys: Sequence[str]) -> StateTable:
-    """Return windows in state, which are looked up by the keys that split groups."""
-    return StateTable.of(windows, keys)
-
-
 def event_times(times: pa.Table | None = None) -> StateTable:
     """Return the largest event times of subtables; without `times` those of none."""
     return StateTable.of(MAX_EVENT_TIMES.empty_table() if times is None else times, [SERIES_KEY])
@@ -39,10 +33,7 @@ def event_times(times: pa.Table | None = None) -> StateTable:
 class Checkpoint:
     """A checkpoint on storage: a complete file, and files with the changes of the following micro-batches.
 
-    Attributes:
-        files: The names and checksums of the files, the complete one first.
-        complete_bytes: The size of the complete file.
-        change_bytes: The size of all others.
+    `files` has their names and checksums, in that order; the sizes are those of the complete file, and of all others.
     """
 
     files: tuple[tuple[str, int], ...]

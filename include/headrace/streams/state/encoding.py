@@ -41,15 +41,10 @@ Buffers = Sequence[bytes | pa.Buffer]
 
 @dataclass(frozen=True)
 class StateFile:
-    """The content of a file.
+    """The content of a file; the header has everything but tables and messages.
 
-    Attributes:
-        header: Everything but tables and messages.
-        tables: The tables by name: those of `TABLES`, and of those of `STATE_TABLES` the added rows and, as `<name>.removed`, the
-            numbers of removed rows.
-        messages: The messages.
-        checksum: The checksum of the file.
-        size: The size of the file.
+    The tables are, by name, those of `TABLES`, and of those of `STATE_TABLES` the added rows and, as `<name>.removed`, the numbers
+    of removed rows.
     """
 
     header: Mapping[str, Any]
@@ -65,12 +60,7 @@ class StateFile:
 
 
 def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
-    """Encode a state.
-
-    Args:
-        state: The state.
-        earlier: The checkpoint whose tables the file continues; None to write a complete file.
-    """
+    """Encode a state. The file continues the tables of the checkpoint `earlier`; None writes a complete file."""
     tables = [(name, table) for name in TABLES if (table := getattr(state, name)) is not None]
     saved = {}
     for name in STATE_TABLES:
@@ -83,7 +73,8 @@ def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
         if is_change:
             tables.append((f"{name}.removed", pa.table({ROW_ID: state_table.removed_since()})))
     encoded = [(name, to_ipc(table)) for name, table in tables]
-    header = header_of(state) | {
+    values = {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
+    header = values | {
         "state_tables": saved,
         "earlier_files": [] if earlier is None else earlier.files,
         "tables": [(name, len(data)) for name, data in encoded],
@@ -96,15 +87,10 @@ def encode(state: StreamState, earlier: Checkpoint | None) -> Buffers:
 
 
 def checksum_of(buffers: Buffers) -> int:
-    """Return the checksum of consecutive bytes."""
     checksum = 0
     for data in buffers:
         checksum = zlib.crc32(data, checksum)
     return checksum
-
-
-def header_of(state: StreamState) -> dict[str, Any]:
-    return {name: to_json(getattr(state, name)) for name in (*VALUES, "position", "counters")}
 
 
 def decode_file(data: pa.Buffer) -> StateFile:
@@ -166,7 +152,6 @@ def decode_messages(data: bytes, lengths: Sequence[int]) -> tuple[bytes, ...]:
 
 
 def to_ipc(rows: pa.Table) -> pa.Buffer:
-    """Encode a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
@@ -174,6 +159,5 @@ def to_ipc(rows: pa.Table) -> pa.Buffer:
 
 
 def from_ipc(data: pa.Buffer) -> pa.Table:
-    """Decode a table from an Arrow IPC stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()

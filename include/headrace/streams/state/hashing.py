@@ -82,13 +82,10 @@ def hash_bytes(values: pa.Array) -> Hashes:
     if size:
         octets = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
         position = np.arange(size) - np.repeat(offsets[:-1] - offsets[0], lengths)
-        np.cumsum((octets + np.uint64(1)) * powers(int(lengths.max()))[position], out=terms[1:])
+        powers = np.multiply.accumulate(np.full(int(lengths.max()), FACTOR, np.uint64))
+        np.cumsum((octets + np.uint64(1)) * powers[position], out=terms[1:])
     ends = offsets - offsets[0]
     return mix((terms[ends[1:]] - terms[ends[:-1]]) + lengths.astype(np.uint64))
-
-
-def powers(count: int) -> Hashes:
-    return np.multiply.accumulate(np.full(count, FACTOR, np.uint64))
 
 
 def distinct_hashes(rows: pa.Table, columns: Sequence[str]) -> Hashes:

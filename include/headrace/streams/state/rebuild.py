@@ -21,7 +21,8 @@ from headrace.model.positions import Offsets, Position
 from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_frame
-from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, event_times, window_table
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, event_times
+from headrace.streams.state.tables import StateTable
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.emission import EmitState
 
@@ -37,17 +38,13 @@ def rebuild(
     Reads the timestamps of all rows, and the rows of open windows. The state asks to be woken at once, since only the processor
     knows which instants its windows wait for.
 
-    Args:
-        context: The driver's environment.
-        plan: The stream.
-        position: The position to rebuild at.
-        after_history: Whether the target has the values of open windows, as a backfill writes them. Closed windows count as
-            emitted in any case.
-        counters: The counters recorded at the position. Before any, only the rows that the history has set aside are counted.
+    `after_history` says whether the target has the values of open windows, as a backfill writes them; closed windows count as
+    emitted in any case. `counters` are those recorded at the position. Before any, only the rows that the history has set aside are
+    counted.
     """
     if counters is None:
         counters = JobCounters(rows_quarantined=0 if context.set_aside is None else len(context.set_aside.rows.keys))
-    settled_counters = without_pending(replace(counters, rows_pending=0))
+    settled_counters = replace(counters, rows_in=counters.rows_handled, rows_pending=0)
     if plan.is_closed_by_clock:
         return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
     rows = source_rows(context, plan, position.offsets)
@@ -64,11 +61,7 @@ def rebuild(
     if watermark is None or plan.query.window is None:
         return state
     windows = open_windows(plan, rows, watermark, EmitState.CURRENT if after_history else EmitState.STALE)
-    return replace(state, windows=window_table(windows, base_key_columns(plan.query)), evicted_through=watermark - 1)
-
-
-def without_pending(counters: JobCounters) -> JobCounters:
-    return replace(counters, rows_in=counters.rows_handled)
+    return replace(state, windows=StateTable.of(windows, base_key_columns(plan.query)), evicted_through=watermark - 1)
 
 
 def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFrame:
@@ -81,7 +74,6 @@ def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFra
 
 
 def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
-    """Return the largest event time of each subtable, of rows that pass WHERE."""
     times = prepare(plan.query, rows).groupBy(SERIES_KEY).agg(F.max(TS).alias(MAX_EVENT_TIME))
     return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
 

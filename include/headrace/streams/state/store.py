@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -40,10 +42,8 @@ class StateStore:
     """The checkpoints of one stream: files `<micro-batch>-<epoch>.state`, written atomically.
 
     A file has the whole state, or the changes since the checkpoint before it, whose files it names with their checksums. Drivers of
-    different epochs never write the same file, so a driver that has been fenced off cannot do damage.
-
-    Attributes:
-        oldest: The oldest micro-batch of which there is a file, as of the last checkpoint written.
+    different epochs never write the same file, so a driver that has been fenced off cannot do damage. When the last checkpoint was
+    written, `oldest` was the first batch that had a file.
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
@@ -56,14 +56,9 @@ class StateStore:
         self._earlier: dict[str, tuple[str, ...]] = {}
 
     def write(self, state: StreamState, durable: int) -> StreamState:
-        """Write a checkpoint, and delete old ones.
+        """Write a checkpoint, and delete old ones; return the state, from which the next one has to follow to be small.
 
-        Args:
-            state: The state to write.
-            durable: The last micro-batch from which the stream would restart by now. Its checkpoint and a few before it are kept.
-
-        Returns:
-            The state. The next checkpoint has to be written of a state that follows from this one to be small.
+        `durable` is the last micro-batch from which the stream would restart by now. Its checkpoint and a few before it are kept.
 
         Raises:
             OperationalError: The storage failed.
@@ -71,12 +66,10 @@ class StateStore:
         batch = state.position.batch
         name = f"{batch:020d}-{self.epoch:010d}.state"
         earlier, buffers = self._encode(state, name)
-        try:
+        with storage_errors("written"):
             self._write(buffers, f"{self.folder}/{name}", f"{self.folder}/.{batch}-{self.epoch}.part")
             self._earlier[name] = tuple(file for file, _ in earlier.files) if earlier is not None else ()
             self._delete_old(durable)
-        except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be written: {error}", hint="check the storage") from error
         return saved_as(state, checkpoint_of(earlier, name, CHECKSUM.unpack(buffers[-1])[0], size_of(buffers)))
 
     def _encode(self, state: StreamState, name: str) -> tuple[Checkpoint | None, Buffers]:
@@ -109,12 +102,9 @@ class StateStore:
         name = self._files().get(batch)
         if name is None:
             return None
-        try:
+        with storage_errors("read"), ThreadPoolExecutor(READER_THREADS) as threads:
             last = decode_file(self._read(name))
-            with ThreadPoolExecutor(READER_THREADS) as threads:
-                files = [*threads.map(self._read_earlier, last.earlier_files), last]
-        except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be read: {error}", hint="check the storage") from error
+            files = [*threads.map(self._read_earlier, last.earlier_files), last]
         names = [*last.earlier_files, (name, last.checksum)]
         changes = sum(file.size for file in files[1:])
         return saved_as(decode(files), Checkpoint(tuple(names), files[0].size, changes))
@@ -134,22 +124,16 @@ class StateStore:
         return file
 
     def batches(self) -> list[int]:
-        """Return the micro-batches that have a checkpoint, oldest first."""
         return sorted(self._files())
 
     def clear(self) -> None:
-        """Delete all checkpoints."""
-        try:
+        with storage_errors("deleted"):
             if self.filesystem.get_file_info(self.folder).type == fs.FileType.Directory:
                 self.filesystem.delete_dir(self.folder)
-        except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be deleted: {error}", hint="check the storage") from error
 
     def _names(self) -> list[str]:
-        try:
+        with storage_errors("listed"):
             infos = self.filesystem.get_file_info(fs.FileSelector(self.folder, allow_not_found=True))
-        except OSError as error:
-            raise OperationalError(f"the state of a stream cannot be listed: {error}", hint="check the storage") from error
         return sorted(info.base_name for info in infos if info.base_name.endswith(".state"))
 
     def _files(self) -> dict[int, str]:
@@ -178,11 +162,18 @@ class StateStore:
         self.oldest = min(map(batch_of, needed), default=0)
 
     def _files_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of a checkpoint's files."""
         if name not in self._earlier:
             with self.filesystem.open_input_file(f"{self.folder}/{name}") as file:
                 self._earlier[name] = read_earlier_names(file)
         return (*self._earlier[name], name)
+
+
+@contextmanager
+def storage_errors(done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OperationalError(f"the state of a stream cannot be {done}: {error}", hint="check the storage") from error
 
 
 def can_continue(checkpoint: Checkpoint, name: str) -> bool:
@@ -204,7 +195,6 @@ def saved_as(state: StreamState, checkpoint: Checkpoint) -> StreamState:
 
 
 def size_of(buffers: Buffers) -> int:
-    """Return the number of bytes."""
     return sum(len(data) for data in buffers)
 
 

@@ -42,21 +42,17 @@ class Block:
 
     @cached_property
     def hashes(self) -> Hashes:
-        """The hash of each row's keys."""
         return hash_rows(self.rows, self.keys)
 
     @cached_property
     def order(self) -> Int64s:
-        """The rows in the order of their hashes."""
         return np.argsort(self.hashes)
 
     @cached_property
     def sorted_hashes(self) -> Hashes:
-        """The hashes in ascending order."""
         return self.hashes[self.order]
 
     def rows_of(self, hashes: Hashes) -> Int64s:
-        """Return the indexes of the rows with these hashes, in no particular order."""
         first, last = (np.searchsorted(self.sorted_hashes, hashes, side) for side in ("left", "right"))
         counts = last - first
         shift = np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
@@ -73,7 +69,6 @@ class Part:
 
     @classmethod
     def of(cls, block: Block) -> Part:
-        """Return all rows of a block."""
         return cls(block, np.ones(len(block.ids), np.bool_), len(block.ids))
 
     def live_rows(self, first: int = 0) -> pa.Table:
@@ -103,16 +98,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class StateTable:
-    """Rows of a state.
+    """Rows of a state, which are looked up by the `keys`. The parts have the oldest first, and none is empty.
 
-    Attributes:
-        keys: The columns by which rows are looked up.
-        parts: The rows, oldest first. None is empty.
-        schema: The columns, which also an empty table has.
-        next_id: The number of the next row.
-        origin: What `saved_as` was called with; None before the first call.
-        saved_id: Rows from this number on have been added since.
-        removed: The rows that have been removed since.
+    `origin` is what `saved_as` was called with; since then, rows from the number `saved_id` on have been added, and the rows in
+    `removed` have been removed.
     """
 
     keys: tuple[str, ...]
@@ -125,7 +114,6 @@ class StateTable:
 
     @classmethod
     def of(cls, rows: pa.Table, keys: Sequence[str], ids: Int64s | None = None, next_id: int | None = None) -> StateTable:
-        """Return a table with these rows."""
         numbers = np.arange(rows.num_rows) if ids is None else ids
         block = Block(rows.combine_chunks(), numbers, tuple(keys))
         parts = (Part.of(block),) if rows.num_rows else ()
@@ -137,7 +125,6 @@ class StateTable:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows."""
         return sum(part.count for part in self.parts)
 
     @property
@@ -213,6 +200,15 @@ def sorted_ids(parts: Iterable[Int64s]) -> Int64s:
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of tables, of which columns may differ in their types."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def join_tables(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    """Return the rows of all tables; None if there is no table."""
+    some = [table for table in tables if table is not None]
+    with_rows = [table for table in some if table.num_rows]
+    if not with_rows:
+        return some[0] if some else None
+    return concat(with_rows)
 
 
 def merge_similar(parts: list[Part]) -> list[Part]:

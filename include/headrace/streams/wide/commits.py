@@ -82,7 +82,6 @@ class WideCommits:
     def _task(
         self, state: StreamState, changes: Changes, commit: LargeCommit, inserted: InsertedRows, parts: Sequence[CommitPart]
     ) -> PartTask:
-        """Return what the tasks have in common."""
         commits = LargeCommits(self.plan, self.kernels)
         span = commits.span(inserted)
         task = PartTask(
@@ -98,7 +97,6 @@ class WideCommits:
         return replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))
 
     def _max_event_time(self, task: PartTask, parts: Sequence[CommitPart]) -> int | None:
-        """Return the largest event time of a commit's rows that pass WHERE."""
         if self.plan.query.filter is None and not isinstance(self.plan.query.window, StateWindow):
             return task.span.last
         without_state = [replace(part, state=StreamState(part.state.position)) for part in parts]

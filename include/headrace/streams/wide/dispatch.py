@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +15,7 @@ from headrace.streams.wide.commits import WideCommits, can_be_wide
 from headrace.streams.wide.divided import DividedCommits, ProcessRows, can_be_divided
 from headrace.streams.wide.merged import MergedCommitProcessor
 from headrace.streams.windows.change_batch import Changes, LargeCommit
-from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation
+from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.results import result_of
@@ -25,10 +26,9 @@ MAX_WINDOWS: Final = 2_000_000
 
 @dataclass(frozen=True)
 class LargeCommitProcessor:
-    """Computes the large commits of one stream.
+    """Computes the large commits of one stream, in the first of these ways that can.
 
     Attributes:
-        context: The driver's environment.
         pieces: Merges new rows piece by piece; None without kernels.
         wide: Has executors compute new rows; None if windows may have rows of several series.
         merged: Merges late, updated and deleted rows too; None if windows depend on the order of rows.
@@ -56,32 +56,21 @@ class LargeCommitProcessor:
             return None
         has_other_way = self.wide is not None or (self.merged is not None and self.merged.has_shares)
         if self.wide is None or commit.count <= self.context.settings.wide_commit_rows:
-            try:
-                return self._merge(replace(self.pieces, max_windows=MAX_WINDOWS if has_other_way else None), state, changes, commit)
-            except TooManyWindowsError:
-                pass
+            pieces = replace(self.pieces, max_windows=MAX_WINDOWS if has_other_way else None)
+            with suppress(TooManyWindowsError):
+                try:
+                    merged = pieces.merge(state, changes, commit)
+                except UnsupportedError:
+                    return None
+                return None if merged is None else result_of(pieces.plan, state, merged)
         return None if self.wide is None else self.wide.process(state, changes, commit)
-
-    def _merge(self, pieces: LargeCommits, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
-        try:
-            merged = pieces.merge(state, changes, commit)
-        except UnsupportedError:
-            return None
-        return None if merged is None else result_of(pieces.plan, state, merged)
 
 
 def large_commit_processor(
     context: Context, plan: StreamPlan, evaluation: WindowEvaluation, process_rows: ProcessRows
 ) -> LargeCommitProcessor:
-    """Return how the large commits of a stream are computed.
-
-    Args:
-        context: The driver's environment.
-        plan: The stream.
-        evaluation: How its windows are evaluated.
-        process_rows: Computes changes of some series.
-    """
-    kernels = evaluation.kernels if isinstance(evaluation, FallbackEvaluation) else None
+    """Return how the large commits of a stream are computed; `process_rows` computes changes of some series."""
+    kernels = evaluation.kernels
     return LargeCommitProcessor(
         context,
         pieces=None if kernels is None else LargeCommits(plan, kernels),

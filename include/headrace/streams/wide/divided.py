@@ -29,7 +29,6 @@ ProcessRows = Callable[[StreamState, Changes], BatchResult]
 
 
 def can_be_divided(plan: StreamPlan) -> bool:
-    """Return whether no window of a stream has rows of two series."""
     return subtable_key(plan) is not None
 
 
@@ -43,7 +42,6 @@ class DividedCommits:
     process_rows: ProcessRows
 
     def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
-        """Return the result of a commit."""
         with Spill.open([commit.series_key], commit.count) as spill:
             latest = state.max_event_time
             for piece in commit.plain_pieces():
@@ -54,7 +52,6 @@ class DividedCommits:
             return self._process_parts(state, replace(changes, max_event_time=latest), spill)
 
     def _max_event_time(self, changes: Changes) -> int | None:
-        """Return the largest event time of written rows that pass WHERE, in ticks."""
         batch = change_batch(self.plan, changes, ignore_update=self.plan.ignores_updates)
         selected = batch.is_written
         if selected.any() and (self.plan.query.filter is not None or isinstance(self.plan.query.window, StateWindow)):

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from headrace.compute.plan import SERIES_KEY
 from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import StreamState, event_times, window_table
+from headrace.streams.state.checkpoints import StreamState, event_times
+from headrace.streams.state.tables import StateTable, join_tables
 from headrace.streams.windows.change_batch import Int64s, to_numpy
 from headrace.streams.windows.retention import subtable_key
 
@@ -52,7 +53,6 @@ class DividedState:
 
     @classmethod
     def of(cls, plan: StreamPlan, state: StreamState, number_of: NumberOf) -> DividedState:
-        """Divide the state of a stream."""
         key, windows = subtable_key(plan), state.windows
         assert key is not None
 
@@ -114,16 +114,14 @@ def cut_after(rows: pa.Table, key: str, name: str | None) -> tuple[pa.Table, pa.
 
 
 def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
-    """Return a state with the windows, event times and deferred rows of other series too."""
     states = [state, *others]
     tables = [part.windows for part in states if part.windows is not None and part.windows.num_rows]
-    windows = pa.concat_tables([table.to_table() for table in tables], promote_options="permissive") if tables else None
+    windows = join_tables([table.to_table() for table in tables])
     times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
-    deferred = [part.deferred for part in states if part.deferred is not None]
-    joined = replace(state, deferred=pa.concat_tables(deferred, promote_options="permissive") if deferred else None)
+    joined = replace(state, deferred=join_tables([part.deferred for part in states]))
     return with_tables(joined, times, windows, tables[0].keys if tables else ())
 
 
 def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None, keys: Sequence[str]) -> StreamState:
-    own_windows = None if windows is None or windows.num_rows == 0 else window_table(windows, keys)
+    own_windows = None if windows is None or windows.num_rows == 0 else StateTable.of(windows, keys)
     return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-
 from headrace.model.jobs import JobCounters
 from headrace.streams.batches import BatchResult, StagedWindows, idle_result
 from headrace.streams.keep import kept_result
@@ -31,7 +29,6 @@ class MergedCommitProcessor:
 
     @property
     def has_shares(self) -> bool:
-        """Whether the windows of a commit can be computed share by share."""
         return bool(WindowShare.all_of(self.merged.plan).columns) and can_stage(self.merged.plan)
 
     def process(self, state: StreamState, changes: Changes, commit: LargeCommit, max_windows: int) -> BatchResult:
@@ -73,21 +70,14 @@ class MergedCommitProcessor:
         except TooManyWindowsError:
             discard_staged(staged)
             raise
-        no_rows = pa.table({})
-        return BatchResult(no_rows, no_rows, evict_windows(plan, replace(current, deferred=rows.marks)), staged=staged)
+        return replace(idle_result(evict_windows(plan, replace(current, deferred=rows.marks))), staged=staged)
 
     def _process_share(
         self, before: StreamState, current: StreamState, changes: Changes, rows: MergedRows, share: WindowShare, folder: str
     ) -> PartResult:
-        """Return the result of a share. Rows are counted with the first.
+        """Return the result of a share, staged in a folder. Rows are counted with the first.
 
-        Args:
-            before: The state before the commit.
-            current: The state after the shares so far.
-            changes: The commit.
-            rows: What it comes to in the share.
-            share: The share.
-            folder: Where its result is staged.
+        `before` is the state before the commit, `current` that after the shares so far.
         """
         plan = self.merged.plan
         state = replace(current, max_event_time=before.max_event_time)

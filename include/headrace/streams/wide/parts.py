@@ -22,6 +22,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.keep import kept_result
 from headrace.streams.notifications.events import WindowEvents, join_events
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.tables import join_tables
 from headrace.streams.wide.division import OrderedState, join_series
 from headrace.streams.wide.staging import stage_windows
 from headrace.streams.windows.accounting import later_of
@@ -44,15 +45,9 @@ class CommitPart:
 
 @dataclass(frozen=True)
 class PartResult:
-    """The result of some series.
+    """The result of some series: their state after a commit, with the counters of the commit alone.
 
-    Attributes:
-        state: The state of these series after the commit. Its counters are those of the commit alone.
-        upserts: Windows to write that are not staged; None if all are.
-        retractions: Windows to remove that are not staged; None likewise.
-        events: The events of these windows.
-        files: The names of staged files with windows to write.
-        retracted: The names of staged files with windows to remove.
+    Windows to write and to retract are in tables, or in staged files, whose names `files` and `retracted` have.
     """
 
     state: StreamState
@@ -67,26 +62,16 @@ class PartResult:
         """Return a result that is staged in a folder; None leaves it in memory."""
         if folder is None:
             return cls(result.state, result.upserts, result.retractions, result.events)
-        return cls(
-            result.state,
-            files=stage_windows(folder, result.upserts),
-            retracted=stage_windows(folder, result.retractions),
-        )
+        return cls(result.state, files=stage_windows(folder, result.upserts), retracted=stage_windows(folder, result.retractions))
 
 
 @dataclass(frozen=True)
 class PartTask:
     """What all tasks of a commit have in common. Sent to Spark's workers.
 
-    Attributes:
-        commits: Merges rows of the stream into windows.
-        changes: The commit, without its rows.
-        version: The version of the source that it made.
-        columns: The columns of rows that the query reads.
-        span: The first and last instant of its rows.
-        max_event_time: The largest event time after it, in ticks.
-        remaining: Returns rows without those that the stream leaves out; None if it leaves out none.
-        folder: Where results are staged.
+    `changes` is the commit without its rows; `version`, that of the source which it made; `max_event_time`, the largest one after
+    it, in ticks. `remaining` returns rows without those that the stream leaves out; None if it leaves out none. Results are staged
+    in `folder`.
     """
 
     commits: LargeCommits
@@ -100,7 +85,6 @@ class PartTask:
 
     @property
     def plan(self) -> StreamPlan:
-        """The stream."""
         return self.commits.plan
 
     def compute(self, part: CommitPart) -> PartResult | None:
@@ -143,13 +127,9 @@ class PartTask:
 
 
 def whole_result(plan: StreamPlan, state: StreamState, results: Sequence[PartResult], folder: str | None) -> BatchResult:
-    """Return the result of a commit.
+    """Return the result of a commit from the state before it and the results of all series.
 
-    Args:
-        plan: The stream.
-        state: The state before the commit.
-        results: The results of all series.
-        folder: Where results are staged; None if they are in memory.
+    `folder` is where results are staged; None if they are in memory.
     """
     total = join_results(results)
     counters = state.counters.plus(total.state.counters)
@@ -178,12 +158,3 @@ def join_results(results: Sequence[PartResult]) -> PartResult:
         tuple(name for result in results for name in result.files),
         tuple(name for result in results for name in result.retracted),
     )
-
-
-def join_tables(tables: Sequence[pa.Table | None]) -> pa.Table | None:
-    """Return the rows of all tables; None if there is no table."""
-    some = [table for table in tables if table is not None]
-    with_rows = [table for table in some if table.num_rows]
-    if not with_rows:
-        return some[0] if some else None
-    return pa.concat_tables(with_rows, promote_options="permissive")

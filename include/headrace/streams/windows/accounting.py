@@ -1,8 +1,8 @@
-"""Row counts of a micro-batch, and the event times it has reached."""
+"""The windows of a micro-batch before it is decided which to write, its row counts, and the event times it has reached."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from headrace.model.jobs import JobCounters
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import ROW_ID, StateTable
-from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, RowKind, times_of, to_numpy
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, RowKind, times_of, to_numpy
 from headrace.streams.windows.window_sql import MAX_TIME, USED
 
 
@@ -25,8 +25,45 @@ class BatchCount:
     max_event_time_by_subtable: StateTable
     max_event_time: int | None
 
+    @classmethod
+    def of_write(cls, tally: StreamState) -> BatchCount:
+        """Return the count of one write whose pieces have been counted in a state."""
+        return cls(replace(tally.counters, batches=1), tally.max_event_time_by_subtable, tally.max_event_time)
+
+    def added_to(self, state: StreamState) -> StreamState:
+        """Return a state with these rows and event times."""
+        return replace(
+            state,
+            max_event_time_by_subtable=self.max_event_time_by_subtable,
+            max_event_time=self.max_event_time,
+            counters=state.counters.plus(self.counters),
+        )
+
     def reaching(self, max_event_time: int | None) -> BatchCount:
         return replace(self, max_event_time=later_of(self.max_event_time, max_event_time))
+
+
+@dataclass(frozen=True)
+class EvaluatedBatch:
+    """The windows after a micro-batch.
+
+    Attributes:
+        windows: The windows that the batch touched or recalculated.
+        state_windows: The windows in state that were merged into them.
+        unaffected: The windows in state that belong to a recalculated partition but stay as they are.
+        possibly_emitted: Recalculated windows that the target may have although they are not in state.
+        recalculated: The number of recalculated scopes.
+        count: The batch's rows by outcome.
+        deferred_rows: The indexes of the batch's rows that only mark windows.
+    """
+
+    windows: pa.Table
+    state_windows: pa.Table
+    unaffected: pa.Table
+    possibly_emitted: pa.Table
+    recalculated: int
+    count: BatchCount
+    deferred_rows: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def count_used_rows(batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
@@ -69,7 +106,6 @@ def later_of(first: int | None, second: int | None) -> int | None:
 
 
 def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
-    """Return the largest event time of each subtable in a batch."""
     encoded = (names if pa.types.is_dictionary(names.type) else names.dictionary_encode()).unify_dictionaries().combine_chunks()
     largest = np.full(len(encoded.dictionary), NEVER)
     np.maximum.at(largest, encoded.indices.to_numpy(), instants.to_numpy())
@@ -78,7 +114,6 @@ def max_times(names: pa.ChunkedArray, instants: pa.Array) -> pa.Table:
 
 
 def merge_max_times(previous: StateTable, batch_times: pa.Table) -> StateTable:
-    """Merge the largest event times of a batch into those so far."""
     in_state = times_of(previous, batch_times[SERIES_KEY])
     row = pc.index_in(batch_times[SERIES_KEY], in_state[SERIES_KEY])
     old_times = to_numpy(pc.fill_null(pc.take(in_state[MAX_EVENT_TIME], row), NEVER)).astype(np.int64)

@@ -86,7 +86,6 @@ class Changes:
 
     @property
     def count(self) -> int:
-        """The number of changes."""
         return self.source.num_rows if isinstance(self.source, pa.Table) else self.source.count
 
     @property
@@ -103,11 +102,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class LargeCommit:
-    """A commit of many changes, which is processed in pieces if that is possible.
+    """A commit of `count` changes, which is processed in pieces if that is possible.
 
     Attributes:
-        series_key: The column with the name of a row's series.
-        count: The number of changes.
         stream: Yields the changes in pieces.
         inserted: The rows, if it has only inserted some.
         add_tags: Joins the tags that a query reads.
@@ -123,34 +120,34 @@ class LargeCommit:
     remaining: Callable[[pa.Table], pa.Table] | None = None
     others: pa.Table | None = None
 
+    def raw_pieces(self) -> Iterator[pa.Table]:
+        """Yield all changes in pieces, without tags. The series key of inserted rows is a dictionary."""
+        return self.stream() if self.inserted is None else self.inserted.pieces()
+
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield the changes in pieces. The series key of inserted rows is a dictionary."""
-        for piece in self.stream() if self.inserted is None else self.inserted.pieces():
+        """Yield the changes that remain in pieces."""
+        for piece in self.raw_pieces():
             yield self.add_tags(piece if self.remaining is None else self.remaining(piece))
         if self.others is not None and self.others.num_rows:
             yield self.others
 
     def plain_pieces(self) -> Iterator[pa.Table]:
         """Yield the changes in pieces. The series key is text."""
-        for piece in self.pieces():
-            index = piece.schema.get_field_index(self.series_key)
-            yield piece.set_column(index, self.series_key, piece.column(index).cast(pa.string()))
+        return (with_text_key(piece, self.series_key) for piece in self.pieces())
 
     def read(self) -> pa.Table:
-        """Return all changes."""
         return pa.concat_tables(self.plain_pieces(), promote_options="permissive")
+
+
+def with_text_key(rows: pa.Table, name: str) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.string()))
 
 
 @dataclass(frozen=True)
 class ChangeBatch:
-    """The changes that concern one stream.
+    """The changes that concern one stream, in the order of the writes, with the columns that the query reads.
 
-    Attributes:
-        rows: The columns that the query reads, in the order of the writes.
-        series_key: The column that holds the name of a row's series.
-        kind: The `RowKind` of each row.
-        version: The version that wrote each row.
-        ts: The event time of each row, in ticks.
+    Each has its `RowKind`, the version that wrote it, and its event time in ticks.
     """
 
     rows: pa.Table
@@ -161,7 +158,6 @@ class ChangeBatch:
 
     @property
     def series(self) -> pa.ChunkedArray:
-        """The name of each row's series."""
         return self.rows[self.series_key]
 
     @cached_property
@@ -210,7 +206,6 @@ def recalculation_batch(plan: StreamPlan, rows: pa.Table) -> ChangeBatch:
 
 
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
-    """Convert a column to a NumPy array."""
     return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
 
 
@@ -307,14 +302,7 @@ def watermarks_before(
     """Return for each row the watermark before its write if the row is out of order in its subtable; `NEVER` for all others.
 
     The row is expired for windows that end before that instant. Only rows that pass WHERE (`passing`) advance the watermark.
-    Deleted rows never expire.
-
-    Args:
-        batch: The rows.
-        state: The state before them.
-        plan: The stream.
-        passing: The rows that pass WHERE.
-        of_changes: Whether deleted and updated rows get the watermark too, in order or not.
+    Deleted rows never expire. With `of_changes`, deleted and updated rows get the watermark too, in order or not.
     """
     passing_batch, rows = filter_batch(batch, passing)
     max_event_time = max_event_time_before(passing_batch, state.max_event_time)

@@ -54,18 +54,12 @@ def emit(
 ) -> Emission:
     """Decide which windows of a micro-batch to write and which to retract.
 
-    AT_ONCE writes touched windows. The others write a window when it closes, and again whenever it changes after that; rows of
-    open windows that a backfill has written remain until then. A window that no longer exists is retracted, and so is one that is
-    open again, unless MAX_DELAY will write it soon.
+    AT_ONCE writes touched windows. The others write a window when it closes, and again whenever it changes after that; rows of open
+    windows that a backfill has written remain until then. A window that no longer exists is retracted, and so is one that is open
+    again, unless MAX_DELAY will write it soon.
 
-    Args:
-        plan: The query.
-        trigger: The stream's trigger mode.
-        windows: The windows after the micro-batch.
-        state_windows: The windows in state that were merged into them.
-        possibly_emitted: Recalculated windows that the target may have although they are not in state.
-        previous_watermark: The watermark before the micro-batch, in ticks.
-        watermark: The watermark after it, in ticks.
+    `state_windows` were merged into the windows. The target may have those in `possibly_emitted` although they are not in state.
+    The watermarks are those before and after the micro-batch, in ticks.
     """
     key = [*key_columns(plan), WSTART]
     state_row = match_rows(windows, state_windows, key)
@@ -97,5 +91,4 @@ def is_closed(windows: pa.Table, watermark: int | None) -> pa.ChunkedArray:
 
 
 def flags(column: pa.ChunkedArray) -> Bools:
-    """Convert a boolean column to a NumPy array."""
     return to_numpy(column).astype(np.bool_)

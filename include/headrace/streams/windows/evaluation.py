@@ -6,8 +6,9 @@ Both give the same windows. Kernels take about a millisecond where a Spark job t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,35 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class WindowEvaluation(Protocol):
-    """Computes windows from rows and segments. The columns are those of `window_sql`."""
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether kernels evaluate most batches, so that `passing` takes no Spark job."""
-
-    def groups(self, rows: pa.Table) -> pa.Table | None:
-        """Return the group keys of the rows that pass WHERE; None if finding them would take as long as their windows."""
-
-    def passing(self, rows: pa.Table) -> Bools:
-        """Return a mask of the rows that have segments: that pass WHERE, and have a state."""
-
-    def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        """Return the windows of INTERVAL after new rows: those in state and the touched ones, with their values."""
-
-    def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """Return the segments of rows that pass WHERE, one for each window that a row lies in, with `_row`."""
-
-    def merge_segments(self, segments: pa.Table) -> pa.Table:
-        """Merge segments of INTERVAL or SESSION as far as they belong together."""
-
-    def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        """Merge segments into windows, and return these with their values."""
-
-    def finalize_numbered(self, segments: pa.Table) -> pa.Table:
-        """Merge segments that have the number of their window, and return the windows with their values."""
-
-
 @dataclass(frozen=True)
 class SparkEvaluation:
     """Evaluation by Spark SQL, in one partition."""
@@ -68,26 +40,17 @@ class SparkEvaluation:
     context: Context
     plan: Plan
 
-    @property
-    def has_kernels(self) -> bool:
-        return False
-
-    def groups(self, rows: pa.Table) -> pa.Table | None:
-        """See `WindowEvaluation`. Spark would take a job."""
-        del rows
-        return None
-
     def passing(self, rows: pa.Table) -> Bools:
         mask = np.zeros(rows.num_rows, np.bool_)
         mask[to_numpy(self.assign_windows(rows)[window_sql.ROW]).astype(np.int64)] = True
         return mask
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        state = None if state_windows is None or state_windows.num_rows == 0 else self._frame(state_windows)
-        return window_sql.merge_insert_batch(self.plan, self._frame(rows), state).toArrow()
+        has_state = state_windows is not None and state_windows.num_rows > 0
+        in_state = self._frame(window_sql.append_bookkeeping(state_windows)) if has_state else None
+        return window_sql.merge_insert_batch(self.plan, self._frame(rows), in_state).toArrow()
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
@@ -105,23 +68,12 @@ class SparkEvaluation:
 
 @dataclass(frozen=True)
 class KernelEvaluation:
-    """Evaluation by kernels.
-
-    Attributes:
-        source: The columns of rows that the query reads.
-        rows: The kernel of rows that keep their number.
-        windows: The kernel of windows.
-        outputs: The select list, and whether the query returns a window.
-    """
+    """Evaluation by kernels of rows that keep their number, of windows, and of the select list over windows."""
 
     source: pa.Schema
     rows: SegmentKernel
     windows: SegmentKernel
     outputs: OutputKernel
-
-    @property
-    def has_kernels(self) -> bool:
-        return True
 
     @classmethod
     def compile(cls, plan: StreamPlan) -> KernelEvaluation:
@@ -143,7 +95,6 @@ class KernelEvaluation:
         )
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
-        """See `WindowEvaluation`."""
         return self.windows.groups(self._typed(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
@@ -153,7 +104,6 @@ class KernelEvaluation:
         return self.finish(segments)
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
         typed = self._typed(rows)
         return self.rows.row_segments(typed.append_column(window_sql.ROW, pa.array(np.arange(typed.num_rows))))
 
@@ -190,7 +140,6 @@ class KernelEvaluation:
         return self.windows.passing(self._typed(rows))
 
     def finish(self, windows: pa.Table) -> pa.Table:
-        """Return windows with their values."""
         return self.outputs.append_to(windows)
 
     def _typed(self, rows: pa.Table) -> pa.Table:
@@ -204,47 +153,51 @@ class KernelEvaluation:
 
 
 @dataclass(frozen=True)
-class FallbackEvaluation:
-    """Evaluation by kernels, and by Spark SQL for batches with a value that Spark has to judge, such as a sum out of range."""
+class WindowEvaluation:
+    """Computes windows from rows and segments. The columns are those of `window_sql`.
 
-    kernels: KernelEvaluation
-    spark: WindowEvaluation
+    Kernels do so if they can evaluate the plan; else Spark SQL, as for batches with a value that Spark has to judge, such as a sum
+    out of range.
+    """
 
-    @property
-    def has_kernels(self) -> bool:
-        return True
+    spark: SparkEvaluation
+    kernels: KernelEvaluation | None
 
     def groups(self, rows: pa.Table) -> pa.Table | None:
-        """See `WindowEvaluation`."""
-        try:
-            return self.kernels.groups(rows)
-        except UnsupportedError:
-            return None
+        """Return the group keys of the rows that pass WHERE; None if finding them would take as long as their windows."""
+        with suppress(UnsupportedError):
+            return None if self.kernels is None else self.kernels.groups(rows)
+        return None
 
     def passing(self, rows: pa.Table) -> Bools:
+        """Return a mask of the rows that have segments: that pass WHERE, and have a state."""
         return self._either(lambda evaluation: evaluation.passing(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
+        """Return the windows of INTERVAL after new rows: those in state and the touched ones, with their values."""
         return self._either(lambda evaluation: evaluation.merge_inserts(rows, state_windows))
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        """See `WindowEvaluation`."""
+        """Return the segments of rows that pass WHERE, one for each window that a row lies in, with `_row`."""
         return self._either(lambda evaluation: evaluation.assign_windows(rows))
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
+        """Merge segments of INTERVAL or SESSION as far as they belong together."""
         return self._either(lambda evaluation: evaluation.merge_segments(segments))
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
+        """Merge segments into windows, and return these with their values."""
         return self._either(lambda evaluation: evaluation.finalize_windows(segments))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
+        """Merge segments that have the number of their window, and return the windows with their values."""
         return self._either(lambda evaluation: evaluation.finalize_numbered(segments))
 
-    def _either(self, compute: Callable[[WindowEvaluation], T]) -> T:
-        try:
-            return compute(self.kernels)
-        except UnsupportedError:
-            return compute(self.spark)
+    def _either(self, compute: Callable[[SparkEvaluation | KernelEvaluation], T]) -> T:
+        if self.kernels is not None:
+            with suppress(UnsupportedError):
+                return compute(self.kernels)
+        return compute(self.spark)
 
 
 def window_evaluation(context: Context, plan: StreamPlan) -> WindowEvaluation:
@@ -253,9 +206,8 @@ def window_evaluation(context: Context, plan: StreamPlan) -> WindowEvaluation:
     Raises:
         NotSupportedError: The settings demand kernels, which cannot evaluate the query.
     """
-    spark = SparkEvaluation(context, plan.query)
     kernels = kernel_for(context, plan, lambda: KernelEvaluation.compile(plan))
-    return spark if kernels is None else FallbackEvaluation(kernels, spark)
+    return WindowEvaluation(SparkEvaluation(context, plan.query), kernels)
 
 
 def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) -> T | None:
@@ -278,18 +230,15 @@ def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) ->
 
 
 def typed_rows(plan: StreamPlan, rows: pa.Table) -> pa.Table:
-    """Return rows with the columns that the query reads in the types in which they are stored."""
     stored = source_schema(plan)
     others = [rows.schema.field(name) for name in rows.column_names if name not in stored.names]
     return rows.select([*stored.names, *(field.name for field in others)]).cast(pa.schema([*stored, *others]))
 
 
 def numbered(rows: pa.Table) -> pa.Table:
-    """Return rows with their number."""
     return rows.append_column(window_sql.ROW, pa.array(np.arange(rows.num_rows)))
 
 
 def source_schema(plan: StreamPlan) -> pa.Schema:
-    """Return the columns that a stream's query reads, with the types in which they are stored."""
     types = row_types(plan.source, plan.query.precision)
     return pa.schema([(name, types[name]) for name in plan.query.scans[0].columns])

@@ -36,34 +36,28 @@ class CalendarGrid:
     precision: Precision
 
     def first_open(self, instant: int) -> int:
-        """Return the start of the earliest window that has not ended before an instant."""
         span = self.window.max_span(self.precision)
         windows = self._windows(instant - 2 * span, instant)
         return int(windows.start[windows.last >= instant][0])
 
     def ended(self, start: int, instant: int, count: int) -> Windows:
-        """Return the first `count` windows from the one at `start` on that have ended by an instant, which is after them."""
         windows = self._windows(start, instant)
         has_ended = np.flatnonzero((windows.start >= start) & (windows.last < instant))[:count]
         return Windows(windows.start[has_ended], windows.last[has_ended])
 
     def end(self, start: int) -> int:
-        """Return the end of the window at `start`, exclusive."""
         windows = self._windows(start, start)
         return int(windows.last[windows.start == start][0]) + 1
 
     def next_start(self, start: int) -> int:
-        """Return the start of the window after the one at `start`."""
         following = self._windows(start, start + 2 * self.window.max_span(self.precision)).start
         return int(following[following > start][0])
 
     def max_between(self, starts: Int64s, ends: Int64s) -> int:
-        """Return at least the number of windows that start in gaps."""
         lengths = ends - starts
         return int((lengths[lengths > self._min_step] // self._min_step).sum())
 
     def between(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Windows]:
-        """Return the windows that start in gaps between two windows, and the gap of each, ordered by gap and start."""
         wide = np.flatnonzero(ends - starts > self._min_step)
         if len(wide) == 0:
             return wide, Windows(wide, wide)

@@ -22,7 +22,7 @@ from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.accounting import BatchCount, count_rows
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows
 from headrace.streams.windows.change_batch import (
     NEVER,
     ChangeBatch,
@@ -33,7 +33,6 @@ from headrace.streams.windows.change_batch import (
     maybe_expired,
     to_numpy,
 )
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import KernelEvaluation
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.window_sql import ADDED
@@ -45,13 +44,7 @@ class TooManyWindowsError(Exception):
 
 @dataclass(frozen=True)
 class LargeCommits:
-    """Merges the large commits of one stream.
-
-    Attributes:
-        plan: The stream.
-        kernels: Its kernels.
-        max_windows: How many windows may be in memory; None for any number.
-    """
+    """Merges the large commits of one stream, with at most `max_windows` windows in memory; None for any number."""
 
     plan: StreamPlan
     kernels: KernelEvaluation
@@ -66,7 +59,6 @@ class LargeCommits:
         return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
 
     def span(self, inserted: InsertedRows) -> Span:
-        """Return the span of a commit's rows."""
         unit, times = stored_units_per_tick(self.plan.query.precision), inserted.times
         first, last = times.low // unit, times.high // unit
         return Span(first, last, last)
@@ -92,21 +84,16 @@ class LargeCommits:
             tally = self.counted(batch, tally)
         if self._touches_evicted(windows, affected, state):
             return None
-        counters = replace(tally.counters, batches=1)
-        count = BatchCount(counters, tally.max_event_time_by_subtable, tally.max_event_time)
-        finished = self.kernels.finish(windows)
         no_windows = empty_state_windows(self.plan, windows)
         state_windows = no_windows if affected is None else affected
-        return EvaluatedBatch(finished, state_windows, no_windows, no_windows, 0, count)
+        return EvaluatedBatch(self.kernels.finish(windows), state_windows, no_windows, no_windows, 0, BatchCount.of_write(tally))
 
     def is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
         if self.plan.leaves_rows_out:
             return bool((max_subtable_time_in_state(tally, batch.series) < batch.ts).all())
-        return not self.plan.separates_late_rows or not self._may_be_late(batch, state)
-
-    def _may_be_late(self, batch: ChangeBatch, state: StreamState) -> bool:
-        return bool(maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any())
+        maybe_late = self.plan.separates_late_rows and maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
+        return not maybe_late
 
     def _continues(self, windows: pa.Table, added: pa.Table, state: StreamState) -> bool:
         """Return whether segments only continue their partitions, where that is necessary to merge them."""
@@ -124,7 +111,6 @@ class LargeCommits:
         return bool((to_numpy(added[WSTART]) > last[added_groups]).all())
 
     def _touches_evicted(self, windows: pa.Table, affected: pa.Table | None, state: StreamState) -> bool:
-        """Return whether rows were added to a window of INTERVAL that may have been evicted from the state."""
         if state.evicted_through is None or not isinstance(self.plan.query.window, IntervalWindow):
             return False
         touched = pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[ADDED], 0))
@@ -135,13 +121,7 @@ class LargeCommits:
     def counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
         """Return the state with a piece's rows and event times counted."""
         passing = self.kernels.passing(batch.rows)
-        count = count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_))
-        return replace(
-            tally,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=tally.counters.plus(count.counters),
-        )
+        return count_rows(self.plan, batch, tally, passing, np.zeros(len(passing), np.bool_)).added_to(tally)
 
 
 def may_mix_series(plan: StreamPlan) -> bool:

@@ -95,12 +95,14 @@ def batch_segments(
     kind = np.append(batch.kind, np.int8(RowKind.IN_STATE))[row_index]
     end = to_numpy(rows[WEND]).astype(np.int64)
     passing = passes_filter(batch, row_index)
-    expired = np.asarray(end < np.append(expiry_watermarks(plan, batch, state, passing), NEVER)[row_index])
+    never = np.full(len(batch.ts), NEVER)
+    closed_to = watermarks_before(batch, state, plan, passing) if plan.options.ignore_expired else never
+    expired = np.asarray(end < np.append(closed_to, NEVER)[row_index])
     deferred = np.zeros(len(row_index), np.bool_)
     if defers:
         closed_before = watermarks_before(batch, state, plan, passing, of_changes=True)
         deferred = np.asarray((end < np.append(closed_before, NEVER)[row_index]) & ~expired)
-    reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else np.full(len(batch.ts), NEVER)
+    reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else never
     no_version = np.full(len(row_index), NEVER)
     return BatchSegments(
         rows=rows,
@@ -121,13 +123,6 @@ def passes_filter(batch: ChangeBatch, row_index: Int64s) -> Bools:
     passing = np.zeros(len(batch.ts), np.bool_)
     passing[row_index[row_index >= 0]] = True
     return passing
-
-
-def expiry_watermarks(plan: StreamPlan, batch: ChangeBatch, state: StreamState, passing: Bools) -> Int64s:
-    """Return for each row the instant before which windows that end are closed to it; `NEVER` if there is none."""
-    if not plan.options.ignore_expired:
-        return np.full(len(batch.ts), NEVER)
-    return watermarks_before(batch, state, plan, passing)
 
 
 def append_state_windows(plan: StreamPlan, row_segments: pa.Table, state_windows: pa.Table | None) -> pa.Table:
@@ -185,12 +180,8 @@ def select_segments(segments: BatchSegments, recalculated_at: Int64s, unaffected
     """Return a mask of the segments to merge.
 
     These are new rows on time that were written after their scope was recalculated, the stored rows as of that write, and windows
-    in state of scopes that are not recalculated. Unaffected windows and stored rows are left out.
-
-    Args:
-        segments: The segments.
-        recalculated_at: For each segment the version at which its scope is recalculated; `NEVER` if it is not.
-        unaffected: Segments before the instant from which their scope is recalculated.
+    in state of scopes that are not recalculated. Unaffected windows and stored rows are left out. `recalculated_at` has for each
+    segment the version at which its scope is recalculated; `NEVER` if it is not.
     """
     not_recalculated = recalculated_at == NEVER
     inserts = segments.is_kind(RowKind.INSERT) & (not_recalculated | (segments.version > recalculated_at))
@@ -204,7 +195,6 @@ def select_segments(segments: BatchSegments, recalculated_at: Int64s, unaffected
 
 
 def mergeable_segments(plan: StreamPlan, segments: BatchSegments, selected: Bools, needs_recalculation: Bools) -> pa.Table:
-    """Return the selected segments in the form in which they are merged, marked if their scope is recalculated."""
     column = segments.rows.schema.get_field_index(window_sql.RECALCULATED)
     marked = segments.rows.set_column(column, window_sql.RECALCULATED, pa.array(needs_recalculation))
     return marked.select(list(window_sql.segment_columns(plan.query))).filter(pa.array(selected))

@@ -29,7 +29,7 @@ from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.hashing import hash_rows
-from headrace.streams.windows.accounting import BatchCount, later_of
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, later_of
 from headrace.streams.windows.change_batch import (
     NEVER,
     RECALCULATION_KINDS,
@@ -42,8 +42,7 @@ from headrace.streams.windows.change_batch import (
     recalculation_batch,
     to_numpy,
 )
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
-from headrace.streams.windows.evaluation import FallbackEvaluation, WindowEvaluation, source_schema
+from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
 from headrace.streams.windows.recalculation import RecalculationScopes
@@ -59,19 +58,12 @@ MAX_NAMES: Final = 10_000
 
 
 def can_be_merged(plan: StreamPlan) -> bool:
-    """Return whether the segments of a stream's windows can be merged in any order."""
     return isinstance(plan.query.window, IntervalWindow | SessionWindow)
 
 
 @dataclass(frozen=True)
 class WindowShare:
-    """Some of the windows of a stream: those whose hash has a remainder.
-
-    Attributes:
-        columns: What is hashed.
-        number: The remainder.
-        count: The number of shares.
-    """
+    """One of `count` shares of the windows of a stream: those for which the hash of some columns has the remainder `number`."""
 
     columns: Sequence[str]
     number: int = 0
@@ -84,7 +76,6 @@ class WindowShare:
         return cls([*base_key_columns(plan.query), *start])
 
     def of(self, windows: pa.Table) -> pa.Table:
-        """Return the windows of the share."""
         if self.count == 1 or windows.num_rows == 0:
             return windows
         return windows.filter(pa.array(hash_rows(windows, self.columns) % np.uint64(self.count) == self.number))
@@ -94,12 +85,9 @@ class WindowShare:
 class MergedRows:
     """What a commit comes to.
 
-    Attributes:
-        inserts: The merged segments of new rows that are on time.
-        changed: The merged segments of rows whose windows are recalculated.
-        tally: The state before the commit, with the rows and event times of the commit counted.
-        marks: Rows that mark windows which are recalculated later.
-        span: What decides which windows in state it may change; None if it has no rows.
+    The merged segments are those of new rows that are on time, and those of changed rows, whose windows are recalculated. `tally`
+    is the state before the commit with its rows and event times counted; `marks` has rows that mark windows which are recalculated
+    later; `span` decides which windows in state it may change, and is None if it has no rows.
     """
 
     tally: StreamState
@@ -107,11 +95,6 @@ class MergedRows:
     changed: pa.Table | None = None
     marks: pa.Table | None = None
     span: Span | None = None
-
-    def count(self) -> BatchCount:
-        """Return the count of the commit."""
-        counters = replace(self.tally.counters, batches=1)
-        return BatchCount(counters, self.tally.max_event_time_by_subtable, self.tally.max_event_time)
 
 
 @dataclass(frozen=True)
@@ -153,9 +136,9 @@ class MergedCommits:
 
     def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
         """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
-        if batch.needs_recalculation or not isinstance(self.evaluation, FallbackEvaluation):
-            return False
         kernels = self.evaluation.kernels
+        if batch.needs_recalculation or kernels is None:
+            return False
         commits = LargeCommits(self.plan, kernels)
         if not commits.is_on_time(batch, state, merged.tally):
             return False
@@ -170,13 +153,7 @@ class MergedCommits:
         """Add a piece with a segment for each row. With `defers`, changes only mark the windows that were closed before them."""
         rows = self.evaluation.assign_windows(batch.rows)
         segments = batch_segments(self.plan, batch, state, rows, None, defers=defers)
-        count = count_batch(self.plan, batch, merged.tally, segments)
-        merged.tally = replace(
-            merged.tally,
-            max_event_time_by_subtable=count.max_event_time_by_subtable,
-            max_event_time=count.max_event_time,
-            counters=merged.tally.counters.plus(count.counters),
-        )
+        merged.tally = count_batch(self.plan, batch, merged.tally, segments).added_to(merged.tally)
         merged.inserts = self._merged(merged.inserts, share.of(segments.rows.filter(pa.array(segments.is_kind(RowKind.INSERT)))))
         changed = segments.rows.filter(pa.array(segments.is_kind(*RECALCULATION_KINDS)))
         merged.changed = self._merged(merged.changed, share.of(changed))
@@ -199,7 +176,7 @@ class MergedCommits:
         empty = self.evaluation.finalize_windows(self._no_segments().drop_columns(ROW))
         no_windows = empty_state_windows(self.plan, empty)
         segments = self._segments(merged, state_windows)
-        count = merged.count()
+        count = BatchCount.of_write(merged.tally)
         if len(segments.start) == 0:
             return EvaluatedBatch(empty, no_windows, no_windows, no_windows, 0, count)
 
@@ -252,7 +229,7 @@ class MergedCommits:
     def _stored_pieces(self, needed: pa.Table, ranges: Ranges, changes: Changes) -> Iterator[pa.Table]:
         """Yield the stored rows in ranges, of the series that are needed and maybe others."""
         key, source, scan = subtable_key(self.plan), self.plan.source, self.plan.query.scans[0]
-        names = [self.plan.source_subtable] if self.plan.source_subtable is not None else None
+        names = self.plan.source_series
         if names is None and key is not None:
             distinct = pc.unique(needed[key])
             names = distinct.to_pylist() if len(distinct) <= MAX_NAMES else None

@@ -18,9 +18,10 @@ from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.tables import concat
 from headrace.streams.wide.dispatch import large_commit_processor
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.accounting import BatchCount, count_rows, count_used_rows, later_of
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows, count_used_rows, later_of
 from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
@@ -34,7 +35,6 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.emission import EmitState, flags, is_closed
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.lateness import (
     BatchSegments,
@@ -68,7 +68,7 @@ class WindowProcessor:
         result = self.process_changes(state, changes)
         if changes.leaves_due:
             return replace(result, wake_at=state.wake_at)
-        return self.timer.apply(state, result, changes)
+        return self.timer(state, result, changes)
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         if isinstance(changes.source, LargeCommit):
@@ -123,7 +123,7 @@ class WindowProcessor:
             return False
         if not self.plan.separates_late_rows:
             return True
-        if self.plan.query.filter is not None and not self.evaluation.has_kernels:
+        if self.plan.query.filter is not None and self.evaluation.kernels is None:
             return False
         return not maybe_expired(batch, state, self.plan.watermark, self.plan.delete_mark).any()
 
@@ -145,7 +145,6 @@ class WindowProcessor:
         return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
 
     def count_inserts(self, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
-        """Count a batch of new rows that are on time."""
         plan = self.plan
         if plan.query.filter is not None and not plan.separates_late_rows:
             return count_used_rows(batch, state, windows)
@@ -172,7 +171,8 @@ class WindowProcessor:
             return append_stored_rows(self.plan, segments, rows, stored.first, stored.last)
 
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
-        state_windows = self.state_windows_of(completed, affected, no_windows)
+        has_state = affected is not None and (completed.kind == RowKind.IN_STATE).any()
+        state_windows = affected if has_state else no_windows
         evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count)
         return self.add_rewritten_rows(evaluated, completed, rows_to_add(completed, scopes))
 
@@ -183,7 +183,7 @@ class WindowProcessor:
             return evaluated
         columns = list(window_sql.segment_columns(self.plan.query))
         unaffected = append_state_windows(self.plan, segments.rows.slice(0, 0), evaluated.unaffected).select(columns)
-        all_windows = pa.concat_tables([evaluated.windows.select(columns), unaffected], promote_options="permissive")
+        all_windows = concat([evaluated.windows.select(columns), unaffected])
         is_closing = np.concatenate((np.zeros(evaluated.windows.num_rows, np.bool_), closes))
         parts, touched = segments_to_add(self.plan.query, segments, rewritten, all_windows, is_closing)
         if not touched.any():
@@ -192,10 +192,8 @@ class WindowProcessor:
         merged = self.evaluation.finalize_numbered(parts)
         return replace(
             evaluated,
-            windows=pa.concat_tables([evaluated.windows.filter(pa.array(~is_touched)), merged], promote_options="permissive"),
-            state_windows=pa.concat_tables(
-                [evaluated.state_windows, evaluated.unaffected.filter(pa.array(is_moved))], promote_options="permissive"
-            ),
+            windows=concat([evaluated.windows.filter(pa.array(~is_touched)), merged]),
+            state_windows=concat([evaluated.state_windows, evaluated.unaffected.filter(pa.array(is_moved))]),
             unaffected=evaluated.unaffected.filter(pa.array(~is_moved)),
         )
 
@@ -205,6 +203,3 @@ class WindowProcessor:
             return np.zeros(evaluated.unaffected.num_rows, np.bool_)
         closed = flags(is_closed(evaluated.unaffected, evaluated.count.max_event_time - self.plan.watermark))
         return np.asarray(closed & (to_numpy(evaluated.unaffected[window_sql.EMITTED]) != EmitState.CURRENT))
-
-    def state_windows_of(self, segments: BatchSegments, affected: pa.Table | None, no_windows: pa.Table) -> pa.Table:
-        return no_windows if affected is None or not (segments.kind == RowKind.IN_STATE).any() else affected

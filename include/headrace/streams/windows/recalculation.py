@@ -146,7 +146,6 @@ def partition_scopes(plan: Plan, segments: BatchSegments, evicted_through: int |
 
 
 def find_out_of_order(segments: BatchSegments) -> Bools:
-    """Return a mask of the new rows that are not later than what their partition had before their write."""
     is_counted = segments.is_kind(RowKind.IN_STATE, RowKind.INSERT)
     max_time = np.maximum(
         running_maximum_before(segments.group, segments.version, np.where(is_counted, segments.end, NEVER)), segments.reached

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.model.jobs import JobCounters
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.emission import emit
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows, replace_windows
 
 
 def result_of(
-    plan: StreamPlan,
-    state: StreamState,
-    evaluated: EvaluatedBatch,
-    max_closed_windows: int = MAX_CLOSED_WINDOWS,
+    plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch, max_closed_windows: int = MAX_CLOSED_WINDOWS
 ) -> BatchResult:
     """Decide what to write and retract, and return it with the state after the batch.
 
-    Args:
-        plan: The stream.
-        state: The state before the batch.
-        evaluated: The windows after it.
-        max_closed_windows: How many closed windows to retain, at least two for each subtable.
+    At least two closed windows are retained for each subtable, up to `max_closed_windows` in all.
     """
     result = unevicted_result(plan, state, evaluated)
     return replace(result, state=evict_windows(plan, result.state, max_closed_windows))
 
 
 def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedBatch) -> BatchResult:
-    count = evaluated.count
-    new_state = replace(state, max_event_time_by_subtable=count.max_event_time_by_subtable, max_event_time=count.max_event_time)
+    counted = evaluated.count.added_to(state)
     emission = emit(
         plan.query,
         plan.options.trigger,
@@ -41,15 +34,15 @@ def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedB
         evaluated.state_windows,
         evaluated.possibly_emitted,
         state.watermark(plan.watermark),
-        new_state.watermark(plan.watermark),
+        counted.watermark(plan.watermark),
     )
     rows_out = emission.upserts.num_rows + emission.retractions.num_rows
-    counters = state.counters.plus(replace(count.counters, rows_out=rows_out, windows_recalculated=evaluated.recalculated))
+    counters = counted.counters.plus(JobCounters(rows_out=rows_out, windows_recalculated=evaluated.recalculated))
     windows = replace_windows(plan, state.windows, evaluated.state_windows, emission.windows)
     return BatchResult(
         emission.upserts,
         emission.retractions,
-        replace(new_state, windows=windows, counters=counters),
+        replace(counted, windows=windows, counters=counters),
         events=window_events(plan, evaluated, emission, state.windows),
         rewritten=emission.rewritten,
     )

@@ -18,7 +18,7 @@ from headrace.compute.windows.segments import base_key_columns
 from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, window_table
+from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState
@@ -34,14 +34,10 @@ def state_columns(plan: Plan) -> list[str]:
 
 @dataclass(frozen=True)
 class Span:
-    """What decides which windows in state a batch may change.
+    """What decides which windows in state a batch may change: the first and last instant of its rows, in ticks.
 
-    Attributes:
-        first: The first instant of its rows, in ticks.
-        last: The last one.
-        written: The last one of its inserted and updated rows; None if there is none.
-        series: The names of its rows' series; None for any.
-        groups: The group keys of its rows; None if they are unknown.
+    `written` is the last instant of inserted and updated rows; None if there is none. Of the series and group keys of the rows,
+    None is any.
     """
 
     first: int
@@ -72,7 +68,6 @@ def affected_windows(plan: StreamPlan, state: StreamState, span: Span) -> pa.Tab
 
 
 def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Table:
-    """Return the windows in state that a batch may change or continue."""
     if span.groups is not None:
         in_groups = windows.take(windows.matching(span.groups))
         if in_groups.num_rows == 0:
@@ -104,7 +99,6 @@ def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
 
 
 def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Bools:
-    """Return a mask of the windows that rows between two instants may change or continue."""
     start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
     match plan.window:
         case IntervalWindow():
@@ -137,7 +131,7 @@ def subtable_key(plan: StreamPlan) -> str | None:
 def replace_windows(plan: StreamPlan, windows: StateTable | None, before: pa.Table, after: pa.Table) -> StateTable | None:
     after = after.select(state_columns(plan.query))
     if windows is None:
-        return window_table(after, base_key_columns(plan.query)) if after.num_rows else None
+        return StateTable.of(after, base_key_columns(plan.query)) if after.num_rows else None
     return windows.replace(ids_of(before), after)
 
 
@@ -182,7 +176,6 @@ def without_last(plan: StreamPlan, windows: StateTable, closed: pa.Table) -> pa.
 
 
 def is_evicted(closed: pa.Table, mark: int | None, excess: int) -> Bools:
-    """Return a mask of the closed windows that end before a mark, and of those beyond the number to retain that ended first."""
     end = to_numpy(closed[WEND]).astype(np.int64)
     is_oldest = np.zeros(len(end), np.bool_)
     is_oldest[np.argsort(end, kind="stable")[:excess]] = True
@@ -197,7 +190,6 @@ def delete_mark_instant(plan: StreamPlan, state: StreamState) -> int | None:
 
 
 def forget_subtables(plan: StreamPlan, state: StreamState) -> StreamState:
-    """Return the state without the largest event times of subtables that are behind DELETE_MARK."""
     instant, times = delete_mark_instant(plan, state), state.max_event_time_by_subtable
     needs_order = plan.leaves_rows_out and not plan.options.ignore_expired
     if instant is None or times.num_rows == 0 or needs_order:

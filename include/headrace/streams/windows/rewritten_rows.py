@@ -24,7 +24,6 @@ from headrace.streams.windows.window_sql import segment_columns
 
 
 def mark_rewritten(plan: Plan, segments: BatchSegments) -> BatchSegments:
-    """Mark the rewritten rows that leave the borders of windows unchanged."""
     if not (segments.kind == RowKind.REPLACED).any():
         return segments
     is_rewritten = keeps_borders(plan, segments) & (is_in_window(segments) | starts_no_window(plan, segments))

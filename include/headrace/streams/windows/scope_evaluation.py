@@ -13,9 +13,8 @@ from headrace.compute.window_plans import CountWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.windows.accounting import BatchCount
+from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch
 from headrace.streams.windows.change_batch import RowKind, to_numpy
-from headrace.streams.windows.evaluated_batch import EvaluatedBatch
 from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.lateness import BatchSegments, mergeable_segments, select_segments
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
@@ -63,13 +62,8 @@ def evaluate_scopes(
 ) -> EvaluatedBatch:
     """Return the windows after a batch.
 
-    Args:
-        plan: The stream.
-        evaluation: Computes its windows.
-        segments: The segments of the batch, of windows in state and of stored rows.
-        scopes: Their scopes.
-        state_windows: The windows in state among the segments, in the order of the segments.
-        count: The count of the batch.
+    Its segments include those of windows in state and of stored rows; `state_windows` has these windows in the order of the
+    segments.
     """
     unaffected, needs_recalculation = scopes.unaffected(segments), scopes.needs_recalculation[scopes.of_segment]
     selected = select_segments(segments, scopes.recalculated_at[scopes.of_segment], unaffected)

@@ -61,10 +61,8 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
 
 def affected_subtables(plan: StreamPlan, batch: ChangeBatch) -> list[str] | None:
     """Return the subtables that rows of affected windows can come from; None for all."""
-    if plan.source_subtable is not None:
-        return [plan.source_subtable]
-    if subtable_key(plan) is None:
-        return None
+    if plan.source_subtable is not None or subtable_key(plan) is None:
+        return plan.source_series
     return [str(name) for name in batch.series.unique().to_pylist()]
 
 
@@ -82,12 +80,10 @@ def coalesce_ranges(low: Int64s, high: Int64s) -> Ranges:
 
 
 def is_covered(ranges: Ranges, others: Ranges) -> bool:
-    """Return True if every range lies within one of the others."""
     return all(any(low <= first and last <= high for low, high in others) for first, last in ranges)
 
 
 def in_ranges(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:
-    """Return the condition that a stored row lies in one of these ranges."""
     return reduce(or_, (in_range(plan, range_) for range_ in bounds))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,39 +26,26 @@ from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.retention import ids_of
 from headrace.streams.windows.window_sql import EMITTED, IS_RESULT, append_bookkeeping
 
+if TYPE_CHECKING:
+    from headrace.streams.windows.processor import WindowProcessor
 
-class Recalculator(Protocol):
-    """The processor of a stream's windows, as far as timers need it."""
+Timer = Callable[[StreamState, BatchResult, Changes], BatchResult]
+"""Adds to the result of a micro-batch what the clock makes due, and when something is due next.
 
-    plan: StreamPlan
-    evaluation: WindowEvaluation
-
-    def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
-        """Recalculate the windows of rows from what the source has after the changes."""
-
-
-class Timer(Protocol):
-    """Adds what the clock makes due to the result of a micro-batch."""
-
-    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """Return the result with what is due, and when something is due next.
-
-        Args:
-            before: The state before the micro-batch, with the instant that was asked for.
-            result: What the changes alone make due.
-            changes: The changes, and the present.
-        """
+Its arguments are the state before the micro-batch, with the instant that was asked for; what the changes alone make due; and the
+changes, with the present.
+"""
 
 
-def timer_of(processor: Recalculator) -> Timer:
+def timer_of(processor: WindowProcessor) -> Timer:
     options = processor.plan.options
     match options.trigger:
         case TriggerMode.MAX_DELAY if options.max_delay is not None:
-            return DelayTimer(processor.plan, processor.evaluation, milliseconds(options.max_delay))
+            return DelayTimer(processor.plan, processor.evaluation, milliseconds(options.max_delay)).apply
         case TriggerMode.CONTINUOUS_WINDOW_CLOSE:
-            return RecalculationTimer(processor, milliseconds(options.recalculation_interval))
+            return RecalculationTimer(processor, milliseconds(options.recalculation_interval)).apply
         case _:
-            return NoTimer()
+            return lambda _before, result, _changes: result
 
 
 def milliseconds(duration: Duration) -> int:
@@ -65,31 +53,15 @@ def milliseconds(duration: Duration) -> int:
     return -(-duration.nanoseconds // 1_000_000)
 
 
-class NoTimer:
-    """The timer of a stream that only changes drive."""
-
-    def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
-        del before, changes
-        return result
-
-
 @dataclass(frozen=True)
 class DelayTimer:
-    """MAX_DELAY: the first change of an open window that is not written yet starts the delay; at its end all such are written.
-
-    Attributes:
-        plan: The stream.
-        evaluation: Computes the values of windows.
-        delay_ms: The delay.
-    """
+    """MAX_DELAY: the first change of an open window that is not written yet starts the delay; at its end all such are written."""
 
     plan: StreamPlan
     evaluation: WindowEvaluation
     delay_ms: int
 
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
         if before.wake_at is not None and before.wake_at <= changes.now:
             return self.write_overdue(result)
         wake_at = before.wake_at
@@ -129,11 +101,10 @@ class DelayTimer:
 class RecalculationTimer:
     """CONTINUOUS_WINDOW_CLOSE: the first row that marks a window starts the interval; at its end the windows are recalculated."""
 
-    processor: Recalculator
+    processor: WindowProcessor
     interval_ms: int
 
     def apply(self, before: StreamState, result: BatchResult, changes: Changes) -> BatchResult:
-        """See `Timer`."""
         marks = result.state.deferred
         if marks is None:
             return replace(result, wake_at=None)

@@ -59,7 +59,6 @@ def small_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def stream_plan(plan: Plan) -> Plan:
-    """Return the plan with bookkeeping aggregates among its partials."""
     is_counted = count_once_condition(plan)
     partials = (
         Partial(ADDED, call("count", bigint(1)), call("sum", Column(ADDED)), row=bigint(1)),
@@ -109,17 +108,12 @@ def append_bookkeeping(state_windows: pa.Table) -> pa.Table:
     return pa.table({name: state_windows[name] for name in state_windows.column_names} | bookkeeping)
 
 
-def state_segments(plan: Plan, state_windows: DataFrame) -> DataFrame:
-    empty = (f"0L AS {ADDED}", f"0L AS {USED}", f"CAST(NULL AS BIGINT) AS {MAX_TIME}", f"false AS {RECALCULATED}")
-    return state_windows.selectExpr(*window_columns(plan), *empty)
-
-
-def merge_insert_batch(plan: Plan, rows: DataFrame, state_windows: DataFrame | None) -> DataFrame:
-    """Return the windows after new rows: those in state and the touched ones, with values and partials."""
+def merge_insert_batch(plan: Plan, rows: DataFrame, in_state: DataFrame | None) -> DataFrame:
+    """Return the windows after new rows: those in state (given as segments) and the touched ones, with values and partials."""
     extended = stream_plan(plan)
     parts = to_segments(extended, prepare(extended, rows), by_row=True)
-    if state_windows is not None:
-        parts = parts.unionByName(state_segments(plan, state_windows))
+    if in_state is not None:
+        parts = parts.unionByName(in_state.select(*segment_columns(plan)))
     return finalize_windows(plan, parts.coalesce(1))
 
 
@@ -153,5 +147,4 @@ def output_columns(plan: Plan) -> dict[str, Node]:
 
 
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
-    """Add `_is_result` and the select list to windows."""
     return windows.selectExpr(*segment_columns(plan), *(f"{node} AS {name}" for name, node in output_columns(plan).items()))
