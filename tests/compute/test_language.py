@@ -15,7 +15,7 @@ from headrace.compute.functions.arrow import ArrowArguments, ArrowFunction, Arro
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import NullRules, PseudoColumns
 from headrace.compute.nodes import string
-from headrace.compute.plan import GroupCall
+from headrace.compute.plan_clauses import GroupCall
 from headrace.compute.terms import Term
 from headrace.compute.windows.group_calls import call_for_groups
 from headrace.errors import DataError, InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
@@ -80,7 +80,7 @@ def test_names_functions_and_null_rules_are_those_of_the_language() -> None:
             bind(parse_query(sql), where)
     with pytest.raises(ProgrammingError, match="began needs a window"):
         bind(parse_query("select began, v from plant"), where)
-    (ascending,) = bind(parse_query("select v from plant order by v"), where).sorts
+    (ascending,) = bind(parse_query("select v from plant order by v"), where).order.sorts
     assert not ascending.nulls_first
     tested, ours = bind(parse_query("select v > 1 from plant"), where), select("select a > 1 from meters")
     assert ("coalesce" in str(tested.outputs[0].node), "coalesce" in str(ours.outputs[0].node)) == (False, True)
@@ -161,9 +161,9 @@ def test_a_subtable_is_read_alone_also_as_a_side_of_a_join(small: SparkSession) 
 )
 def test_a_series_key_is_identified_by_its_role_not_its_name(inner: str, is_series: bool) -> None:
     found = select(f"select name, last(a) from ({inner}) partition by name")
-    assert (found.grouped_series is not None, found.unique) == (is_series, is_series)
+    assert (found.grouped_series is not None, found.groups.unique) == (is_series, is_series)
     as_before = select(f"select tbname, last(a) from ({inner.replace('as name', 'as tbname')}) partition by tbname")
-    assert (as_before.grouped_series is not None, as_before.unique) == (is_series, is_series)
+    assert (as_before.grouped_series is not None, as_before.groups.unique) == (is_series, is_series)
 
 
 # Functions over groups

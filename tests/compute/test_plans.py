@@ -138,10 +138,10 @@ def test_tags_of_a_single_subtable_are_implied_keys() -> None:
 
 
 def test_rows_of_one_subtable_cannot_tie() -> None:
-    assert select("select first(a) from d1").unique
-    assert select("select first(a) from meters partition by tbname").unique
-    assert not select("select first(a) from meters").unique
-    assert not select("select first(v) from keyed").unique
+    assert select("select first(a) from d1").groups.unique
+    assert select("select first(a) from meters partition by tbname").groups.unique
+    assert not select("select first(a) from meters").groups.unique
+    assert not select("select first(v) from keyed").groups.unique
 
 
 def test_explain_describes_a_plan_from_the_scan_outwards() -> None:

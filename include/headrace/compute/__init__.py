@@ -9,7 +9,8 @@ from headrace.compute.binding.select import bind
 from headrace.compute.evaluate import aggregate_windows, evaluate, project
 from headrace.compute.explain import explain
 from headrace.compute.language import Language, language
-from headrace.compute.plan import AnyPlan, Key, Output, Plan, UnionPlan
+from headrace.compute.plan import AnyPlan, Plan, UnionPlan
+from headrace.compute.plan_clauses import Key, Output
 from headrace.compute.plan_sources import Scan
 from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.windows.segments import finish, merge, prepare, to_segments

@@ -35,13 +35,12 @@ from headrace.compute.plan import (
     WSTART,
     AnyPlan,
     JoinSource,
-    Key,
     Plan,
     PlanSource,
     Regrouped,
-    Sort,
     UnionPlan,
 )
+from headrace.compute.plan_clauses import Key, Sort
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider
 from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
@@ -113,7 +112,7 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
     """
     filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
     outputs = {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
-    return filtered.selectExpr(*named_sql(plan, ordering_columns(plan) | outputs))
+    return filtered.selectExpr(*named_sql(plan, plan.natural_columns | outputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class Evaluator:
             result, natural = self._evaluate_rows(plan)
         if plan.gap_fill is not None:
             result = fill_gaps(plan, plan.gap_fill, result)
-            plan = replace(plan, sorts=(Sort(POSITION),))
+            plan = replace(plan, order=replace(plan.order, sorts=(Sort(POSITION),)))
         return order_result(plan, result, natural, ordered=self.ordered)
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
@@ -162,7 +161,7 @@ class Evaluator:
     def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Return finished windows or groups, and their natural order."""
         windows, ranked = self._aggregate_windows(plan, rows)
-        if ranked is None or is_filled(plan):
+        if ranked is None or plan.fill is not None:
             return finish_windows(plan, windows)
         ranks = [RANK if name == ranked.column else name for name in natural_order(plan)]
         return finish_as_ticks(plan, windows, [RANK, RANGE_PARTITION]), prefer_outputs(plan, ranks)
@@ -196,7 +195,7 @@ class Evaluator:
         """Add the groups of subtables without rows if the query has them. `surrogates` provides their ranks."""
         if (series := plan.series_rows) is not None:
             return self._add_empty_windows(plan, series, prepared, groups)
-        if plan.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
+        if plan.groups.empty_groups is None or self.statistics is None or not isinstance(plan.source, Scan):
             return groups
         subtables = groups.sparkSession.createDataFrame(self.statistics.subtables(plan.source))
         if surrogates is not None:
@@ -213,8 +212,8 @@ class Evaluator:
 
     def _aggregate_large(self, plan: Plan, prepared: DataFrame, statistics: TableStatistics) -> DataFrame:
         """Aggregate the prepared rows of a large table to one segment per window."""
-        runs = merge_runs(plan, prepared, statistics.spacing) if isinstance(plan.window, StateWindow) and plan.unique else None
-        if runs is None:
+        is_state = isinstance(plan.window, StateWindow) and plan.groups.unique
+        if not is_state or (runs := merge_runs(plan, prepared, statistics.spacing)) is None:
             return aggregate_windows(plan, prepared)
         merged, cached = runs
         self.cached.append(cached)
@@ -283,14 +282,9 @@ def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]
 def finish_kernel_windows(plan: Plan, segments: KernelWindows) -> tuple[DataFrame, list[str]]:
     """Return finished windows, and their natural order; none if they are in it and only have to be returned."""
     finished, natural = finish_windows(plan, segments.windows)
-    is_limited = plan.limit is not None or bool(plan.offset) or plan.series_limit is not None
-    is_final = segments.is_ordered and not is_filled(plan) and not plan.sorts and not is_limited
+    is_limited = plan.order.is_limited or plan.order.series_limit is not None
+    is_final = segments.is_ordered and plan.fill is None and not plan.order.sorts and not is_limited
     return finished, [] if is_final else natural
-
-
-def is_filled(plan: Plan) -> bool:
-    """Return whether FILL adds windows."""
-    return plan.fill is not None and isinstance(plan.window, IntervalWindow)
 
 
 def natural_order(plan: Plan) -> list[str]:
@@ -322,7 +316,7 @@ def aggregate_windows(plan: Plan, prepared: DataFrame) -> DataFrame:
             return aggregate_numbered(plan, number_runs(window, prepared, keys), keys, update_columns(plan.one_pass), TS, TS)
         case ordered_window:
             keys = base_key_columns(plan)
-            numbered = number_rows(ordered_window, prepared, keys, unique=plan.unique)
+            numbered = number_rows(ordered_window, prepared, keys, unique=plan.groups.unique)
             return add_derived_keys(plan, aggregate_numbered(plan, numbered, keys, update_columns(plan.one_pass), TS, TS))
 
 
@@ -337,18 +331,12 @@ def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> 
     return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
 
 
-def ordering_columns(plan: Plan) -> dict[str, Node]:
-    """Return the columns that give rows their natural order, with their expressions."""
-    columns = {key.column: key.node for key in plan.keys}
-    return columns | {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if node}
-
-
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
     """Evaluate the select list of the rows within LIMIT and OFFSET only. Those of other rows may be invalid."""
     filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
-    natural = ordering_columns(plan)
+    natural = plan.natural_columns
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
-    keys = natural | {sort.column: outputs[sort.column] for sort in plan.sorts}
+    keys = natural | {sort.column: outputs[sort.column] for sort in plan.order.sorts}
     keyed = filtered.selectExpr("*", *named_sql(plan, keys))
     limited = limit_first(plan, keyed, list(natural))
     selected = {output.column: Column(output.column) if output.column in keys else output.node for output in plan.outputs}
@@ -361,25 +349,27 @@ def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
 def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
     filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
-    columns = ordering_columns(plan)
+    columns = plan.natural_columns
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     natural = list(columns)
-    if plan.series_arrow:
+    if plan.series.arrow_calls:
         filtered = add_series_arrow_calls(plan, filtered)
-    if plan.series:
+    if plan.series.calls:
         filtered, columns, natural = add_series_calls(plan, filtered, columns)
     result = filtered.selectExpr(*named_sql(plan, columns | outputs))
     if plan.is_sparse:
         result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
-    return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series else natural
+    return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else natural
 
 
 def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> tuple[DataFrame, dict[str, Node], list[str]]:
     """Add the values of series functions. Returns rows, where their keys and time are now, and their natural order."""
-    renamed = {name: f"__{name}" for name in columns}
+    calls, renamed = plan.series.calls, {name: f"__{name}" for name in columns}
     keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
-    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + ([str(plan.key)] if plan.key else [])
+    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + (
+        [str(plan.identity.key)] if plan.identity.key else []
+    )
     names: dict[str, Node] = {KEYS.name: raw(keys), TIES.name: raw(", ".join(order))}
 
     def add(frame: DataFrame, nodes: Mapping[str, Node | None]) -> DataFrame:
@@ -389,11 +379,11 @@ def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> t
         present = [substitute(condition, names) for condition in conditions if condition]
         return frame.where(" AND ".join(f"({to_sql(plan, condition)})" for condition in present)) if present else frame
 
-    result = keep(add(rows, {renamed[name]: node for name, node in columns.items()}), (call.before for call in plan.series))
-    result = add(result, {f"_{call.column}": call.first for call in plan.series})
-    result = add(result, {call.column: call.value for call in plan.series})
-    result = add(keep(result, (call.keep for call in plan.series)), {f"{call.column}_order": call.order for call in plan.series})
-    natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in plan.series if call.order]
-    places = renamed | {f"{call.column}_order": f"{call.column}_order" for call in plan.series if call.order}
+    result = keep(add(rows, {renamed[name]: node for name, node in columns.items()}), (call.before for call in calls))
+    result = add(result, {f"_{call.column}": call.first for call in calls})
+    result = add(result, {call.column: call.value for call in calls})
+    result = add(keep(result, (call.keep for call in calls)), {f"{call.column}_order": call.order for call in calls})
+    natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in calls if call.order]
+    places = renamed | {f"{call.column}_order": f"{call.column}_order" for call in calls if call.order}
     positions: dict[str, Node] = {name: Column(column) for name, column in places.items()}
     return result, positions, [*natural, *(name for name in columns if name not in natural)]

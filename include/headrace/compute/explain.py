@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.compute.plan import AnyPlan, AsofMatch, FillPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
+from headrace.compute.plan import AnyPlan, AsofMatch, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
+    FillPlan,
     IntervalWindow,
     RangeWindow,
     RunWindow,
@@ -25,13 +26,14 @@ def explain(plan: AnyPlan) -> list[str]:
     lines = describe_source(plan.source)
     lines += [f"filter: {plan.filter}"] if plan.filter else []
     lines += describe_time_range(plan)
-    lines += [f"{'partition' if plan.partitioned else 'group'} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
+    verb = "partition" if plan.order.partitioned else "group"
+    lines += [f"{verb} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
     lines += [describe_window(plan.window)] if plan.window is not None else []
     lines += describe_aggregates(plan)
     lines += [describe_fill(plan.fill)] if plan.fill is not None else []
     lines += [f"fill: {plan.gap_fill.mode.lower()}"] if plan.gap_fill is not None else []
-    lines += [f"having: {plan.having}"] if plan.having else []
-    lines += ["distinct"] if plan.distinct else []
+    lines += [f"having: {plan.groups.having}"] if plan.groups.having else []
+    lines += ["distinct"] if plan.order.distinct else []
     return [*lines, *describe_bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
 
 
@@ -115,15 +117,15 @@ def describe_aggregates(plan: Plan) -> list[str]:
         f"aggregate {aggregate.text}: keeps {', '.join(str(partial.update) for partial in aggregate.partials)}"
         if aggregate.partials
         else f"aggregate {aggregate.text}"
-        for aggregate in plan.aggregates
+        for aggregate in plan.groups.aggregates
     ]
 
 
 def describe_bounds(plan: AnyPlan) -> list[str]:
-    names = {output.column: output.name for output in plan.outputs}
-    sorts = ", ".join(f"{names.get(sort.column, sort.column)}{' descending' if sort.descending else ''}" for sort in plan.sorts)
+    names, order = {output.column: output.name for output in plan.outputs}, plan.order
+    sorts = ", ".join(f"{names.get(sort.column, sort.column)}{' descending' if sort.descending else ''}" for sort in order.sorts)
     lines = [f"order by {sorts}"] if sorts else []
-    limits = [f"limit {plan.limit}" if plan.limit is not None else "", f"offset {plan.offset}" if plan.offset else ""]
+    limits = [f"limit {order.limit}" if order.limit is not None else "", f"offset {order.offset}" if order.offset else ""]
     return lines + ([" ".join(limit for limit in limits if limit)] if any(limits) else [])
 
 

@@ -14,22 +14,29 @@ Columns of the select list are numbered because their names need not be unique; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from headrace.compute.nodes import Column, Neighbor, Node, call
+from headrace.compute.nodes import Column, Neighbor, Node
+from headrace.compute.plan_clauses import (
+    NO_CALLS,
+    NO_GROUPS,
+    UNORDERED,
+    GapFill,
+    GroupSelection,
+    InterpPlan,
+    Key,
+    Output,
+    Partial,
+    ResultOrder,
+    RowSelection,
+    Selection,
+)
 from headrace.compute.plan_sources import OneRow, Regrouping, Scan, ScanUnion, SeriesRows
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import Argument, Bound, WindowPlan
-from headrace.model.queries import FillMode, Query, Union
+from headrace.compute.window_plans import Argument, Bound, FillPlan, IntervalWindow, WindowPlan
+from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
-from headrace.model.types import DataType
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.compute.functions.series_arrow import SeriesArrowRule
 
 TS = "_ts"
 SERIES_KEY = "_series_key"
@@ -95,200 +102,25 @@ class Regrouped:
     regrouping: Regrouping
 
 
-"""The number of a copy of a row."""
-
-
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A partition or group key.
-
-    Keys with `is_derived` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
+class RowIdentity:
+    """What tells the rows of a source apart, where it has it.
 
     Attributes:
-        column: Its name in data frames, `p0`, `p1`, …
-        name: Its name in the query.
-        implied: True if the query does not list it: a tag that the series named by the other keys determines.
+        time: The timestamp in ticks.
+        series_key: The series key; `series_column` is the name of its column.
+        key: The composite key column.
     """
 
-    column: str
-    name: str
-    node: Node
-    type: DataType
-    implied: bool = False
-    is_derived: bool = False
-    role: ColumnRole | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """A partial aggregate: one column of a segment.
-
-    Attributes:
-        row: Computes it from one prepared row. None means that rows are aggregated before they are merged.
-        update: Aggregate expression over prepared rows.
-        merge: Aggregate expression over segments.
-        direct: Cheaper `update` for windows whose rows are all aggregated at once. Its result cannot be merged.
-    """
-
-    column: str
-    update: Node
-    merge: Node
-    row: Node | None = None
-    direct: Node | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One call of an aggregate function.
-
-    Attributes:
-        text: The call as EXPLAIN shows it.
-        final: Computes the value from the partials of a finished window.
-        bounded: Whether the size of the partials is independent of the number of rows.
-        many: Whether the value is an array with one result row per element.
-    """
-
-    function: str
-    text: str
-    partials: tuple[Partial, ...]
-    final: Node
-    type: DataType
-    bounded: bool = True
-    many: bool = False
+    time: Node | None = None
+    series_key: Node | None = None
+    series_column: str | None = None
+    key: Node | None = None
 
     @property
-    def value(self) -> Node:
-        """The value."""
-        return call("explode", self.final) if self.many else self.final
-
-    @property
-    def one_pass(self) -> Aggregate:
-        """The aggregate with the cheaper partials that cannot be merged."""
-        if not any(partial.direct for partial in self.partials):
-            return self
-        return replace(self, partials=tuple(replace(partial, update=partial.direct or partial.update) for partial in self.partials))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCall:
-    """A call of an Arrow function over the rows of each group.
-
-    Attributes:
-        column: The column of the value.
-        rows: The partial that holds the rows, as an array of structs: `time`, then one field per argument.
-        many: Whether the value is an array with one result row per element.
-    """
-
-    column: str
-    rows: str
-    type: DataType
-    apply: Callable[[pa.Table], pa.Array]
-    many: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column of the result, or a hidden one for ORDER BY.
-
-    Attributes:
-        node: Yields the internal type (timestamps as ticks).
-        is_filled: Whether it depends on the rows of a window, so that FILL computes it for windows without rows.
-    """
-
-    column: str
-    name: str
-    node: Node
-    type: DataType
-    is_filled: bool = False
-    role: ColumnRole | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FillPlan:
-    """`FILL`.
-
-    Attributes:
-        values: For mode VALUE, one constant per filled output, hidden outputs last.
-        between: Whether only windows between two existing ones are added, with values that depend on these two alone, and existing
-            windows keep their NULLs: the FILL of a stream that does not follow the clock.
-    """
-
-    mode: FillMode
-    values: tuple[Node, ...] = ()
-    between: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GapFill:
-    """FILL over the rows of a result in their order, `Plan.sorts`.
-
-    Attributes:
-        mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
-        values: The constant for each output; None for an output that is not filled.
-        time: The output that holds the instant; the same instant for all rows if the result has no times.
-        max_age: Greatest distance in ticks of a previous value.
-    """
-
-    mode: str
-    values: tuple[Node | None, ...]
-    time: Node
-    max_age: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesCall:
-    """A call of a series function: one whose value depends on neighboring rows.
-
-    The expressions come from the function's `SeriesRule`. `KEYS` in them is for the partition columns, `TIES` for those that
-    order rows. `column` is `__s0`, `__s1`, …
-    """
-
-    column: str
-    function: str
-    value: Node
-    first: Node | None
-    before: Node | None
-    keep: Node | None
-    order: Node | None
-    sparse: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesArrowCall:
-    """One use of a function over a whole series: its column, and the inputs that it takes."""
-
-    column: str
-    function: str
-    type: DataType
-    inputs: tuple[Node, ...]
-    rule: SeriesArrowRule
-
-
-@dataclass(frozen=True, slots=True)
-class InterpPlan:
-    """`INTERP`: points from `first` to `last`, `every` ticks apart. The ends default to those of the data.
-
-    Attributes:
-        values: For mode VALUE, one constant per argument.
-        skip_nulls: Whether rows with a NULL argument are ignored.
-    """
-
-    first: Bound | None
-    last: Bound | None
-    every: int
-    mode: FillMode
-    values: tuple[Node, ...] = ()
-    skip_nulls: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sort:
-    """One column of ORDER BY: an `o…`, or a hidden `h…`. With `orders_zeros`, -0.0 comes before 0.0 in a FLOAT or DOUBLE."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = True
-    orders_zeros: bool = False
+    def columns(self) -> dict[str, Node]:
+        """Their columns in data frames, with the expressions."""
+        return {name: node for name, node in ((TS, self.time), (SERIES_KEY, self.series_key), (KEY, self.key)) if node}
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,17 +129,10 @@ class Plan:
 
     Attributes:
         now: The present, in epoch milliseconds. `at` returns the same plan for another present.
-        time: The timestamp column in ticks.
-        series_key: The series key; `series_column` is the name of its column.
-        key: The composite key column.
-        first: First instant that WHERE lets through; `last` is the last one.
+        bounds: The first and last instant that WHERE lets through.
         keys: PARTITION BY and GROUP BY.
+        arguments: Those of aggregates and INTERP.
         hidden: Outputs that only ORDER BY needs.
-        series_limit: SLIMIT; `series_offset` is SOFFSET.
-        partitioned: Whether the query has PARTITION BY.
-        aggregated: Whether the result has one row per window or group.
-        unique: Whether rows of one group never have equal instants, so that first and last need no tie-breaker.
-        empty_groups: Condition on tags and series key. Subtables that meet it have a group even without rows.
     """
 
     query: Query = field(compare=False)
@@ -315,36 +140,16 @@ class Plan:
     precision: Precision
     timezone: str
     now: int
-    time: Node | None
-    series_key: Node | None
-    series_column: str | None
-    key: Node | None
+    identity: RowIdentity
     filter: Node | None
-    first: Bound | None
-    last: Bound | None
+    bounds: tuple[Bound | None, Bound | None] = (None, None)
     keys: tuple[Key, ...] = ()
-    window: WindowPlan | None = None
     arguments: tuple[Argument, ...] = ()
-    aggregates: tuple[Aggregate, ...] = ()
-    group_calls: tuple[GroupCall, ...] = ()
+    selection: Selection = NO_CALLS
     outputs: tuple[Output, ...] = ()
     hidden: tuple[Output, ...] = ()
-    having: Node | None = None
-    fill: FillPlan | None = None
     gap_fill: GapFill | None = None
-    series: tuple[SeriesCall, ...] = ()
-    series_arrow: tuple[SeriesArrowCall, ...] = ()
-    interp: InterpPlan | None = None
-    sorts: tuple[Sort, ...] = ()
-    distinct: bool = False
-    limit: int | None = None
-    offset: int | None = None
-    series_limit: int | None = None
-    series_offset: int | None = None
-    partitioned: bool = False
-    aggregated: bool = False
-    unique: bool = False
-    empty_groups: Node | None = None
+    order: ResultOrder = UNORDERED
 
     @property
     def present(self) -> int:
@@ -352,9 +157,45 @@ class Plan:
         return self.now * self.precision.ticks_per_second // 1000
 
     @property
+    def aggregated(self) -> bool:
+        """Whether the result has one row per window or group."""
+        return isinstance(self.selection, GroupSelection)
+
+    @property
+    def groups(self) -> GroupSelection:
+        """The windows, groups and aggregates; empty if the query has none."""
+        return self.selection if isinstance(self.selection, GroupSelection) else NO_GROUPS
+
+    @property
+    def series(self) -> RowSelection:
+        """The calls of series functions; empty if the query has none."""
+        return self.selection if isinstance(self.selection, RowSelection) else NO_CALLS
+
+    @property
+    def interp(self) -> InterpPlan | None:
+        """`INTERP`."""
+        return self.selection if isinstance(self.selection, InterpPlan) else None
+
+    @property
+    def window(self) -> WindowPlan | None:
+        """The windows."""
+        return self.selection.window if isinstance(self.selection, GroupSelection) else None
+
+    @property
+    def fill(self) -> FillPlan | None:
+        """`FILL` of the windows."""
+        return self.window.fill if isinstance(self.window, IntervalWindow) else None
+
+    @property
     def grouped_series(self) -> Key | None:
         """The key that is the series key of the source, if there is one. No group then has rows of two series."""
         return next((key for key in self.keys if key.role is ColumnRole.SERIES), None)
+
+    @property
+    def natural_columns(self) -> dict[str, Node]:
+        """The columns that give rows their natural order, with their expressions."""
+        identity = {name: node for name, node in self.identity.columns.items() if name != KEY}
+        return {key.column: key.node for key in self.keys} | identity
 
     @property
     def series_rows(self) -> SeriesRows | None:
@@ -369,20 +210,19 @@ class Plan:
     @property
     def is_sparse(self) -> bool:
         """Whether rows without any value are left out, because a function has no value for some rows."""
-        if self.series_arrow or any(call.sparse for call in self.series):
+        if self.series.arrow_calls or any(call.sparse for call in self.series.calls):
             return True
         return isinstance(self.source, Plan) and self.source.series_rows is not None and self.source.is_sparse
 
     @property
     def partials(self) -> tuple[Partial, ...]:
         """The distinct partial aggregates, in order."""
-        return tuple(dict.fromkeys(partial for aggregate in self.aggregates for partial in aggregate.partials))
+        return tuple(dict.fromkeys(partial for aggregate in self.groups.aggregates for partial in aggregate.partials))
 
     @property
     def range(self) -> tuple[int | None, int | None]:
         """The first and last instant that WHERE lets through, in ticks, inclusive. None means unbounded."""
-        ends = (self.first, self.last)
-        first, last = (None if end is None else end.at(self.present) for end in ends)
+        first, last = (None if end is None else end.at(self.present) for end in self.bounds)
         return first, last
 
     @property
@@ -393,7 +233,10 @@ class Plan:
     @property
     def one_pass(self) -> Plan:
         """The plan with the cheaper partials that cannot be merged."""
-        return replace(self, aggregates=tuple(aggregate.one_pass for aggregate in self.aggregates))
+        return replace(
+            self,
+            selection=replace(self.groups, aggregates=tuple(aggregate.one_pass for aggregate in self.groups.aggregates)),
+        )
 
     def at(self, now: int) -> Plan:
         """Return the plan for another present (epoch milliseconds), including its sub-queries."""
@@ -410,9 +253,7 @@ class UnionPlan:
     outputs: tuple[Output, ...]
     precision: Precision
     all: bool = False
-    sorts: tuple[Sort, ...] = ()
-    limit: int | None = None
-    offset: int | None = None
+    order: ResultOrder = UNORDERED
 
     @property
     def timezone(self) -> str:

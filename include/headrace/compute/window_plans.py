@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.nodes import Node
+from headrace.model.queries import FillMode
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
 from headrace.model.windows import WindowGrid
@@ -36,13 +37,32 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class FillPlan:
+    """`FILL`.
+
+    Attributes:
+        values: For mode VALUE, one constant per filled output, hidden outputs last.
+        between: Whether only windows between two existing ones are added, with values that depend on these two alone, and existing
+            windows keep their NULLs: the FILL of a stream that does not follow the clock.
+    """
+
+    mode: FillMode
+    values: tuple[Node, ...] = ()
+    between: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class IntervalWindow:
-    """`INTERVAL`. `zone` is set if windows follow the calendar of a zone other than UTC, which days and months then refer to."""
+    """`INTERVAL`, and its `FILL`.
+
+    `zone` is set if windows follow the calendar of a zone other than UTC, which days and months then refer to.
+    """
 
     length: Duration
     sliding: Duration
     offset: Duration
     zone: str | None = None
+    fill: FillPlan | None = None
 
     @property
     def slides(self) -> bool:

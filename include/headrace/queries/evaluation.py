@@ -175,7 +175,7 @@ def stored_result(plan: AnyPlan, context: Context) -> Iterator[DataFrame]:
 
 def unordered(plan: AnyPlan) -> AnyPlan:
     """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
-    return plan if plan.limit is not None or plan.offset is not None else replace(plan, sorts=())
+    return plan if plan.order.is_limited else replace(plan, order=replace(plan.order, sorts=()))
 
 
 def by_spark_sql(frame: DataFrame, execution: Execution) -> DataFrame:

@@ -57,7 +57,7 @@ def test_differences_and_change_points(small: SparkSession) -> None:
         "BOOL",
     ]
     assert types(*items) == [*kinds, "VARCHAR", "INT"]
-    assert all(series.sparse for series in planned(*items).series)
+    assert all(series.sparse for series in planned(*items).series.calls)
 
 
 @pytest.mark.spark
@@ -65,7 +65,7 @@ def test_diff_takes_null_for_a_row(small: SparkSession) -> None:
     rows: Rows = ((1, {"i": 1, "l": 1}), (2, {"i": 2}), (3, {"i": 5, "l": 3}), (4, {"l": 4}))
     items = (call("diff", ".i"), call("diff", ".l", ignoreNull="false"), call("diff", ".l", ignoreNull="true"))
     assert columns(frame(small, rows), *items) == [[None, 1.0, 3.0, None], [None, None, None, 1.0], [None, None, 2.0, 1.0]]
-    assert not any(series.sparse for series in planned(*items).series)
+    assert not any(series.sparse for series in planned(*items).series.calls)
 
 
 @pytest.mark.spark

@@ -8,7 +8,8 @@ from headrace.compute import nodes
 from headrace.compute.binding.binder import suggest_name
 from headrace.compute.language import Language
 from headrace.compute.nodes import Node
-from headrace.compute.plan import Output, Plan, UnionPlan
+from headrace.compute.plan import Plan, UnionPlan
+from headrace.compute.plan_clauses import Output
 from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import to_ticks

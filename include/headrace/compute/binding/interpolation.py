@@ -12,7 +12,7 @@ from headrace.compute.durations import fixed_ticks
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
 from headrace.compute.language import Language
 from headrace.compute.nodes import Column, Node
-from headrace.compute.plan import InterpPlan, Key
+from headrace.compute.plan_clauses import InterpPlan, Key
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, Bound
 from headrace.errors import Error, LimitError, ProgrammingError, TypeMismatchError

@@ -9,10 +9,7 @@ from headrace.compute.binding.environment import SourceColumn
 from headrace.compute.binding.resolvers import GroupResolver
 from headrace.compute.language import Language
 from headrace.compute.nodes import FALSE, NULL, Node, call
-from headrace.compute.plan import (
-    Output,
-    Sort,
-)
+from headrace.compute.plan_clauses import Output, Sort
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Literal
 from headrace.model.queries import FillClause, Ordering, SelectItem

@@ -25,17 +25,8 @@ from headrace.compute.functions.series_arrow import SeriesArrowArguments, Series
 from headrace.compute.language import Language
 from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, spark_sql, string, substitute
 from headrace.compute.nodes import call as call_node
-from headrace.compute.plan import (
-    KEYS,
-    TIES,
-    TS,
-    Aggregate,
-    GroupCall,
-    Key,
-    Partial,
-    SeriesArrowCall,
-    SeriesCall,
-)
+from headrace.compute.plan import KEYS, TIES, TS
+from headrace.compute.plan_clauses import Aggregate, GroupCall, Key, Partial, SeriesArrowCall, SeriesCall
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, IntervalWindow, WindowPlan
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError

@@ -26,10 +26,11 @@ from headrace.compute.binding.tag_queries import is_constant_in_series, query_of
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.nodes import TRUE, Column, Node, bigint, both, call, columns_of
-from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, FillPlan, Key, Output, Plan, Sort, UnionPlan
+from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, Plan, RowIdentity, UnionPlan
+from headrace.compute.plan_clauses import GroupSelection, Key, Output, ResultOrder, RowSelection, Selection, Sort
 from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
-from headrace.compute.window_plans import IntervalWindow, SessionWindow, StateWindow, WindowPlan
+from headrace.compute.window_plans import Argument, FillPlan, IntervalWindow, SessionWindow, StateWindow, WindowPlan
 from headrace.errors import InvalidStreamError, NotSupportedError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Star, walk
 from headrace.model.queries import FillMode, Ordering, Query, SelectItem, StateClause, Union
@@ -76,7 +77,8 @@ def bind_union(query: Union, scope: Scope) -> UnionPlan:
         for number, (ours, theirs) in enumerate(zip(left.outputs, right.outputs, strict=True))
     )
     sorts = tuple(make_union_sort(ordering, outputs, scope.language) for ordering in query.order_by)
-    return UnionPlan(query, left, right, outputs, left.precision, query.all, sorts, query.limit, query.offset)
+    order = ResultOrder(sorts, limit=query.limit, offset=query.offset)
+    return UnionPlan(query, left, right, outputs, left.precision, query.all, order)
 
 
 def make_union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: Language) -> Sort:
@@ -142,15 +144,8 @@ class SelectBinder:
         if resolver.calls and source.names.time is None:
             names = ", ".join(call.function for call in resolver.calls)
             raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
-        return replace(
-            self._base_plan(source, where),
-            keys=tuple(keys),
-            outputs=outputs,
-            hidden=hidden,
-            sorts=sorts,
-            series=tuple(resolver.calls.values()),
-            series_arrow=tuple(resolver.arrow_calls.values()),
-        )
+        selection = RowSelection(tuple(resolver.calls.values()), tuple(resolver.arrow_calls.values()))
+        return self._make_plan(source, where, selection, keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts)
 
     def _check_interpolation(self) -> None:
         """Raise `ProgrammingError` for clauses of INTERP without interp, and for FILL without windows."""
@@ -179,15 +174,15 @@ class SelectBinder:
         binder = self._make_binder(resolver, row_binder.expression_context)
         outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
         sorts, hidden = self._bind_sorts(binder, items, outputs)
-        interp = make_interp_plan(self.query, resolver)
-        return replace(
-            self._base_plan(source, where),
+        return self._make_plan(
+            source,
+            where,
+            make_interp_plan(self.query, resolver),
             keys=tuple(keys),
             arguments=tuple(resolver.arguments.values()),
             outputs=outputs,
             hidden=hidden,
             sorts=sorts,
-            interp=interp,
         )
 
     def _bind_grouped(
@@ -212,21 +207,23 @@ class SelectBinder:
             raise function_in_stream_error(groups)
         if not groups.aggregates:
             binder.bind(Call("count", (Star(),)))
-        return replace(
-            self._base_plan(source, where),
-            keys=tuple(groups.keys),
-            window=window,
-            arguments=tuple(groups.arguments.values()),
+        selection = GroupSelection(
+            self._bind_fill(binder, window, outputs, hidden),
             aggregates=tuple(groups.aggregates.values()),
-            group_calls=tuple(groups.group_calls),
-            outputs=outputs,
-            hidden=hidden,
+            calls=tuple(groups.group_calls),
             having=having,
-            fill=self._bind_fill(binder, window, outputs, hidden),
-            sorts=sorts,
-            aggregated=True,
             unique=unique,
             empty_groups=self._empty_groups(source, row_binder, items, expressions) if expressions and window is None else None,
+        )
+        return self._make_plan(
+            source,
+            where,
+            selection,
+            keys=tuple(groups.keys),
+            arguments=tuple(groups.arguments.values()),
+            outputs=outputs,
+            hidden=hidden,
+            sorts=sorts,
         )
 
     def _group_resolver(
@@ -272,28 +269,41 @@ class SelectBinder:
         conditions = [*series_conditions(source), *parts]
         return both(*conditions) if conditions else TRUE
 
-    def _base_plan(self, source: BoundSource, where: WhereCondition) -> Plan:
-        """Return the parts of the plan that do not depend on the select list."""
+    def _make_plan(
+        self,
+        source: BoundSource,
+        where: WhereCondition,
+        selection: Selection,
+        *,
+        keys: tuple[Key, ...],
+        outputs: tuple[Output, ...],
+        hidden: tuple[Output, ...],
+        sorts: tuple[Sort, ...],
+        arguments: tuple[Argument, ...] = (),
+    ) -> Plan:
         names, query = source.names, self.query
+        identity = RowIdentity(
+            names.time.node if names.time else None,
+            names.series.node if names.series else None,
+            names.series.column if names.series else None,
+            names.key.node if names.key else None,
+        )
+        limits = (query.limit, query.offset, query.series_limit, query.series_offset)
         return Plan(
             query=query,
             source=source.pruned(),
             precision=names.precision,
             timezone=names.timezone,
             now=self.scope.now,
-            time=names.time.node if names.time else None,
-            series_key=names.series.node if names.series else None,
-            series_column=names.series.column if names.series else None,
-            key=names.key.node if names.key else None,
+            identity=identity,
             filter=where.node,
-            first=where.first,
-            last=where.last,
-            distinct=query.distinct,
-            limit=query.limit,
-            offset=query.offset,
-            series_limit=query.series_limit,
-            series_offset=query.series_offset,
-            partitioned=bool(query.partition_by),
+            bounds=(where.first, where.last),
+            keys=keys,
+            arguments=arguments,
+            selection=selection,
+            outputs=outputs,
+            hidden=hidden,
+            order=ResultOrder(sorts, query.distinct, *limits, partitioned=bool(query.partition_by)),
         )
 
     def _expand_stars(self, names: Environment) -> Iterator[SelectItem]:
@@ -350,17 +360,17 @@ class SelectBinder:
 
     def _bind_fill(
         self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...], hidden: tuple[Output, ...]
-    ) -> FillPlan | None:
-        """Bind FILL of an INTERVAL, matching its values with the outputs that depend on rows."""
+    ) -> WindowPlan | None:
+        """Bind FILL of an INTERVAL, matching its values with the outputs that depend on rows. Returns the window with it."""
         fill = self.query.fill
         if fill is None or fill.mode is FillMode.NONE:
-            return None
+            return window
         if not isinstance(window, IntervalWindow):
             raise ProgrammingError("FILL requires INTERVAL", hint="remove FILL", span=fill.span)
         if fill.mode is FillMode.NEAR:
             raise NotSupportedError("FILL(NEAR) requires INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
         values = bind_fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
-        return FillPlan(fill.mode, values)
+        return replace(window, fill=FillPlan(fill.mode, values))
 
     def is_aggregated(self, items: tuple[SelectItem, ...]) -> bool:
         """Return whether the result has one row per window or group."""

@@ -80,8 +80,8 @@ class Aggregation:
     def _over_source(self, nodes: Mapping[str, Node | None]) -> dict[str, Node]:
         """Return expressions over prepared rows as expressions over the columns of the source."""
         names: dict[str, Node] = {argument.column: at_present(self.plan, argument.node) for argument in self.plan.arguments}
-        if self.plan.time is not None:
-            names[TS] = self.plan.time
+        if self.plan.identity.time is not None:
+            names[TS] = self.plan.identity.time
         if None in nodes.values():
             raise UnsupportedError("partials of many rows")
         return {column: substitute(at_present(self.plan, node), names) for column, node in nodes.items() if node is not None}
@@ -199,8 +199,8 @@ class Aggregation:
         """Add rows to the partials of their cells."""
         windows: Int64s | int = 0
         if self.range is not None:
-            assert self.plan.time is not None
-            ticks = to_numpy(evaluate(self.plan.time, rows.columns))
+            assert self.plan.identity.time is not None
+            ticks = to_numpy(evaluate(self.plan.identity.time, rows.columns))
             is_inside = self.range.contains(ticks)
             positions, windows = self.range.assign(ticks if is_inside.all() else ticks[is_inside])
             rows = rows.filter(is_inside)

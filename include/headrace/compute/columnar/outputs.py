@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.compute.columnar.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
 from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
-from headrace.compute.plan import SERIES_KEY, TS, Plan
+from headrace.compute.plan import Plan
 from headrace.compute.sql_text import at_present, to_stored_type
 
 
@@ -65,12 +65,11 @@ class ProjectionKernel:
         Raises:
             UnsupportedError: Kernels cannot evaluate a part of it, or its values depend on neighboring rows.
         """
-        if plan.series or plan.series_arrow:
+        if plan.series.calls or plan.series.arrow_calls:
             raise UnsupportedError("functions of neighboring rows")
         filter_ = at_present(plan, plan.filter) if plan.filter else None
-        columns = {key.column: key.node for key in plan.keys}
-        columns |= {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key)) if node}
-        columns |= {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
+        outputs = {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
+        columns = plan.natural_columns | outputs
         nodes = {name: at_present(plan, node) for name, node in columns.items()}
         for node in (*nodes.values(), *([filter_] if filter_ is not None else [])):
             infer_type(node, types)

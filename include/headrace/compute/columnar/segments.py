@@ -307,7 +307,7 @@ def interval_grid(plan: Plan) -> WindowGrid | None:
 def tie_breakers(plan: Plan) -> tuple[str, ...]:
     """Return the columns that order rows of a group with equal instants, for windows to which order matters."""
     depends_on_order = isinstance(plan.window, StateWindow | EventWindow | CountWindow)
-    return (SERIES_KEY, KEY) if depends_on_order and not plan.unique else ()
+    return (SERIES_KEY, KEY) if depends_on_order and not plan.groups.unique else ()
 
 
 def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:

@@ -24,7 +24,8 @@ from headrace.compute.columnar.rows import (
 )
 from headrace.compute.columnar.runs import stable_order
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
-from headrace.compute.plan import WSTART, AnyPlan, Output, Plan
+from headrace.compute.plan import WSTART, AnyPlan, Plan
+from headrace.compute.plan_clauses import Output
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.terms import ColumnRole
@@ -87,8 +88,8 @@ class LocalPlan:
         for output in (*self.plan.outputs, *self.plan.hidden):
             if not self._share(output, shared):
                 self.nodes[output.column] = stored_node(self.plan, output, types, {})
-        if self.plan.having is not None:
-            infer_type(at_present(self.plan, self.plan.having), types)
+        if self.plan.groups.having is not None:
+            infer_type(at_present(self.plan, self.plan.groups.having), types)
 
     def _share(self, output: Output, shared: dict[tuple[Node, DataType], Node]) -> bool:
         """Set the expression over the cells of all devices that an output is a slice of; return False if there is none.
@@ -96,7 +97,7 @@ class LocalPlan:
         Devices mostly have the same few expressions, which are checked and evaluated once for all of them. HAVING keeps some of the
         groups, so that outputs are no slices.
         """
-        if self.aggregation is None or self.plan.having is not None:
+        if self.aggregation is None or self.plan.groups.having is not None:
             return False
         node = at_present(self.plan, output.node)
         if (over_cells := self.aggregation.over_cells(node)) is None:
@@ -110,8 +111,8 @@ class LocalPlan:
 
     def _device_columns(self) -> list[str]:
         """Return the names of the column of devices in expressions."""
-        keys = [key.column for key in self.plan.keys]
-        return keys if self.plan.aggregated else [*keys, *([self.plan.series_column] if self.plan.series_column else [])]
+        keys, series = [key.column for key in self.plan.keys], self.plan.identity.series_column
+        return keys if self.plan.aggregated or series is None else [*keys, series]
 
     def run(self, rows: RowReader, max_rows: int, max_result_rows: int | None) -> pa.Table:
         """Return the result.
@@ -136,8 +137,8 @@ class LocalPlan:
         """Return the select list of all groups, in the order of devices and time."""
         columns = aggregation.run(reader)
         rows = Rows(np.zeros(aggregation.count, np.int64), columns)
-        if self.plan.having is not None:
-            condition = evaluate(at_present(self.plan, self.plan.having), columns)
+        if self.plan.groups.having is not None:
+            condition = evaluate(at_present(self.plan, self.plan.groups.having), columns)
             rows = rows.filter(mask_of(condition, aggregation.count))
         return self._select(rows, aggregation)
 
@@ -198,10 +199,12 @@ def check_shape(plan: Plan) -> None:
         raise UnsupportedError("source")
     if plan.window is not None and not isinstance(plan.window, RangeWindow):
         raise UnsupportedError("window")
-    special = (plan.group_calls, plan.fill, plan.gap_fill, plan.series, plan.series_arrow, plan.interp, plan.distinct, plan.key)
-    if any(special) or plan.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys):
+    calls = (*plan.groups.calls, *plan.series.calls, *plan.series.arrow_calls)
+    if calls or plan.fill or plan.gap_fill or plan.interp or plan.identity.key:
         raise UnsupportedError("clause")
-    if any(aggregate.many for aggregate in plan.aggregates):
+    if plan.order.distinct or plan.order.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys):
+        raise UnsupportedError("clause")
+    if any(aggregate.many for aggregate in plan.groups.aggregates):
         raise UnsupportedError("aggregate")
 
 
@@ -258,7 +261,7 @@ def sort(plan: Plan, table: pa.Table) -> pa.Table:
         return table
     keys: dict[str, Any] = {}
     order: list[tuple[str, str]] = []
-    for number, item in enumerate(plan.sorts):
+    for number, item in enumerate(plan.order.sorts):
         values = plain(table.column(item.column))
         direction = "descending" if item.descending else "ascending"
         keys[f"n{number}"] = pc.cast(pc.is_null(values), pa.int8())
@@ -277,9 +280,9 @@ def sort(plan: Plan, table: pa.Table) -> pa.Table:
 def is_natural(plan: Plan) -> bool:
     """Return whether ORDER BY is by device and time, or by time alone without devices."""
     outputs: Mapping[str, Output] = {output.column: output for output in plan.outputs}
-    if any(item.descending or item.column not in outputs for item in plan.sorts):
+    if any(item.descending or item.column not in outputs for item in plan.order.sorts):
         return False
-    sorted_by: Sequence[str] = [sort_kind(outputs[item.column]) for item in plan.sorts]
+    sorted_by: Sequence[str] = [sort_kind(outputs[item.column]) for item in plan.order.sorts]
     return sorted_by == (["device", "time"] if plan.keys else ["time"])[: len(sorted_by)]
 
 
@@ -292,4 +295,4 @@ def sort_kind(output: Output) -> str:
 
 def limit(plan: Plan, table: pa.Table) -> pa.Table:
     """Apply LIMIT and OFFSET."""
-    return table.slice(plan.offset or 0, plan.limit)
+    return table.slice(plan.order.offset or 0, plan.order.limit)

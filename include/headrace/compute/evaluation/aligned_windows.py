@@ -38,7 +38,7 @@ def aggregate_by_device(plan: Plan, source: SeriesRows, read: Callable[[Scan], D
     """Return the partials of all windows that have rows; None if some depend on several devices or on all rows."""
     if not source.aligned or len(source.devices) < 2 or len(source.scans) != 1 or not source.stored:
         return None
-    if plan.group_calls or not all(aggregate.bounded for aggregate in plan.aggregates) or not filters_time_only(plan):
+    if plan.groups.calls or not all(aggregate.bounded for aggregate in plan.groups.aggregates) or not filters_time_only(plan):
         return None
     updates: dict[Node, str] = {}
     targets: dict[str, DevicePartial] = {}
@@ -93,7 +93,7 @@ def aggregate_devices(
     if isinstance(plan.window, RangeWindow):
         renamed = within_range(plan, plan.window, renamed, TIME)
     stored = sorted({part.column for part in source.stored[0] if part is not None})
-    prepared = renamed.selectExpr(DEVICE, f"{plan.time} AS {TS}", *map(quote, stored))
+    prepared = renamed.selectExpr(DEVICE, f"{plan.identity.time} AS {TS}", *map(quote, stored))
     aggregates = [F.expr(str(node)).alias(column) for node, column in updates.items()]
     empty = prepared.where("false").agg(*aggregates).withColumnsRenamed({column: f"_{column}" for column in updates.values()})
     ends: Sequence[str] = ()

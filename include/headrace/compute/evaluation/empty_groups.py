@@ -26,8 +26,8 @@ def add_empty_groups(plan: Plan, groups: DataFrame, prepared: DataFrame, subtabl
     keys = key_columns(plan)
     ranks = [column for column in (RANK, RANGE_PARTITION) if column in groups.columns]
     partials = [partial.column for partial in plan.partials]
-    assert plan.empty_groups is not None
-    matching = subtables.where(to_sql(plan, plan.empty_groups))
+    assert plan.groups.empty_groups is not None
+    matching = subtables.where(to_sql(plan, plan.groups.empty_groups))
     expected = matching.selectExpr(*named_sql(plan, {f"e_{key.column}": key.node for key in plan.keys}), *ranks).distinct()
     expected = expected.withColumnsRenamed({column: f"e_{column}" for column in ranks})
     no_rows = prepared.where("false").agg(*update_columns(plan)).withColumnsRenamed({name: f"e_{name}" for name in partials})

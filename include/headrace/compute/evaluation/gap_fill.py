@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.evaluation.ordering import order_sql
 from headrace.compute.nodes import Node
-from headrace.compute.plan import GapFill, Output, Plan
+from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import GapFill, Output
 from headrace.compute.types import spark_type
 from headrace.model.types import DataType
 
@@ -20,7 +21,7 @@ POSITION: Final = "_position"
 
 def fill_gaps(plan: Plan, fill: GapFill, rows: DataFrame) -> DataFrame:
     """Return the rows with the cells of `plan.outputs` filled, and with their position; other columns stay."""
-    order = f"ORDER BY {order_sql(plan.sorts)}" if plan.sorts else "ORDER BY NULL"
+    order = f"ORDER BY {order_sql(plan.order.sorts)}" if plan.order.sorts else "ORDER BY NULL"
     sql = {
         output.column: fill_sql(fill, order, output, value)
         for output, value in zip(plan.outputs, fill.values, strict=True)

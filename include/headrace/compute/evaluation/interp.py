@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.nodes import bigint_sql, raw
-from headrace.compute.plan import TS, InterpPlan, Plan
+from headrace.compute.plan import TS, Plan
+from headrace.compute.plan_clauses import InterpPlan
 from headrace.compute.sql_text import named_sql, raise_error
 from headrace.compute.types import double_to_number
 from headrace.compute.window_plans import Argument, Bound

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import Plan, Sort, UnionPlan
+from headrace.compute.plan import Plan, UnionPlan
+from headrace.compute.plan_clauses import NO_CALLS, ResultOrder, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.windows.numbering import over
 from headrace.storage.spark.functions import F
@@ -21,46 +22,42 @@ RANGE_PARTITION: Final = "_range_partition"
 def order_result(plan: Plan, rows: DataFrame, natural: Sequence[str], *, ordered: bool) -> DataFrame:
     """Return the columns of the select list, sorted and limited. `natural` is the order by partition and time."""
     outputs = [output.column for output in plan.outputs]
-    if plan.distinct:
+    order, single_task = plan.order, needs_single_task(plan)
+    if order.distinct:
         distinct = rows.select(*outputs).distinct()
-        return apply_limit(
-            sort_rows(distinct, plan.sorts, outputs if ordered else (), single_task=needs_single_task(plan)),
-            plan.limit,
-            plan.offset,
-        )
+        return apply_limit(sort_rows(distinct, order.sorts, outputs if ordered else (), single_task=single_task), order)
     rows = apply_series_limit(plan, rows)
-    if plan.partitioned and not plan.sorts and plan.limit is not None:
+    if order.partitioned and not order.sorts and order.limit is not None:
         rows = limit_partitions(plan, rows, natural)
         return sort_rows(rows, (), natural if ordered else (), single_task=True).select(*outputs)
-    needed = ordered or plan.sorts or plan.limit is not None
-    rows = sort_rows(rows, plan.sorts, natural if needed else (), single_task=needs_single_task(plan))
-    return apply_limit(rows, plan.limit, plan.offset).select(*outputs)
+    needed = ordered or order.sorts or order.limit is not None
+    return apply_limit(sort_rows(rows, order.sorts, natural if needed else (), single_task=single_task), order).select(*outputs)
 
 
 def limits_before_select(plan: Plan) -> bool:
     """Return whether LIMIT and OFFSET are applied to rows of series before the select list is evaluated."""
     fills_from_rows = plan.gap_fill is not None and plan.gap_fill.mode != "CONSTANT"
-    needs_all_rows = plan.aggregated or plan.distinct or plan.series or plan.series_arrow or plan.interp or fills_from_rows
-    return isinstance(plan.source, SeriesRows) and (plan.limit is not None or bool(plan.offset)) and not needs_all_rows
+    is_plain = plan.selection == NO_CALLS and not plan.order.distinct and not fills_from_rows
+    return isinstance(plan.source, SeriesRows) and plan.order.is_limited and is_plain
 
 
 def limit_first(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
     """Sort and limit rows whose select list is not evaluated yet."""
-    if plan.limit is not None:
-        return apply_limit(sort_rows(rows, plan.sorts, natural), plan.limit, plan.offset)
+    if plan.order.limit is not None:
+        return apply_limit(sort_rows(rows, plan.order.sorts, natural), plan.order)
     # Spark would evaluate the select list before an OFFSET without LIMIT.
-    order = [*([order_sql(plan.sorts)] if plan.sorts else []), *(f"{name} ASC NULLS FIRST" for name in natural)]
-    return rows.selectExpr("*", f"row_number() {over([], order)} AS _number").where(f"_number > {plan.offset}")
+    order = [*([order_sql(plan.order.sorts)] if plan.order.sorts else []), *(f"{name} ASC NULLS FIRST" for name in natural)]
+    return rows.selectExpr("*", f"row_number() {over([], order)} AS _number").where(f"_number > {plan.order.offset}")
 
 
 def needs_single_task(plan: Plan) -> bool:
     """Return whether one task should sort the rows: if they are few compared to those they are computed from, and all returned."""
-    is_reduced = plan.aggregated or plan.distinct or plan.interp is not None or bool(plan.series)
-    return is_reduced and plan.limit is None and not plan.offset
+    is_reduced = plan.aggregated or plan.order.distinct or plan.interp is not None or bool(plan.series.calls)
+    return is_reduced and not plan.order.is_limited
 
 
 def order_union(plan: UnionPlan, rows: DataFrame) -> DataFrame:
-    return apply_limit(sort_rows(rows, plan.sorts, ()), plan.limit, plan.offset)
+    return apply_limit(sort_rows(rows, plan.order.sorts, ()), plan.order)
 
 
 def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *, single_task: bool = False) -> DataFrame:
@@ -108,25 +105,25 @@ def order_sql(sorts: Sequence[Sort]) -> str:
     return ", ".join(f"{key} {direction}" for sort, direction in zip(sorts, directions, strict=True) for key in sort_keys(sort))
 
 
-def apply_limit(rows: DataFrame, limit: int | None, offset: int | None) -> DataFrame:
-    if offset:
-        rows = rows.offset(offset)
-    return rows if limit is None else rows.limit(limit)
+def apply_limit(rows: DataFrame, order: ResultOrder) -> DataFrame:
+    if order.offset:
+        rows = rows.offset(order.offset)
+    return rows if order.limit is None else rows.limit(order.limit)
 
 
 def apply_series_limit(plan: Plan, rows: DataFrame) -> DataFrame:
     """Apply SLIMIT and SOFFSET: keep some of the partitions, in the order of their keys."""
-    if plan.series_limit is None or not plan.keys:
+    if plan.order.series_limit is None or not plan.keys:
         return rows
-    first = plan.series_offset or 0
+    first = plan.order.series_offset or 0
     keys = [key.column for key in plan.keys]
     ranked = rows.selectExpr("*", f"dense_rank() {over([], keys)} AS _series")
-    return ranked.where(f"_series > {first} AND _series <= {first + plan.series_limit}").drop("_series")
+    return ranked.where(f"_series > {first} AND _series <= {first + plan.order.series_limit}").drop("_series")
 
 
 def limit_partitions(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
-    first = plan.offset or 0
+    first = plan.order.offset or 0
     keys = [key.column for key in plan.keys]
     order = list(natural) or ["1"]
     ranked = rows.selectExpr("*", f"row_number() {over(keys, order)} AS _number")
-    return ranked.where(f"_number > {first} AND _number <= {first + (plan.limit or 0)}").drop("_number")
+    return ranked.where(f"_number > {first} AND _number <= {first + (plan.order.limit or 0)}").drop("_number")

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
 from headrace.compute.nodes import Column, columns_of
-from headrace.compute.plan import Plan, SeriesArrowCall
+from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import SeriesArrowCall
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import named_sql
 from headrace.compute.types import from_ticks, spark_type
@@ -26,16 +27,16 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
 
     A series passes through one task, as Arrow.
     """
-    keys = [plan.series_column] if plan.series_column else []
-    timed = rows.selectExpr("*", f"{plan.time} AS {INSTANT}")
+    keys = [plan.identity.series_column] if plan.identity.series_column else []
+    timed = rows.selectExpr("*", f"{plan.identity.time} AS {INSTANT}")
     joined = timed
-    for call in plan.series_arrow:
+    for call in plan.series.arrow_calls:
         joined = joined.join(call_points(plan, call, timed, keys), [*keys, INSTANT], "full_outer")
     # A sub-query returns its time in ticks.
     instant = Column(INSTANT)
     time = from_ticks(instant, plan.precision) if isinstance(plan.source, SeriesRows) else instant
-    assert plan.time is not None
-    (name,) = columns_of(plan.time)
+    assert plan.identity.time is not None
+    (name,) = columns_of(plan.identity.time)
     return joined.withColumn(name, F.expr(str(time))).drop(INSTANT)
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from headrace.compute.evaluation.ordering import RANGE_PARTITION, RANK
 from headrace.compute.nodes import call
-from headrace.compute.plan import Key, Plan
+from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import Key
 from headrace.compute.windows.segments import add_derived_keys
 from headrace.model.types import BIGINT
 from headrace.storage.spark.functions import F

@@ -6,7 +6,8 @@ from datetime import date
 from typing import Final
 
 from headrace.compute.nodes import FALSE, TRUE, Column, Node, bigint, raw, string
-from headrace.compute.plan import GapFill, Output, Plan
+from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import GapFill, Output
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.tree_queries import TreeFill, TreeFillMode
 from headrace.model.types import NUMBERS, DataType, TypeKind

@@ -25,7 +25,8 @@ from headrace.compute.iotdb.types import type_error
 from headrace.compute.iotdb.windows import SHOWN_END, limit_windows
 from headrace.compute.language import Language
 from headrace.compute.nodes import Column
-from headrace.compute.plan import WEND, WSTART, Key, Plan
+from headrace.compute.plan import WEND, WSTART, Plan
+from headrace.compute.plan_clauses import Key
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import RangeWindow, WindowPlan
 from headrace.errors import ProgrammingError
@@ -202,7 +203,7 @@ def bind_expanded(
     )
     plan = bind_flat(flat, flat_scope(scope), rows, calls_series=calls_series(query, clause, scope.language))
     check_sorts(plan)
-    plan = replace(plan, partitioned=False)
+    plan = replace(plan, order=replace(plan.order, partitioned=False))
     columns = result_columns(items, aliases, plan, series, by_device=bool(devices))
     if query.fill is not None:
         has_time = items[0].expression == ColumnRef(TIME)
@@ -213,7 +214,7 @@ def bind_expanded(
 def check_sorts(plan: Plan) -> None:
     """Raise `TypeMismatchError` if a key of ORDER BY is a BLOB, which has no order."""
     types = {output.column: output.type for output in (*plan.outputs, *plan.hidden)}
-    if any(types[sort.column].kind is TypeKind.VARBINARY for sort in plan.sorts):
+    if any(types[sort.column].kind is TypeKind.VARBINARY for sort in plan.order.sorts):
         raise type_error("The data type of BLOB is not comparable", hint="sort by CAST(x AS TEXT)")
 
 

@@ -10,7 +10,8 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
 from headrace.compute.nodes import Column, bigint
-from headrace.compute.plan import WEND, WSTART, Plan, Sort
+from headrace.compute.plan import WEND, WSTART, Plan
+from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import is_text
@@ -81,8 +82,8 @@ def limit_windows(plan: Plan) -> Plan:
     if not isinstance(window, RangeWindow) or not can_limit_windows(plan, window):
         return plan
     count = -(-(window.end.ticks - window.first.ticks) // window.step)
-    skipped = plan.offset or 0
-    kept = count if plan.limit is None else plan.limit
+    skipped = plan.order.offset or 0
+    kept = count if plan.order.limit is None else plan.order.limit
     is_descending = time_sorts(plan)[0].descending
     low, high = (max(0, count - skipped - kept), count - skipped) if is_descending else (skipped, min(count, skipped + kept))
     if low >= high:
@@ -91,16 +92,17 @@ def limit_windows(plan: Plan) -> Plan:
     end = min(window.end.ticks, first + (high - low - 1) * window.step + window.length)
     narrowed = replace(window, first=replace(window.first, ticks=first), end=replace(window.end, ticks=end))
     # Further windows that overlap the last one begin in its range.
-    return replace(plan, window=narrowed, limit=plan.limit if window.length > window.step else None, offset=None)
+    limits = replace(plan.order, limit=plan.order.limit if window.length > window.step else None, offset=None)
+    return replace(plan, selection=replace(plan.groups, window=narrowed), order=limits)
 
 
 def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
     """Return whether every window is one row of the result, in the order of time, and windows do not depend on others."""
-    if any(window.months) or window.first.relative != window.end.relative or (plan.limit is None and not plan.offset):
+    if any(window.months) or window.first.relative != window.end.relative or (plan.order.limit is None and not plan.order.offset):
         return False
     if not isinstance(plan.source, SeriesRows) or (plan.keys and len(plan.source.devices) > 1):
         return False
-    if plan.having is not None or plan.gap_fill is not None:
+    if plan.groups.having is not None or plan.gap_fill is not None:
         return False
     instants = {output.column for output in (*plan.outputs, *plan.hidden) if output.node in (Column(WSTART), SHOWN_END)}
     sorts = time_sorts(plan)
@@ -112,7 +114,7 @@ def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
 
 def time_sorts(plan: Plan) -> list[Sort]:
     devices = {output.column for output in plan.outputs if output.role is ColumnRole.SERIES}
-    return [sort for sort in plan.sorts if sort.column not in devices]
+    return [sort for sort in plan.order.sorts if sort.column not in devices]
 
 
 def control_argument(node: Expression, rows: Binder) -> Argument:

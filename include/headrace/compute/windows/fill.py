@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
 from headrace.compute.nodes import Column, bigint_sql, raw
-from headrace.compute.plan import WEND, WSTART, FillPlan, Output, Plan
+from headrace.compute.plan import WEND, WSTART, Plan
+from headrace.compute.plan_clauses import Output
 from headrace.compute.sql_text import named_sql, raise_error
 from headrace.compute.types import double_to_number, spark_type
-from headrace.compute.window_plans import IntervalWindow
+from headrace.compute.window_plans import FillPlan, IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW, over
 from headrace.compute.windows.segments import finish_as_ticks, to_stored_columns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.compute.plan import GroupCall
+from headrace.compute.plan_clauses import GroupCall
 from headrace.compute.types import spark_type
 from headrace.errors import DataError
 

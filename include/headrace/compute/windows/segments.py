@@ -65,7 +65,7 @@ def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
 def prepared_columns(plan: Plan) -> dict[str, Node]:
     """Return what prepared rows consist of, over the source."""
     columns = {key.column: key.node for key in plan.keys}
-    columns |= {name: node for name, node in ((TS, plan.time), (SERIES_KEY, plan.series_key), (KEY, plan.key)) if node}
+    columns |= plan.identity.columns
     columns |= {argument.column: argument.node for argument in plan.arguments}
     match plan.window:
         case StateWindow(state=state):
@@ -186,13 +186,13 @@ def finish(plan: Plan, windows: DataFrame) -> DataFrame:
 
 def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
     """Return finished windows with instants as ticks, including hidden columns of ORDER BY and `extra_columns`."""
-    conditions = [to_sql(plan, plan.having)] if plan.having else []
+    conditions = [to_sql(plan, plan.groups.having)] if plan.groups.having else []
     match plan.window:
         case EventWindow(true_for=minimum):
             conditions += [IS_END, *([f"{WEND} - {WSTART} >= {minimum}L"] if minimum else [])]
         case StateWindow(true_for=int(minimum)):
             conditions.append(f"{WEND} - {WSTART} >= {minimum}L")
-    called = add_group_calls(plan.group_calls, windows)
+    called = add_group_calls(plan.groups.calls, windows)
     kept = called.where(" AND ".join(conditions)) if conditions else called
     columns = [*key_columns(plan), *extra_columns, *([WSTART, WEND] if plan.window is not None else [])]
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
@@ -224,8 +224,12 @@ def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
         return rows
     series = plan.grouped_series
     assert series is not None
-    assert plan.series_column is not None
-    return rows.withColumn(plan.series_column, F.col(series.column)).selectExpr("*", *derived).drop(plan.series_column)
+    assert plan.identity.series_column is not None
+    return (
+        rows.withColumn(plan.identity.series_column, F.col(series.column))
+        .selectExpr("*", *derived)
+        .drop(plan.identity.series_column)
+    )
 
 
 def update_columns(plan: Plan) -> list[Column]:

@@ -222,5 +222,8 @@ def arrival_plan(plan: StreamPlan) -> StreamPlan:
     if plan.query.interp is not None:
         tick = Duration(plan.query.interp.every * plan.query.precision.nanoseconds, "b")
         window = IntervalWindow(tick, tick, Duration(0, "b"))
-    query = replace(plan.query, window=window, arguments=(), aggregates=(), outputs=(), fill=None, interp=None, aggregated=True)
+    elif isinstance(window, IntervalWindow):
+        window = replace(window, fill=None)
+    selection = replace(plan.query.groups, window=window, aggregates=())
+    query = replace(plan.query, selection=selection, arguments=(), outputs=())
     return replace(plan, query=query)

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from headrace.compute import Plan, aggregate_windows, prepare
 from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
-from headrace.compute.plan import TS, WEND, WSTART, FillPlan, InterpPlan, uses_neighbors
+from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
+from headrace.compute.plan_clauses import InterpPlan
 from headrace.compute.sql_text import to_stored_type
-from headrace.compute.window_plans import Bound, IntervalWindow
+from headrace.compute.window_plans import Bound, FillPlan, IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.segments import finish_as_ticks
@@ -99,7 +100,7 @@ def fill(
     results = due
     if last_results is not None and last_results.num_rows:
         results = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
-    filled = fill_windows(replace(query, first=None, last=Bound(last)), plan, window, results)
+    filled = fill_windows(replace(query, bounds=(None, Bound(last))), plan, window, results)
     ticks = [f"{output.column} AS {TICKS_PREFIX}{output.column}" for output in query.outputs]
     rows = filled.selectExpr(*result_columns(query), WEND, *ticks).toArrow()
     latest = rows.filter(pc.equal(rows[WSTART], last))

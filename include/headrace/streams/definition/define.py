@@ -350,9 +350,15 @@ class Definer:
     def bind_query(self, query: Query) -> Plan:
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
-        if plan.fill is None or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
+        window = plan.window
+        if (
+            not isinstance(window, IntervalWindow)
+            or window.fill is None
+            or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
+        ):
             return plan
-        return replace(plan, fill=replace(plan.fill, between=True))
+        window = replace(window, fill=replace(window.fill, between=True))
+        return replace(plan, selection=replace(plan.groups, window=window))
 
     def resolve_target(self) -> tuple[Database, Table | None]:
         name = self.statement.target

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar import OutputKernel, UnsupportedError
 from headrace.compute.nodes import Node, columns_of
-from headrace.compute.plan import WEND, WSTART, Output
+from headrace.compute.plan import WEND, WSTART
+from headrace.compute.plan_clauses import Output
 from headrace.compute.shares import KernelUse
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.context import Context

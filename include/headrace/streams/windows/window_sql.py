@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan, merge, prepare, to_segments
 from headrace.compute.nodes import FALSE, NULL, TRUE, Column, Node, bigint, both, call, if_, spark_sql
-from headrace.compute.plan import IS_END, TS, WEND, WSTART, Aggregate, Partial
+from headrace.compute.plan import IS_END, TS, WEND, WSTART
+from headrace.compute.plan_clauses import Aggregate, Partial
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow, StateWindow
 from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
@@ -66,7 +67,8 @@ def stream_plan(plan: Plan) -> Plan:
         Partial(MAX_TIME, call("max", Column(TS)), call("max", Column(MAX_TIME)), row=Column(TS)),
         Partial(RECALCULATED, call("max", FALSE), call("max", Column(RECALCULATED)), row=FALSE),
     )
-    return replace(plan, aggregates=(*plan.aggregates, Aggregate("", "", partials, NULL, BIGINT)))
+    aggregates = (*plan.groups.aggregates, Aggregate("", "", partials, NULL, BIGINT))
+    return replace(plan, selection=replace(plan.groups, aggregates=aggregates))
 
 
 def count_once_condition(plan: Plan) -> Node:

@@ -1,0 +1,250 @@
+"""The clauses of a plan: keys, aggregates, calls of functions, the select list, and the order of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from headrace.compute.nodes import Node, call
+from headrace.compute.terms import ColumnRole
+from headrace.compute.window_plans import Bound, WindowPlan
+from headrace.model.queries import FillMode
+from headrace.model.types import DataType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.compute.functions.series_arrow import SeriesArrowRule
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A partition or group key.
+
+    Keys with `is_derived` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
+
+    Attributes:
+        column: Its name in data frames, `p0`, `p1`, …
+        name: Its name in the query.
+        implied: True if the query does not list it: a tag that the series named by the other keys determines.
+    """
+
+    column: str
+    name: str
+    node: Node
+    type: DataType
+    implied: bool = False
+    is_derived: bool = False
+    role: ColumnRole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A partial aggregate: one column of a segment.
+
+    Attributes:
+        row: Computes it from one prepared row. None means that rows are aggregated before they are merged.
+        update: Aggregate expression over prepared rows.
+        merge: Aggregate expression over segments.
+        direct: Cheaper `update` for windows whose rows are all aggregated at once. Its result cannot be merged.
+    """
+
+    column: str
+    update: Node
+    merge: Node
+    row: Node | None = None
+    direct: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One call of an aggregate function.
+
+    Attributes:
+        text: The call as EXPLAIN shows it.
+        final: Computes the value from the partials of a finished window.
+        bounded: Whether the size of the partials is independent of the number of rows.
+        many: Whether the value is an array with one result row per element.
+    """
+
+    function: str
+    text: str
+    partials: tuple[Partial, ...]
+    final: Node
+    type: DataType
+    bounded: bool = True
+    many: bool = False
+
+    @property
+    def value(self) -> Node:
+        """The value."""
+        return call("explode", self.final) if self.many else self.final
+
+    @property
+    def one_pass(self) -> Aggregate:
+        """The aggregate with the cheaper partials that cannot be merged."""
+        if not any(partial.direct for partial in self.partials):
+            return self
+        return replace(self, partials=tuple(replace(partial, update=partial.direct or partial.update) for partial in self.partials))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCall:
+    """A call of an Arrow function over the rows of each group.
+
+    Attributes:
+        column: The column of the value.
+        rows: The partial that holds the rows, as an array of structs: `time`, then one field per argument.
+        many: Whether the value is an array with one result row per element.
+    """
+
+    column: str
+    rows: str
+    type: DataType
+    apply: Callable[[pa.Table], pa.Array]
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result, or a hidden one for ORDER BY.
+
+    Attributes:
+        node: Yields the internal type (timestamps as ticks).
+        is_filled: Whether it depends on the rows of a window, so that FILL computes it for windows without rows.
+    """
+
+    column: str
+    name: str
+    node: Node
+    type: DataType
+    is_filled: bool = False
+    role: ColumnRole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GapFill:
+    """FILL over the rows of a result in their order.
+
+    Attributes:
+        mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
+        values: The constant for each output; None for an output that is not filled.
+        time: The output that holds the instant; the same instant for all rows if the result has no times.
+        max_age: Greatest distance in ticks of a previous value.
+    """
+
+    mode: str
+    values: tuple[Node | None, ...]
+    time: Node
+    max_age: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesCall:
+    """A call of a series function: one whose value depends on neighboring rows.
+
+    The expressions come from the function's `SeriesRule`. `KEYS` in them is for the partition columns, `TIES` for those that
+    order rows. `column` is `__s0`, `__s1`, …
+    """
+
+    column: str
+    function: str
+    value: Node
+    first: Node | None
+    before: Node | None
+    keep: Node | None
+    order: Node | None
+    sparse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesArrowCall:
+    """One use of a function over a whole series: its column, and the inputs that it takes."""
+
+    column: str
+    function: str
+    type: DataType
+    inputs: tuple[Node, ...]
+    rule: SeriesArrowRule
+
+
+@dataclass(frozen=True, slots=True)
+class InterpPlan:
+    """`INTERP`: points from `first` to `last`, `every` ticks apart. The ends default to those of the data.
+
+    Attributes:
+        values: For mode VALUE, one constant per argument.
+        skip_nulls: Whether rows with a NULL argument are ignored.
+    """
+
+    first: Bound | None
+    last: Bound | None
+    every: int
+    mode: FillMode
+    values: tuple[Node, ...] = ()
+    skip_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """One column of ORDER BY: an `o…`, or a hidden `h…`. With `orders_zeros`, -0.0 comes before 0.0 in a FLOAT or DOUBLE."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+    orders_zeros: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOrder:
+    """ORDER BY, DISTINCT and the limits of a result.
+
+    Attributes:
+        series_limit: SLIMIT; `series_offset` is SOFFSET.
+        partitioned: Whether the query has PARTITION BY. LIMIT is then for each partition.
+    """
+
+    sorts: tuple[Sort, ...] = ()
+    distinct: bool = False
+    limit: int | None = None
+    offset: int | None = None
+    series_limit: int | None = None
+    series_offset: int | None = None
+    partitioned: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether LIMIT or OFFSET may leave rows out."""
+        return self.limit is not None or bool(self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """A query without windows and aggregates, with the calls of functions whose values depend on other rows."""
+
+    calls: tuple[SeriesCall, ...] = ()
+    arrow_calls: tuple[SeriesArrowCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSelection:
+    """A query with one row per window or group.
+
+    Attributes:
+        unique: Whether rows of one group never have equal instants, so that first and last need no tie-breaker.
+        empty_groups: Condition on tags and series key. Subtables that meet it have a group even without rows.
+    """
+
+    window: WindowPlan | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+    calls: tuple[GroupCall, ...] = ()
+    having: Node | None = None
+    unique: bool = False
+    empty_groups: Node | None = None
+
+
+Selection = RowSelection | GroupSelection | InterpPlan
+NO_CALLS: Final = RowSelection()
+NO_GROUPS: Final = GroupSelection()
+UNORDERED: Final = ResultOrder()
