@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MEBIBYTE: Final = 1 << 20
 SAMPLE_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 120.0
+DISCARDED_ROUNDS = 1
+"""The first rounds warm up; tests go without."""
 SAMPLES_PER_LISTING: Final = 25
 """Samples for which a list of the children is used. Listing them takes milliseconds, in which Python runs nothing else."""
 
@@ -77,12 +79,12 @@ def interleave(sides: Mapping[str, Side], rounds: int, log: Callable[[str], None
     """
     samples: dict[str, list[float]] = {name: [] for name in sides}
     order = {name: index for index, name in enumerate(sides)}
-    for number in range(rounds + 1):
+    for number in range(1 - DISCARDED_ROUNDS, rounds + 1):
         for name in sorted(sides, key=order.__getitem__, reverse=number % 2 == 1):
             seconds = sides[name]()
             median = format_duration(statistics.median(seconds))
-            log(f"{name}, round {number} of {rounds}: {median}{'' if number else ' (discarded)'}")
-            samples[name] += seconds if number else []
+            log(f"{name}, round {number} of {rounds}: {median}{'' if number > 0 else ' (discarded)'}")
+            samples[name] += seconds if number > 0 else []
     return {name: Timings(tuple(seconds)) for name, seconds in samples.items()}
 
 
