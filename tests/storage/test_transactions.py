@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,12 +39,21 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[CountedTable]:
     return CountedTable
 
 
+@pytest.fixture(scope="module")
+def few_entries() -> Iterator[None]:
+    """Have delta-rs asked after a few commits of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transactions, "MAX_LOG_ENTRIES", 3)
+        yield
+
+
 def commit(uri: str, **recorded: int) -> None:
     """Commit a row and some app transactions, as another writer does."""
     transactions_ = [Transaction(app, version) for app, version in recorded.items()]
     write_deltalake(uri, ROWS, mode="append", commit_properties=CommitProperties(app_transactions=transactions_ or None))
 
 
+@pytest.mark.usefixtures("few_entries")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(STEP, st.sampled_from(APPS), st.integers(0, 9)), max_size=12))
 def test_they_are_those_of_the_newest_version(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]) -> None:
