@@ -46,7 +46,7 @@ def kernels(connection: headrace.Connection) -> Iterator[headrace.Connection]:
     """Provide a connection to the same tables that refuses windows that kernels cannot compute."""
     session = connection.session
     with headrace.connect(settings=load(home=session.context.settings.home, kernels="always"), clock=CLOCK) as opened:
-        opened.execute(f"use {session.state.database}")
+        opened.execute(f"use {session.database}")
         yield opened
 
 

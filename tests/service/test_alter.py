@@ -72,7 +72,7 @@ def test_files_are_loaded_into_an_added_column(readings: headrace.Connection, ot
     readings.execute("alter table readings add column c varchar(8)")
     path = tmp_path / "rows.csv"
     path.write_text(f"tbname,ts,a,b,c\ndev1,{START},1,2,loaded\n")
-    other.session.load([path], "readings", progress=lambda *_: None)
+    other.load([path], "readings", progress=lambda *_: None)
     assert {"a": 1, "b": 2.0, "c": "loaded"} in stored(readings)
 
 
@@ -127,7 +127,7 @@ def test_a_column_of_a_plain_table_is_renamed(readings: headrace.Connection, oth
     other.execute(f"insert into plain (ts, `Watts`) values ({START}, 10) ({START + 3}, 4)")
     path = tmp_path / "rows.csv"
     path.write_text(f"ts,Watts,b\n{START + 4},5,5.5\n{START + 1},20,\n")
-    other.session.load([path], "plain", progress=lambda *_: None)
+    other.load([path], "plain", progress=lambda *_: None)
     other.execute(f"delete from plain where ts = {START + 3}")
     listed = [(10, 1.5, "one"), (20, None, "two"), (3, 3.5, "tree"), (5, 5.5, None)]
     rows = [dict(zip(("Watts", "b", "c"), values, strict=True)) for values in listed]

@@ -117,10 +117,10 @@ def test_a_range_without_ends_is_all_that_is_closed(readings: headrace.Connectio
     readings.execute(f"insert into dev1 values ({START}, 1, 0)")
     readings.settle()
     assert [row[0] for row in fetch(readings, "select n from out1")] == [1]
-    assert readings.session.backfill("d.s", None, None, progress=lambda *_: None) == 1
+    assert readings.backfill(stream="d.s", progress=lambda *_: None) == 1
     assert [row[0] for row in fetch(readings, "select n from out1")] == [1, 1]
     with pytest.raises(headrace.ProgrammingError, match="is empty"):
-        readings.session.backfill("d.s", "2024-05-02", "2024-05-01", progress=lambda *_: None)
+        readings.backfill(stream="d.s", start="2024-05-02", end="2024-05-01", progress=lambda *_: None)
 
 
 def test_the_zone_of_the_database_counts_everywhere(connection: headrace.Connection) -> None:
@@ -277,7 +277,7 @@ def test_a_query_that_counts_has_a_group_for_each_subtable(
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 2.5) dev2 values ({START}, 5, null)")
     for query, rows in COUNTED:
         assert sorted(fetch(readings, query), key=repr) == rows, query
-        assert readings.session.verify(query).equal, query
+        assert readings.verify(query).equal, query
 
 
 def test_tags_have_a_row_for_each_subtable(readings: headrace.Connection) -> None:
@@ -291,7 +291,7 @@ def test_tags_have_a_row_for_each_subtable(readings: headrace.Connection) -> Non
     assert fetch(readings, "select tags upper(place) p from readings where floor is null or tbname = 'dev1'") == [("NORTH",)] * 2
     assert fetch(readings, "select tags place from readings order by tbname desc limit 2") == [("north",), ("south",)]
     assert fetch(readings, "select tags floor from dev2") == [(2,)]
-    assert readings.session.verify("select tags tbname, floor from readings").equal
+    assert readings.verify("select tags tbname, floor from readings").equal
 
 
 def test_queries_that_refer_to_their_range_of_time_are_verified(readings: headrace.Connection) -> None:
@@ -299,8 +299,8 @@ def test_queries_that_refer_to_their_range_of_time_are_verified(readings: headra
     condition = f"ts between {START + 7000} and {START + 20_000}"
     query = f"select _wstart, _qduration, sum(a) from readings where {condition} interval(10s, auto)"
     assert fetch(readings, query) == [(at(START + 7000), 13_000, 3), (at(START + 17_000), 13_000, 3)]
-    assert readings.session.verify(query).equal
-    assert readings.session.verify(f"select _qstart, _qend, a from readings where ts > {START} and ts < {START + 9000}").equal
+    assert readings.verify(query).equal
+    assert readings.verify(f"select _qstart, _qend, a from readings where ts > {START} and ts < {START + 9000}").equal
 
 
 def test_explain_analyze_runs_a_query_and_shows_what_it_did(readings: headrace.Connection) -> None:

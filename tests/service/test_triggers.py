@@ -34,7 +34,7 @@ def test_a_stream_that_the_clock_closes_cannot_be_verified(readings: headrace.Co
     readings.execute(f"create stream s trigger force_window_close {AS.format('t')}")
     readings.settle()
     with pytest.raises(headrace.NotSupportedError, match="FORCE_WINDOW_CLOSE"):
-        readings.session.verify_stream("s")
+        readings.verify(stream="s")
 
 
 @pytest.mark.parametrize("sql", ["reset stream s", f"create or replace stream s trigger force_window_close {AS.format('other')}"])
@@ -44,7 +44,7 @@ def test_a_stream_that_the_clock_closes_cannot_be_computed_again(readings: headr
     with pytest.raises(headrace.NotSupportedError, match="windows are computed once"):
         readings.execute(sql)
     with pytest.raises(headrace.NotSupportedError, match="windows are computed once"):
-        readings.session.backfill("d.s", None, None)
+        readings.backfill(stream="d.s")
 
 
 def test_a_trigger_without_history_does_not_fill_it(readings: headrace.Connection) -> None:

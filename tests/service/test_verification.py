@@ -27,12 +27,12 @@ def filled(readings: headrace.Connection) -> headrace.Connection:
 
 
 def test_an_answer_is_equal_to_that_of_the_other_engine(filled: headrace.Connection) -> None:
-    verification = filled.session.verify(
+    verification = filled.verify(
         "select place, _wstart, count(*), sum(a), last(b), twa(a) from readings partition by tbname interval(1m) fill(prev)"
     )
     assert verification.equal
     assert verification.rows == 4
-    assert filled.session.verify("select ts, a * b, place from dev1 where b is not null order by ts desc").equal
+    assert filled.verify("select ts, a * b, place from dev1 where b is not null order by ts desc").equal
 
 
 def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connection: headrace.Connection) -> None:
@@ -41,8 +41,8 @@ def test_the_zone_is_that_of_the_source_and_not_of_the_current_database(connecti
     connection.execute(
         "insert into tokyo.x values ('2024-05-01 00:30:00', 1) ('2024-05-01 23:30:00', 2) ('2024-05-02 00:00:00', 4)"
     )
-    assert connection.session.verify("select _wstart, sum(a) from tokyo.x where ts < '2024-05-02 00:00:00' interval(1d)").equal
-    assert connection.session.verify("select d, timezone() from (select _wstart d from tokyo.x interval(1d))").equal
+    assert connection.verify("select _wstart, sum(a) from tokyo.x where ts < '2024-05-02 00:00:00' interval(1d)").equal
+    assert connection.verify("select d, timezone() from (select _wstart d from tokyo.x interval(1d))").equal
 
 
 @pytest.mark.parametrize(("precision", "spacing"), [("ms", 2_970), ("ns", 2_970_000_000)])
@@ -63,7 +63,7 @@ def test_queries_over_large_tables_verify(
         rows = " ".join(f"('2024-05-01 00:{second // 60:02}:{second % 60:02}', {second // 7 % 3})" for second in range(0, 300, 3))
         connection.execute(f"insert into large.r_{name} using large.r tags ('{name}') values {rows}")
     for window in ("interval(20s)", "interval(20s) sliding(10s)", "session(ts, 2s)", "state_window(a)", "count_window(7)"):
-        verification = connection.session.verify(
+        verification = connection.verify(
             f"select tbname, place, _wstart, count(*), sum(a) from large.r partition by tbname {window}"
         )
         assert verification.equal, window
@@ -73,11 +73,11 @@ def test_queries_over_large_tables_verify(
 
 def test_an_unsupported_query_or_unknown_name_is_refused(filled: headrace.Connection) -> None:
     with pytest.raises(NotFoundError, match="column aa does not exist"):
-        filled.session.verify("select aa from readings")
+        filled.verify("select aa from readings")
     with pytest.raises(NotSupportedError, match="verify does not support the function rand"):
-        filled.session.verify("select rand() from readings")
+        filled.verify("select rand() from readings")
     with pytest.raises(NotSupportedError, match="verify takes a SELECT over tables"):
-        filled.session.verify("select * from information_schema.ins_tables")
+        filled.verify("select * from information_schema.ins_tables")
 
 
 def test_a_target_equals_its_query_over_the_source(filled: headrace.Connection) -> None:
@@ -95,7 +95,7 @@ def test_a_target_equals_its_query_over_the_source(filled: headrace.Connection) 
     filled.execute(f"delete from dev2 where ts = {START}")
     filled.settle()
     for stream in ("by_place", "d.closed"):
-        verification = filled.session.verify_stream(stream)
+        verification = filled.verify(stream=stream)
         assert verification.rows
         assert verification.equal, verification.difference
 
@@ -109,7 +109,7 @@ def test_a_gap_up_to_an_open_window_is_not_mistaken_for_that_of_another_group(fi
     for first, second in ((later[0], later[0]), (later[0] + 60_000, later[1]), (later[2], later[2])):
         filled.execute(f"insert into dev1 values ({first}, 1, 1) dev2 values ({second}, 1, 1)")
     filled.settle()
-    verification = filled.session.verify_stream("s")
+    verification = filled.verify(stream="s")
     assert verification.equal, verification.difference
 
 
@@ -121,7 +121,7 @@ def test_a_tampered_window_is_reported_with_its_rows(filled: headrace.Connection
     filled.settle()
     ((name, start),) = filled.execute("select tbname, start from out where place = 'north' order by start limit 1").fetchall()
     filled.execute(f"insert into {name} (start, n) values ('{start.isoformat()}', 9)")
-    difference = filled.session.verify_stream("s").difference
+    difference = filled.verify(stream="s").difference
     assert difference is not None
     assert difference.columns == ("n",)
     assert difference.total == 2
@@ -140,10 +140,10 @@ def test_a_stream_that_has_left_rows_out_differs_with_a_remark(filled: headrace.
     filled.execute("create stream s ignore update 0 into out as select _wstart, count(*) n from readings interval(1m)")
     filled.execute(f"insert into dev1 values ({START + 500_000}, 1, 1) ({START + 600_000}, 1, 1)")
     filled.settle()
-    assert filled.session.verify_stream("s").equal
+    assert filled.verify(stream="s").equal
     filled.execute(f"insert into dev1 values ({START + 501_000}, 1, 1)")
     filled.settle()
-    verification = filled.session.verify_stream("s")
+    verification = filled.verify(stream="s")
     assert not verification.equal
     assert verification.remark == "the stream dropped 1 expired rows, which the query includes"
 
@@ -156,7 +156,7 @@ def test_rows_in_quarantine_are_not_compared_and_named(filled: headrace.Connecti
     filled.settle()
     filled.execute(f"insert into dev1 values ({START + 500_000}, 1, 1) ('2099-01-01 00:00:00', 1, 1)")
     filled.settle()
-    verification = filled.session.verify_stream("s")
+    verification = filled.verify(stream="s")
     assert verification.equal, verification.difference
     assert verification.remark == "not compared: 1 rows in quarantine, which SHOW QUARANTINE lists; the query leaves them out too"
 

@@ -64,6 +64,6 @@ def test_every_kind_of_stream_keeps_up_with_inserts_updates_and_deletes(readings
         assert isinstance(readings.clock, headrace.ManualClock)
         readings.clock.advance(600_000)
         readings.settle()
-        verdicts = {name: readings.session.verify_stream(name) for name in STREAMS}
+        verdicts = {name: readings.verify(stream=name) for name in STREAMS}
         assert {name: verification.difference for name, verification in verdicts.items() if not verification.equal} == {}
         assert all(verification.rows for verification in verdicts.values())

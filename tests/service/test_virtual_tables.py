@@ -223,7 +223,7 @@ def test_streams_follow_all_origins_and_are_verified(devices: headrace.Connectio
     devices.settle()
     result = rows(devices, "select n, sa, sv from out order by _wstart, sa")
     assert result == [(2, None, 300), (3, 30, 300), (1, 2, 7), (1, 70, 7)]
-    assert devices.session.verify_stream("s").equal
+    assert devices.verify(stream="s").equal
 
 
 @pytest.mark.spark
@@ -240,11 +240,11 @@ def test_streams_follow_all_origins_and_are_verified(devices: headrace.Connectio
 def test_queries_are_verified(devices: headrace.Connection, query: str) -> None:
     write(devices)
     assert isinstance(parse(query), Select)
-    assert devices.session.verify(query).equal
+    assert devices.verify(query).equal
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_query_that_reads_different_columns_is_not_verified(devices: headrace.Connection) -> None:
     with pytest.raises(NotSupportedError, match="with different columns"):
-        devices.session.verify("select x.a from device x, device y where x.ts = y.ts and y.v = 1")
+        devices.verify("select x.a from device x, device y where x.ts = y.ts and y.v = 1")

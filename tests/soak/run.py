@@ -100,5 +100,5 @@ def status(connection: headrace.Connection, system: System) -> str:
 
 def outcome(connection: headrace.Connection, name: str) -> str:
     """Compare a stream with its query over all rows."""
-    result = connection.session.verify_stream(f"soak.{name}")
+    result = connection.verify(stream=f"soak.{name}")
     return f"{EQUAL}, {result.rows} rows" if result.equal else f"differs: {result.difference} {result.remark}"

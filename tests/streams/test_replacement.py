@@ -89,7 +89,7 @@ def test_a_stream_whose_watermark_changes_equals_its_query_once_its_windows_are_
         connection.settle()
     connection.execute(f"insert into m1 values ({START + 60 * MINUTE}, 9) m2 values ({START + 60 * MINUTE}, 9)")
     connection.settle()
-    assert connection.session.verify_stream("d.s").equal
+    assert connection.verify(stream="d.s").equal
 
 
 def test_altering_to_the_same_options_changes_nothing(connection: headrace.Connection) -> None:
@@ -126,7 +126,7 @@ def test_reset_computes_the_target_again_from_the_stored_rows(connection: headra
     assert after.progress.counters.rows_expired == 0
     connection.execute(f"insert into m1 values ({START + 5 * MINUTE + 1}, 4)")
     assert rows(connection, "select total from o order by _wstart desc limit 1") == [(6,)]
-    assert connection.session.verify_stream("d.s").equal
+    assert connection.verify(stream="d.s").equal
 
 
 def test_a_paused_stream_stays_paused_when_it_is_reset(connection: headrace.Connection) -> None:

@@ -105,7 +105,7 @@ def test_results_older_than_keep_are_discarded_and_counted(connection: headrace.
     assert fetch(connection, "select total from short.o order by _wstart") == [(2,), (4,)]
     if not history:
         assert (counter(connection, "s", "rows_discarded"), counter(connection, "s", "rows_out")) == (1, 2)
-    assert connection.session.verify_stream("d.s").equal
+    assert connection.verify(stream="d.s").equal
 
 
 def test_a_window_is_discarded_once_it_is_older_than_keep(connection: headrace.Connection) -> None:

@@ -52,7 +52,7 @@ def test_streams_continue_where_they_were_after_the_catalog_was_migrated(tmp_pat
         after.settle()
         assert after.execute("select n, total from o2").fetchall() == [(3, 7)]
         for name in recorded:
-            assert after.session.verify_stream(f"d.{name}").equal
+            assert after.verify(stream=f"d.{name}").equal
 
     monkeypatch.undo()
     with pytest.raises(headrace.Error, match="the catalog has version 0002, this Headrace knows 0001 at most"):

@@ -81,7 +81,7 @@ def test_every_way_of_writing_asks_for_the_right_to_write_its_series(plant: head
         asked.extend((device.path, new.measurement) for device in series for new in device.series)
         raise PermissionDeniedError("vera may not write root.plant.target.s1", hint="ask for the right")
 
-    context, state = plant.session.context, plant.session.state
+    context, state = plant.session.context, plant.session
     table = context.catalog.tables.get("root.plant", TREE_TABLE)
     version = context.tables.version(table)
     state.context = replace(context, authorize_points=authorize)

@@ -31,7 +31,7 @@ def test_both_engines_give_the_same_answers(tmp_path: Path, seed: int) -> None:
             connection.execute(statement)
         for sql in tree_queries(seed * 1_000, QUERIES_PER_WORLD):
             try:
-                verification = connection.session.verify(sql)
+                verification = connection.verify(sql)
             except (NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError):
                 # No device of FROM has the measurement, or a clause is not supported, by IoTDB either or by verify.
                 refused += 1

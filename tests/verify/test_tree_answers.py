@@ -58,7 +58,7 @@ def tree_query(sql: str) -> TreeQuery:
 
 
 def source_of(connection: headrace.Connection, query: TreeQuery) -> TreeSource:
-    state = connection.session.state
+    state = connection.session
     return tree_source(tree_scope(query, state.context), state.context)
 
 
@@ -121,7 +121,7 @@ def test_columns_are_paired_by_name(connection: headrace.Connection) -> None:
 def test_a_query_is_verified_within_a_range(connection: headrace.Connection) -> None:
     """As a continuous query needs it: GROUP BY names no range, and INTO says where the rows are."""
     written = "select count(s1) as n, max_value(s2) as high into root.out.d(n, high) from root.plant.d1 group by(20s)"
-    query, state = tree_query(written), connection.session.state
+    query, state = tree_query(written), connection.session
     ranged = tree_query(COUNTS)
     _, expected = recompute_tree(ranged, source_of(connection, ranged))
     verification = verify_tree_range(

@@ -119,7 +119,7 @@ def test_a_result_that_was_tampered_with_is_found(farm: headrace.Connection, sql
 
 def test_the_rows_behind_a_group_of_tags_are_shown(farm: headrace.Connection) -> None:
     sql = "select sum(v) from root.f.** group by tags(site)"
-    assert farm.session.verify(sql).equal
+    assert farm.verify(sql).equal
     query, context = tree_query(sql), farm.session.context
     result = farm.execute(sql).fetch_arrow_table()
     at = result["site"].to_pylist().index("south")

@@ -87,15 +87,15 @@ def load(
     database: DatabaseName = None,
 ) -> None:
     """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
-    from headrace.service.topics.loads import plan_load
-
     with open_connection(home, database) as connection:
-        session = connection.session
         if only_explain:
-            show_lines(session.explain(plan_load(session.state, files, into, subtable, device=device, aligned=aligned)))
+            from headrace.service.topics.loads import plan_load
+
+            session = connection.session
+            show_lines(session.explain(plan_load(session, files, into, subtable, device, aligned)))
             return
         with progress_bar(f"loading into {into}") as progress:
-            written = session.load(files, into, subtable=subtable, device=device, aligned=aligned, progress=progress)
+            written = connection.load(files, into, subtable=subtable, device=device, aligned=aligned, progress=progress)
     out.print(f"{written} rows in {into}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,10 +10,6 @@ from headrace.cli.console import out, progress_bar
 from headrace.cli.options import ExplainOnly, Home, open_connection
 from headrace.cli.output import show_lines
 from headrace.errors import ProgrammingError
-
-if TYPE_CHECKING:
-    from headrace.service.stage import Stage
-    from headrace.service.state import PlanningContext
 
 
 def backfill(
@@ -37,16 +33,15 @@ def backfill(
 ) -> None:
     """Recompute a range of a stream's windows, or all ranges of a continuous query that overlap it, from the stored rows."""
     check_arguments(stream, query, chunk_rows)
+    from headrace.service.topics.backfills import plan_backfill
+
     with open_connection(home) as connection:
         session = connection.session
         if only_explain:
-            show_lines(session.explain(plan(session.state, stream or "", query, start, end, chunk_rows)))
+            show_lines(session.explain(plan_backfill(session, stream, query, start, end, rows=chunk_rows)))
             return
         with progress_bar(f"backfilling {query or stream}") as progress:
-            if query is not None:
-                count = session.backfill_query(query, start, end, progress=progress)
-            else:
-                count = session.backfill(stream or "", start, end, rows=chunk_rows, progress=progress)
+            count = session.run(plan_backfill(session, stream, query, start, end, rows=chunk_rows, progress=progress)).affected
     unit = "chunk" if query is None else "interval"
     out.print(f"{count} {unit}{'' if count == 1 else 's'} computed")
 
@@ -61,14 +56,3 @@ def check_arguments(stream: str | None, query: str | None, chunk_rows: int | Non
         raise ProgrammingError(
             "--chunk-rows cannot be combined with --cq", hint="each range of a continuous query is computed alone"
         )
-
-
-def plan(
-    state: PlanningContext, stream: str, query: str | None, start: str | None, end: str | None, chunk_rows: int | None
-) -> list[Stage]:
-    """Return the stages that backfill a continuous query, or a stream if there is no query."""
-    from headrace.service.topics.backfills import plan_backfill, plan_query_backfill
-
-    if query is not None:
-        return plan_query_backfill(state, query, start, end)
-    return plan_backfill(state, stream, start, end, rows=chunk_rows)

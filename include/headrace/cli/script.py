@@ -31,11 +31,9 @@ def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
     statement = parse(text, session.dialect)
     if not isinstance(statement, CreateStream) or not statement.or_replace:
         return True
-    from headrace.service.topics.replacements import RebuildStream
-
     with with_statement(text):
         stages = session.stages(text)
-    if not any(isinstance(stage, RebuildStream) for stage in stages):
+    if not any(stage.needs_confirmation for stage in stages):
         return True
     show_lines(session.explain(stages))
     if yes:

@@ -67,7 +67,7 @@ class Shell:
         self._lexical_rules = lexical_rules_of(self._session.dialect)
         self._status: Status | None = None
         context = self._session.context
-        self._session.state.context = replace(context, spark=AnnouncedSpark(context.spark, self._announce))
+        self._session.context = replace(context, spark=AnnouncedSpark(context.spark, self._announce))
         self._prompt: PromptSession[str] = PromptSession(
             history=FileHistory(str(create_history_file(context.settings.home_path))),
             completer=SqlCompleter(self._session),

@@ -15,8 +15,6 @@ from headrace.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from headrace.model.time import Precision
-    from headrace.service.session import Session
-    from headrace.service.stage import Stage
     from headrace.verify import Difference, Sample, VerificationResult
 
 LEADING_COLUMNS = 3
@@ -53,30 +51,15 @@ def verify(
     if continuous_query is None and (start or end):
         raise ProgrammingError("--from and --to need a continuous query", hint="add --cq name, or leave them out")
     with open_connection(home, database, dialect) as connection:
-        session = connection.session
         if only_explain:
-            show_lines(session.explain(plan_verification(session, query, stream, continuous_query, (start, end))))
+            from headrace.service.topics.verifications import plan_verification
+
+            session = connection.session
+            show_lines(session.explain(plan_verification(session, query, stream, continuous_query, start, end)))
             return
-        if query is not None:
-            result = session.verify(query)
-        elif stream is not None:
-            result = session.verify_stream(stream)
-        else:
-            result = session.verify_continuous_query(continuous_query or "", start, end)
+        result = connection.verify(query, stream=stream, cq=continuous_query, start=start, end=end)
     show_verification(result)
     raise typer.Exit(0 if result.equal else 1)
-
-
-def plan_verification(
-    session: Session, query: str | None, stream: str | None, continuous_query: str | None, bounds: tuple[str | None, str | None]
-) -> list[Stage]:
-    from headrace.service.topics import verifications
-
-    if query is not None:
-        return verifications.plan_query_verification(session.state, query, session.dialect)
-    if stream is not None:
-        return verifications.plan_stream_verification(session.state, stream)
-    return verifications.plan_continuous_query_verification(session.state, continuous_query or "", *bounds)
 
 
 def show_verification(result: VerificationResult) -> None:

@@ -119,6 +119,21 @@ def walk(node: Expression) -> Iterator[Expression]:
         yield from walk(child)
 
 
+def columns_of(node: Expression) -> list[ColumnRef]:
+    """Return the references of an expression to columns."""
+    return [part for part in walk(node) if isinstance(part, ColumnRef)]
+
+
+def conjuncts(node: Expression | None) -> list[Expression]:
+    """Return the conditions that AND joins."""
+    match node:
+        case None:
+            return []
+        case Call(function="and", arguments=arguments):
+            return [part for argument in arguments for part in conjuncts(argument)]
+    return [node]
+
+
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """Return a copy with each node replaced for which `change` returns one, outermost first; recurse into the others."""
     changed = change(node)

@@ -9,13 +9,13 @@ from headrace.queries.analysis import BYTES, FILES, Operator, QueryAnalysis
 from headrace.service.describing import describe_query
 
 if TYPE_CHECKING:
-    from headrace.service.topics.queries import AnalyzeQuery
+    from headrace.compute import AnyPlan
 
 
-def analysis_lines(stage: AnalyzeQuery, analysis: QueryAnalysis) -> list[str]:
-    operators = operator_lines(analysis) if stage.verbose else ()
-    times = [f"Planning Time: {stage.planning_ms:.3f} ms", f"Execution Time: {analysis.seconds * 1000:.3f} ms"]
-    return [*describe_query(stage.plan), *execution_lines(analysis), *operators, *times]
+def analysis_lines(plan: AnyPlan, analysis: QueryAnalysis, planning_ms: float, *, verbose: bool) -> list[str]:
+    operators = operator_lines(analysis) if verbose else ()
+    times = [f"Planning Time: {planning_ms:.3f} ms", f"Execution Time: {analysis.seconds * 1000:.3f} ms"]
+    return [*describe_query(plan), *execution_lines(analysis), *operators, *times]
 
 
 def execution_lines(analysis: QueryAnalysis) -> Iterator[str]:

@@ -81,7 +81,6 @@ def dicts_to_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def values_to_arrow(name: str, values: list[Any]) -> pa.Array:
-    """Convert one column's Python values."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
@@ -89,5 +88,4 @@ def values_to_arrow(name: str, values: list[Any]) -> pa.Array:
 
 
 def mixed_types_error(cause: object) -> DataError:
-    """Return the error for a column whose values have more than one type."""
     return DataError(f"rows cannot be read as columns: {cause}", hint="give all values of a column one type")

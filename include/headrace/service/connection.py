@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from headrace.model.progress import Progress, no_progress
 from headrace.runtime.context import open_context
 from headrace.service.results import Result
 from headrace.service.rights import Authorizer
-from headrace.service.session import Session
+from headrace.service.session import Session, with_statement
 from headrace.settings import Settings, load
 from headrace.sql import check_dialect
 
@@ -79,7 +80,7 @@ class Connection:
     @property
     def clock(self) -> Any:
         """The clock handed to `connect`."""
-        return self.session.clock
+        return self.session.context.clock
 
     def cursor(self) -> Cursor:
         """Return a new cursor."""
@@ -120,12 +121,12 @@ class Connection:
         Raises:
             DataError: A value is invalid; nothing has been written.
         """
+        from headrace.service.topics.loads import plan_load
+
         self._open()
-        paths = [path] if isinstance(path, str | Path) else path
-        files = [Path(file) for file in paths]
-        return self.session.load(
-            files, into, subtable=subtable, device=device, aligned=aligned, file_format=file_format, progress=progress
-        )
+        files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
+        options = (subtable, device, aligned, file_format, progress)
+        return self.session.run(plan_load(self.session, files, into, *options)).affected
 
     def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
         """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.
@@ -146,7 +147,7 @@ class Connection:
 
         self._open()
         with parquet_file(data) as path:
-            return self.session.load([path], into, subtable=subtable, device=device, file_format="parquet")
+            return self.load(path, into, subtable=subtable, device=device, file_format="parquet")
 
     def verify(
         self,
@@ -170,13 +171,16 @@ class Connection:
             ProgrammingError: Not exactly one of the three is named, or a range is given without a continuous query.
             NotSupportedError: DuckDB cannot compute it independently.
         """
+        from headrace.service.topics.verifications import plan_verification
+
         self._open()
         check_one_subject({"query": query, "stream": stream, "cq": cq})
-        if cq is not None:
-            return self.session.verify_continuous_query(cq, start, end)
-        if start is not None or end is not None:
+        if cq is None and (start is not None or end is not None):
             raise ProgrammingError("start and end need a continuous query", hint="name it (cq=…), or leave them out")
-        return self.session.verify(query) if query is not None else self.session.verify_stream(stream or "")
+        with nullcontext() if query is None else with_statement(query):
+            result = self.session.run(plan_verification(self.session, query, stream, cq, start, end))
+        assert result.verification is not None
+        return result.verification
 
     def backfill(
         self,
@@ -202,11 +206,11 @@ class Connection:
         Raises:
             ProgrammingError: Not exactly one of the two is named.
         """
+        from headrace.service.topics.backfills import plan_backfill
+
         self._open()
         check_one_subject({"stream": stream, "cq": cq})
-        if cq is not None:
-            return self.session.backfill_query(cq, start, end, progress=progress)
-        return self.session.backfill(stream or "", start, end, progress=progress)
+        return self.session.run(plan_backfill(self.session, stream, cq, start, end, progress=progress)).affected
 
     def settle(self) -> None:
         """Return when every stream has processed all that was written; run the streams here unless an snode does."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from headrace.compute.iotdb.select import DEVICE_HEADER, TIME_HEADER, TreePlan
 from headrace.context import Context
 from headrace.errors import ProgrammingError
 from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.jobs import JobDefinition
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, Timeseries
 from headrace.model.types import DataType
 from headrace.queries.continuous_query import bind_body, recorded_query
@@ -24,11 +24,8 @@ from headrace.trees.devices import find_devices
 from headrace.trees.scope import tree_scope
 from headrace.verify import VerificationResult
 
-if TYPE_CHECKING:
-    from headrace.service.topics.verifications import VerifyContinuousQuery
 
-
-def verify_continuous_query(stage: VerifyContinuousQuery, context: Context) -> VerificationResult:
+def verify_continuous_query(definition: JobDefinition, start: int | None, end: int | None, context: Context) -> VerificationResult:
     """Compare the targets of a continuous query with what its query returns for the ranges of executions that are done.
 
     Without a range the latest execution is verified. Rows that were written to a source or target since the execution are a
@@ -38,18 +35,15 @@ def verify_continuous_query(stage: VerifyContinuousQuery, context: Context) -> V
         ProgrammingError: No execution is done.
         NotSupportedError: The query uses something that verify does not support.
     """
-    done = [one for one in context.catalog.executions.all(stage.definition.id) if one.state is ExecutionState.DONE]
-    if stage.start is not None or stage.end is not None:
-        chosen = [one for one in done if overlaps(one, stage.start, stage.end)]
-    else:
-        chosen = done[:1]
+    done = [one for one in context.catalog.executions.all(definition.id) if one.state is ExecutionState.DONE]
+    chosen = done[:1] if start is None and end is None else [one for one in done if overlaps(one, start, end)]
     if not chosen:
         raise ProgrammingError(
-            f"no execution of {stage.definition.name} in this range is done", hint="SHOW CQ EXECUTIONS lists what there is"
+            f"no execution of {definition.name} in this range is done", hint="SHOW CQ EXECUTIONS lists what there is"
         )
     total: VerificationResult | None = None
     for execution in reversed(chosen):
-        result = verify_execution(stage, execution, context)
+        result = verify_execution(definition, execution, context)
         if total is not None:
             result = replace(result, rows=total.rows + result.rows, seconds=total.seconds + result.seconds)
         if not result.equal:
@@ -60,12 +54,11 @@ def verify_continuous_query(stage: VerifyContinuousQuery, context: Context) -> V
 
 
 def overlaps(execution: Execution, start: int | None, end: int | None) -> bool:
-    """Return whether the range of an execution overlaps `[start, end)`."""
     return (end is None or execution.start < end) and (start is None or start < execution.end)
 
 
-def verify_execution(stage: VerifyContinuousQuery, execution: Execution, context: Context) -> VerificationResult:
-    definition, start, end = stage.definition, execution.start, execution.end
+def verify_execution(definition: JobDefinition, execution: Execution, context: Context) -> VerificationResult:
+    start, end = execution.start, execution.end
     details = definition.continuous_query
     assert details is not None
     query = recorded_query(definition.sql, definition.dialect)

@@ -7,66 +7,34 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.model import statements, tree_statements
 from headrace.model.statements import Statement
 
 if TYPE_CHECKING:
-    from headrace.service.stage import Stage
-    from headrace.service.state import PlanningContext
+    from headrace.service.stage import PlanningContext, Stage
 
-TOPICS: Final[dict[str, tuple[type[Any], ...]]] = {
-    "databases": (
-        statements.CreateDatabase,
-        statements.AlterDatabase,
-        statements.MaintainDatabase,
-        statements.DropDatabase,
-        statements.UseDatabase,
-    ),
-    "tables": (statements.CreateTable, statements.DropTable),
-    "alterations": (
-        statements.AddColumn,
-        statements.DropColumn,
-        statements.ModifyColumn,
-        statements.RenameColumn,
-        statements.SetTableOptions,
-    ),
-    "subtables": (statements.CreateSubtables, statements.CreateSubtablesFromFile, statements.SetTags),
-    "virtual_tables": (
-        statements.CreateVirtualTable,
-        statements.CreateVirtualSubtable,
-        statements.AlterVirtualTable,
-        statements.SetOrigin,
-    ),
-    "rows": (statements.Insert, statements.Delete),
-    "inserts": (statements.InsertFiles, statements.InsertSelect),
-    "shows": (statements.Describe, statements.Show),
-    "streams": (statements.CreateStream, statements.DropStream, statements.PauseStream, statements.ResumeStream),
-    "replacements": (statements.AlterStream, statements.ResetStream),
-    "quarantine": (statements.ReplayStream, statements.DropQuarantine),
-    "snodes": (statements.CreateSnode, statements.DropSnode, statements.KillQuery),
-    "continuous_queries": (
-        tree_statements.CreateContinuousQuery,
-        tree_statements.DropContinuousQuery,
-        tree_statements.PauseContinuousQuery,
-        tree_statements.ResumeContinuousQuery,
-    ),
-    "queries": (statements.Select, statements.Explain),
-    "functions": (tree_statements.CreateFunction, tree_statements.DropFunction),
-    "trees.databases": (tree_statements.CreateTreeDatabase, tree_statements.DropTreeDatabases, tree_statements.SetTTL),
-    "trees.series": (tree_statements.CreateTimeseries, tree_statements.DropTimeseries, tree_statements.AlterTimeseries),
-    "trees.templates": (
-        tree_statements.CreateTemplate,
-        tree_statements.AlterTemplate,
-        tree_statements.DropTemplate,
-        tree_statements.SetTemplate,
-        tree_statements.ActivateTemplate,
-        tree_statements.DeactivateTemplate,
-    ),
-    "trees.points": (tree_statements.TreeInsert, tree_statements.TreeDelete),
-    "trees.queries": (tree_statements.TreeSelect,),
-    "trees.shows": (tree_statements.TreeShow,),
+TOPICS: Final = {
+    "databases": "create_database alter_database maintain_database drop_database use_database",
+    "tables": "create_table drop_table",
+    "alterations": "add_column drop_column modify_column rename_column set_table_options",
+    "subtables": "create_subtables create_subtables_from_file set_tags",
+    "virtual_tables": "create_virtual_table create_virtual_subtable alter_virtual_table set_origin",
+    "rows": "insert delete",
+    "inserts": "insert_files insert_select",
+    "shows": "describe show",
+    "streams": "create_stream drop_stream pause_stream resume_stream replay_stream drop_quarantine",
+    "replacements": "alter_stream reset_stream",
+    "snodes": "create_snode drop_snode kill_query",
+    "continuous_queries": "create_continuous_query drop_continuous_query pause_continuous_query resume_continuous_query",
+    "queries": "select explain",
+    "functions": "create_function drop_function",
+    "trees.databases": "create_tree_database drop_tree_databases set_ttl",
+    "trees.series": "create_timeseries drop_timeseries alter_timeseries",
+    "trees.templates": "create_template alter_template drop_template set_template activate_template deactivate_template",
+    "trees.points": "tree_insert tree_delete",
+    "trees.queries": "tree_select",
+    "trees.shows": "tree_show",
 }
-"""The statements of each topic. Topics are imported on first use because most import Arrow and Delta."""
+"""The statements of each topic, in snake case. Topics are imported on first use because most import Arrow and Delta."""
 WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -81,7 +49,7 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:
     """Import and return the planner of a kind of statement: of `CreateTable`, the function `plan_create_table` of its topic."""
-    topic = next(topic for topic, kinds in TOPICS.items() if kind in kinds)
-    name = f"plan_{WORD_START.sub('_', kind.__name__).lower()}"
-    planner: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.topics.{topic}"), name)
+    name = WORD_START.sub("_", kind.__name__).lower()
+    topic = next(topic for topic, names in TOPICS.items() if name in names.split())
+    planner: Callable[[Any, PlanningContext], list[Stage]] = getattr(import_module(f"{__package__}.topics.{topic}"), f"plan_{name}")
     return planner

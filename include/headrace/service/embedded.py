@@ -222,5 +222,4 @@ class EmbeddedRunner:
 
 
 def is_polled(record: JobRecord) -> bool:
-    """Return whether the source pollers run a job."""
     return kind_of(record.definition).runner is not None

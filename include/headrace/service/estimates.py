@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.context import Context
+    from headrace.settings import Settings
     from headrace.streams.definition.define import StreamPlan
 
 BENCHMARK_ROWS_S: Final = 5_000_000
@@ -18,41 +18,19 @@ TEXT_BYTES: Final = 32
 NUMBER_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEstimate:
-    """The size of a history, and the rate at which chunks were computed here; None before the first one."""
-
-    rows: int
-    bytes: int
-    rows_s: int | None
-
-    @property
-    def text(self) -> str:
-        """The estimate in words."""
-        rate = self.rows_s or BENCHMARK_ROWS_S
-        origin = "of chunks so far" if self.rows_s else "of the benchmarks, as no chunk was computed here yet"
-        seconds = max(1, round(self.rows / rate))
-        return f"{self.bytes:,} bytes of files; an estimate: about {seconds} s of computing at {rate:,} rows/s, the rate {origin}"
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionSettings:
-    """The settings that decide how micro-batches are computed."""
-
-    kernels: str
-    driver_rows: int
-    wide_commit_rows: int
-
-
-def estimate_history(context: Context, plan: StreamPlan, rows: int) -> HistoryEstimate:
-    """Return the estimate for a history, from the statistics of files and the ledger. Reads no rows."""
+def describe_history(context: Context, plan: StreamPlan, rows: int) -> str:
+    """Describe the size of a history, from the statistics of files, and how long it takes at the rate of chunks so far."""
     from headrace.streams.sources.source_tables import source_tables
 
     size = sum(context.tables.size(table) for table in source_tables(context, plan.sources).values())
-    return HistoryEstimate(rows, size, context.catalog.ledger.rows_per_second())
+    measured = context.catalog.ledger.rows_per_second()
+    rate = measured or BENCHMARK_ROWS_S
+    origin = "of chunks so far" if measured else "of the benchmarks, as no chunk was computed here yet"
+    seconds = max(1, round(rows / rate))
+    return f"{size:,} bytes of files; an estimate: about {seconds} s of computing at {rate:,} rows/s, the rate {origin}"
 
 
-def describe_execution(plan: StreamPlan, settings: ExecutionSettings) -> list[str]:
+def describe_execution(plan: StreamPlan, settings: Settings) -> list[str]:
     """Return lines on what computes a stream's micro-batches, and on the size of its state."""
     if plan.is_closed_by_clock:
         return ["state: no windows; each is computed from the stored rows of its range"]
@@ -68,7 +46,7 @@ def describe_execution(plan: StreamPlan, settings: ExecutionSettings) -> list[st
     return [how, describe_state(plan, schema)]
 
 
-def describe_large_commits(plan: StreamPlan, settings: ExecutionSettings) -> str:
+def describe_large_commits(plan: StreamPlan, settings: Settings) -> str:
     """Return how commits that do not fit in the driver are computed."""
     from headrace.streams.wide.commits import can_be_wide
 
@@ -92,7 +70,6 @@ def kernel_schema(plan: StreamPlan) -> tuple[pa.Schema | None, str | None]:
 
 
 def describe_state(plan: StreamPlan, schema: pa.Schema | None) -> str:
-    """Return a line on the state for each group and window."""
     from headrace.streams.windows.window_sql import window_columns
 
     if plan.query.window is None:

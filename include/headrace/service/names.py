@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
-from headrace.service.state import PlanningContext
+from headrace.service.stage import PlanningContext
 from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ It may name only the timestamp, tags and the series key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
-from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, walk
+from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, columns_of, conjuncts
 from headrace.model.instants import midnight, parse_instant
 from headrace.model.tables import Database, Table
 
@@ -22,22 +22,6 @@ ALWAYS: Final[tuple[Range, ...]] = ((FIRST, LAST),)
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
-def conjuncts(node: Expression | None) -> Iterator[Expression]:
-    """Yield the conditions that AND joins."""
-    match node:
-        case None:
-            return
-        case Call(function="and", arguments=(left, right)):
-            yield from conjuncts(left)
-            yield from conjuncts(right)
-        case _:
-            yield node
-
-
-def column_refs(node: Expression) -> list[ColumnRef]:
-    return [part for part in walk(node) if isinstance(part, ColumnRef)]
-
-
 def split_conditions(where: Expression | None, table: Table) -> tuple[list[Expression], list[Expression]]:
     """Split WHERE into conditions on time and conditions on tags and the series key.
 
@@ -48,7 +32,7 @@ def split_conditions(where: Expression | None, table: Table) -> tuple[list[Expre
     times: list[Expression] = []
     groups: list[Expression] = []
     for condition in conjuncts(where):
-        names = column_refs(condition)
+        names = columns_of(condition)
         for reference in names:
             check_column(reference, table)
         is_timestamp = {reference.name == table.timestamp.name for reference in names}
@@ -145,7 +129,6 @@ class TimeRangeCompiler:
 
 
 def compare_ranges(sign: str, tick: int) -> tuple[Range, ...]:
-    """Return the ranges of ticks that compare so with one."""
     match sign:
         case "<":
             return ((FIRST, tick - 1),)
@@ -162,7 +145,6 @@ def compare_ranges(sign: str, tick: int) -> tuple[Range, ...]:
 
 
 def intersect(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
-    """Intersect two sets of ranges."""
     overlaps = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
     return tuple(sorted((first, last) for first, last in overlaps if first <= last))
 
@@ -179,7 +161,6 @@ def unite(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
 
 
 def complement(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    """Return what a set of ranges leaves out."""
     remaining: tuple[Range, ...] = ALWAYS
     for first, last in ranges:
         outside = (*(((FIRST, first - 1),) if first > FIRST else ()), *(((last + 1, LAST),) if last < LAST else ()))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.verify import VerificationResult
 
+T = TypeVar("T")
 Type = Literal["string", "bool", "int32", "int64", "double", "timestamp[ms, tz=UTC]"]
 """The name of an Arrow type, so that a table that is only printed does not import PyArrow."""
 
@@ -66,7 +67,6 @@ class CatalogRows:
             yield tuple(to_datetime(value) if convert else value for value, convert in zip(row, is_instant, strict=True))
 
     def arrow(self) -> pa.Table:
-        """Convert the rows to Arrow."""
         import pyarrow as pa
 
         types = [pa.timestamp("ms", "UTC") if name == INSTANT else pa.type_for_alias(name) for name in self.columns.values()]
@@ -74,8 +74,16 @@ class CatalogRows:
         return pa.table(dict(zip(self.columns, arrays, strict=True)))
 
 
+ColumnOf = tuple[Type, Callable[[T], Any]]
+"""The type of a column, and what it has of the thing that a row is about."""
+
+
+def read_columns(columns: Mapping[str, ColumnOf[T]], things: Iterable[T]) -> CatalogRows:
+    rows = [tuple(read(thing) for _, read in columns.values()) for thing in things]
+    return CatalogRows({name: type_ for name, (type_, _) in columns.items()}, rows)
+
+
 def to_datetime(value: int | None) -> datetime | None:
-    """Convert epoch milliseconds to an aware datetime."""
     return None if value is None else EPOCH + timedelta(milliseconds=value)
 
 
@@ -106,7 +114,6 @@ class Result:
 
     @property
     def names(self) -> list[str]:
-        """Column names."""
         return [name for name, _ in self.columns]
 
     @property

@@ -78,6 +78,22 @@ def job_securable(job: JobDefinition) -> Securable:
     return Securable(job.kind, job.database, job.name)
 
 
+def on_catalog(*actions: Action) -> tuple[Right, ...]:
+    return tuple(Right(action, CATALOG) for action in actions)
+
+
+def on_database(action: Action, name: str) -> tuple[Right, ...]:
+    return (Right(action, database_securable(name)),)
+
+
+def on_table(action: Action, table: Table, subtable: str | None = None) -> tuple[Right, ...]:
+    return (Right(action, table_securable(table, subtable)),)
+
+
+def on_job(action: Action, job: JobDefinition) -> tuple[Right, ...]:
+    return (Right(action, job_securable(job)),)
+
+
 def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))

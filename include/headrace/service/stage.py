@@ -1,84 +1,71 @@
-"""What a stage is: one effect of a statement, which needs rights, can be described, and is applied."""
+"""What a stage is: one effect of a statement, which needs rights, can be described, and is applied to a session."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, database_securable, job_securable, table_securable
+from headrace.service.rights import Right
 
 if TYPE_CHECKING:
-    from headrace.model.jobs import JobRecord
-    from headrace.model.tables import Database, Table
-    from headrace.service.state import SessionState
-
-DONE: Final = Result()
+    from headrace.compute import AnyPlan
+    from headrace.context import Context
+    from headrace.queries.running import RunningQueries
 
 
-class Stage(ABC):
-    """One effect of a statement. Subclasses are frozen dataclasses; EXPLAIN describes the very stages that are applied.
+class PlanningContext(Protocol):
+    """What a planner may read of a `SessionState`. Planners change nothing."""
 
-    Attributes:
-        is_query: Whether a stage returns rows of tables, which a live snode reads faster than a session that starts Spark.
+    @property
+    def context(self) -> Context: ...
+
+    @property
+    def database(self) -> str | None: ...
+
+    @property
+    def reads_files(self) -> bool: ...
+
+    @property
+    def dialect(self) -> str: ...
+
+
+@dataclass(slots=True, eq=False)
+class SessionState:
+    """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
+
+    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in.
     """
 
-    __slots__ = ()
-    is_query: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def required(self) -> tuple[Right, ...]:
-        """The rights that the user must have."""
-
-    @abstractmethod
-    def describe(self) -> list[str]:
-        """Return the lines of EXPLAIN."""
-
-    @abstractmethod
-    def apply(self, session: SessionState, /) -> Result:
-        """Do it, and return the result, which is the statement's if the stage is the last. The only way to change anything."""
+    context: Context
+    dialect: str
+    database: str | None
+    user: str
+    reads_files: bool = True
+    queries: RunningQueries | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseStage(Stage):
-    """A stage that needs the right to one action on a database."""
+class Stage:
+    """One effect of a statement. EXPLAIN describes the very stages that are applied.
 
-    action: ClassVar[Action]
-    database: Database
+    Attributes:
+        required: The rights that the user must have.
+        describe: Returns the lines of EXPLAIN.
+        apply: Does it, and returns the result, if it has one, which is the statement's if the stage is the last. The only way to
+            change anything.
+        is_query: Whether it returns rows of tables, which a live snode reads faster than a session that starts Spark.
+        plan: The plan of a query that EXPLAIN ANALYZE can run.
+        needs_confirmation: Whether the command line asks before it is applied.
+    """
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """The right to the action."""
-        return (Right(self.action, database_securable(self.database.name)),)
-
-
-@dataclass(frozen=True, slots=True)
-class TableStage(Stage):
-    """A stage that needs the right to one action on a table."""
-
-    action: ClassVar[Action]
-    table: Table
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """The right to the action."""
-        return (Right(self.action, table_securable(self.table)),)
-
-
-@dataclass(frozen=True, slots=True)
-class JobStage(Stage):
-    """A stage that needs the right to one action on a job."""
-
-    action: ClassVar[Action]
-    record: JobRecord
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """The right to the action."""
-        return (Right(self.action, job_securable(self.record.definition)),)
+    required: tuple[Right, ...]
+    describe: Callable[[], list[str]]
+    apply: Callable[[SessionState], Result | None]
+    is_query: bool = False
+    plan: AnyPlan | None = None
+    needs_confirmation: bool = False
 
 
 def required_rights(stages: Iterable[Stage]) -> tuple[Right, ...]:

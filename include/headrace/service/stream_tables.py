@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error
-from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord, JobState
 from headrace.model.notifications import masked
-from headrace.model.positions import SourceId
+from headrace.model.positions import Offsets, SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
 from headrace.runtime.supervision import Snapshot, read_snapshot
-from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
 from headrace.sql import parse
 from headrace.streams.kind import STREAM
 
@@ -28,147 +30,130 @@ STATUSES: Final = {
 }
 TRIGGERS: Final = {mode: mode.value.replace("_", " ").lower() for mode in TriggerMode} | {TriggerMode.CONTINUOUS_WINDOW_CLOSE: ""}
 """Names of trigger modes. TDengine leaves that of CONTINUOUS_WINDOW_CLOSE empty."""
-STREAM_TYPES: Final = {
-    "stream_name": STRING,
-    "create_time": INSTANT,
-    "stream_id": STRING,
-    "history_id": STRING,
-    "sql": STRING,
-    "status": STRING,
-    "source_db": STRING,
-    "target_db": STRING,
-    "target_table": STRING,
-    "watermark": BIGINT,
-    "trigger": STRING,
-    "sink_quota": STRING,
-    "checkpoint_interval": STRING,
-    "checkpoint_backup": STRING,
-    "history_scan_idle": STRING,
-    "message": STRING,
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStream:
+    """A stream with its statement, None if it cannot be parsed, and its watermark delay in ticks of the source."""
+
+    record: JobRecord
+    statement: CreateStream | None
+    watermark: int | None
+
+    @property
+    def job(self) -> JobDefinition:
+        return self.record.definition
+
+
+STREAM_COLUMNS: Final[dict[str, ColumnOf[RecordedStream]]] = {
+    "stream_name": (STRING, lambda stream: stream.job.name),
+    "create_time": (INSTANT, lambda stream: stream.job.created),
+    "stream_id": (STRING, lambda stream: hexadecimal(stream.job.id)),
+    "history_id": (STRING, lambda stream: history_id(stream.record)),
+    "sql": (STRING, lambda stream: masked(stream.job.sql)),
+    "status": (STRING, lambda stream: status(stream.record)),
+    "source_db": (STRING, lambda stream: stream.job.source.database),
+    "target_db": (STRING, lambda stream: stream.job.target and stream.job.target.database),
+    "target_table": (STRING, lambda stream: stream.job.target and stream.job.target.name),
+    "watermark": (BIGINT, lambda stream: stream.watermark),
+    "trigger": (STRING, lambda stream: stream.statement and TRIGGERS[stream.statement.options.trigger]),
+    "sink_quota": (STRING, lambda _: "0"),
+    # A checkpoint belongs to each micro-batch, so there is no interval between checkpoints.
+    "checkpoint_interval": (STRING, lambda _: "0 sec"),
+    "checkpoint_backup": (STRING, lambda _: "none"),
+    "history_scan_idle": (STRING, lambda _: "0a"),
+    "message": (STRING, lambda stream: message(stream.record)),
 }
-TASK_TYPES: Final = {
-    "stream_name": STRING,
-    "task_id": STRING,
-    "node_type": STRING,
-    "node_id": INT,
-    "level": STRING,
-    "status": STRING,
-    "stage": BIGINT,
-    "in_queue": STRING,
-    "process_total": STRING,
-    "process_throughput": STRING,
-    "out_total": STRING,
-    "out_throughput": STRING,
-    "info": STRING,
-    "start_time": INSTANT,
-    "start_id": BIGINT,
-    "start_ver": BIGINT,
-    "checkpoint_time": INSTANT,
-    "checkpoint_id": BIGINT,
-    "checkpoint_ver": BIGINT,
-    "checkpoint_size": STRING,
-    "checkpoint_backup": STRING,
-    "extra_info": STRING,
-    "history_task_id": STRING,
-    "history_task_status": STRING,
-    "notify_event_stat": STRING,
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A stream's task; with `source`, the part of it that reads one of several sources."""
+
+    record: JobRecord
+    state: Snapshot
+    dnodes: dict[str, int]
+    source: SourceId | None = None
+
+    @property
+    def id(self) -> str:
+        id_ = self.record.definition.id
+        return hexadecimal(id_ if self.source is None else hashlib.sha256(f"{id_} {self.source}".encode()).hexdigest())
+
+    @property
+    def epoch(self) -> int | None:
+        lease = self.state.leases.get(self.record.definition.snode)
+        return None if lease is None else lease.epoch
+
+    def rows(self, count: Callable[[JobCounters], int]) -> str | None:
+        """Return a number of rows, which only whole tasks have."""
+        return None if self.source is not None else f"{count(self.record.progress.counters)} rows"
+
+    def version(self, whole: int | None, by_source: Offsets | None) -> int | None:
+        """Return a version: of a source, or of the whole stream, if it has one source."""
+        if self.source is not None:
+            return (by_source or {}).get(self.source)
+        return whole if len(self.record.definition.source_ids) == 1 else None
+
+    def at_position(self, value: int | None) -> int | None:
+        return value if self.record.progress.position is not None else None
+
+
+TASK_COLUMNS: Final[dict[str, ColumnOf[Task]]] = {
+    "stream_name": (STRING, lambda task: task.record.definition.name),
+    "task_id": (STRING, lambda task: task.id),
+    "node_type": (STRING, lambda _: "snode"),
+    "node_id": (INT, lambda task: task.dnodes.get(task.record.definition.snode, FIRST_DNODE)),
+    "level": (STRING, lambda task: "agg" if task.source is None else "source"),
+    "status": (STRING, lambda task: status(task.record)),
+    "stage": (BIGINT, lambda task: task.epoch),
+    "in_queue": (STRING, lambda task: task.rows(lambda counters: counters.rows_pending)),
+    "process_total": (STRING, lambda task: task.rows(lambda counters: counters.rows_in - counters.rows_pending)),
+    "process_throughput": (STRING, lambda _: None),
+    "out_total": (STRING, lambda task: task.rows(lambda counters: counters.rows_out)),
+    "out_throughput": (STRING, lambda _: None),
+    "info": (STRING, lambda task: message(task.record) if task.source is None else task.source),
+    "start_time": (INSTANT, lambda task: started(task.state.beats.get(task.record.definition.snode))),
+    "start_id": (BIGINT, lambda task: task.at_position(0)),
+    "start_ver": (BIGINT, lambda task: task.version(task.record.boundary_version, task.record.progress.boundary)),
+    "checkpoint_time": (INSTANT, lambda task: task.at_position(task.record.progress.updated)),
+    "checkpoint_id": (BIGINT, lambda task: task.record.progress.position and task.record.progress.position.batch),
+    "checkpoint_ver": (BIGINT, lambda task: task.version(task.record.source_version, task.record.offsets)),
+    "checkpoint_size": (STRING, lambda _: None),
+    "checkpoint_backup": (STRING, lambda _: "none"),
+    "extra_info": (STRING, lambda _: None),
+    "history_task_id": (STRING, lambda task: history_id(task.record)),
+    "history_task_status": (STRING, lambda task: status(task.record) if task.record.state is JobState.FILLING else None),
+    "notify_event_stat": (STRING, lambda _: None),
 }
-TASK_COLUMNS: Final = tuple(TASK_TYPES)
-Row = tuple[object, ...]
 
 
 def streams(context: Context) -> CatalogRows:
-    """Return a row for each stream. A checkpoint belongs to each micro-batch, so there is no interval between checkpoints."""
-    rows = []
-    for record in stream_records(context):
-        definition, statement = record.definition, recorded_statement(record.definition)
-        watermark = None if statement is None else watermark_ticks(context, definition, statement)
-        rows.append(
-            (
-                definition.name,
-                definition.created,
-                hexadecimal(definition.id),
-                history_id(record),
-                masked(definition.sql),
-                status(record),
-                definition.source.database,
-                None if definition.target is None else definition.target.database,
-                None if definition.target is None else definition.target.name,
-                watermark,
-                None if statement is None else TRIGGERS[statement.options.trigger],
-                "0",
-                "0 sec",
-                "none",
-                "0a",
-                message(record),
-            )
-        )
-    return CatalogRows(STREAM_TYPES, rows)
+    """Return a row for each stream."""
+    return read_columns(STREAM_COLUMNS, (recorded_stream(context, record) for record in stream_records(context)))
+
+
+def recorded_stream(context: Context, record: JobRecord) -> RecordedStream:
+    statement = recorded_statement(record.definition)
+    if statement is None:
+        return RecordedStream(record, None, None)
+    precision = context.catalog.databases.get(record.definition.source.database).precision
+    return RecordedStream(record, statement, statement.options.watermark.ticks(precision))
 
 
 def stream_tasks(context: Context) -> CatalogRows:
     """Return a row for each stream: one task of its snode reads the source, computes the windows and writes the target.
 
-    A stream over a virtual table with several origins also has a row for each origin that it reads.
+    A stream over a virtual table with several origins also has a row for each origin that it reads, which `info` names.
     """
     state = read_snapshot(context.catalog, context.catalog.now())
     dnodes = {member.name: member.dnode for member in context.catalog.members.all()}
-    rows = [row for record in stream_records(context) for row in task_rows(record, state, dnodes)]
-    return CatalogRows(TASK_TYPES, rows)
 
+    def tasks(record: JobRecord) -> list[Task]:
+        sources = record.definition.source_ids
+        return [Task(record, state, dnodes, source) for source in (*(sources if len(sources) > 1 else ()), None)]
 
-def task_rows(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> list[Row]:
-    """Return the rows of a stream's tasks, values in the order of `stream_tasks`."""
-    sources = record.definition.source_ids
-    reading = [] if len(sources) == 1 else [source_row(record, source, state, dnodes) for source in sources]
-    return [*reading, task_row(record, state, dnodes)]
-
-
-def source_row(record: JobRecord, source: SourceId, state: Snapshot, dnodes: dict[str, int]) -> Row:
-    """Return the row of the part of a task that reads one of several sources, which `info` names."""
-    row = list(task_row(record, state, dnodes))
-    boundary, offsets = record.progress.boundary or {}, record.offsets or {}
-    names = ("task_id", "level", "in_queue", "process_total", "out_total", "info", "start_ver", "checkpoint_ver")
-    task_id = hexadecimal(hashlib.sha256(f"{record.definition.id} {source}".encode()).hexdigest())
-    values = (task_id, "source", None, None, None, source, boundary.get(source), offsets.get(source))
-    for name, value in zip(names, values, strict=True):
-        row[TASK_COLUMNS.index(name)] = value
-    return tuple(row)
-
-
-def task_row(record: JobRecord, state: Snapshot, dnodes: dict[str, int]) -> Row:
-    """Return the row of a stream's task. It has no versions if there are several sources, which have them."""
-    definition, progress, counters = record.definition, record.progress, record.progress.counters
-    has_one_source = len(definition.source_ids) == 1
-    lease, beat = state.leases.get(definition.snode), state.beats.get(definition.snode)
-    position = progress.position
-    return (
-        definition.name,
-        hexadecimal(definition.id),
-        "snode",
-        dnodes.get(definition.snode, FIRST_DNODE),
-        "agg",
-        status(record),
-        None if lease is None else lease.epoch,
-        f"{counters.rows_pending} rows",
-        f"{counters.rows_in - counters.rows_pending} rows",
-        None,
-        f"{counters.rows_out} rows",
-        None,
-        message(record),
-        started(beat),
-        None if position is None else 0,
-        record.boundary_version if has_one_source else None,
-        progress.updated if position is not None else None,
-        None if position is None else position.batch,
-        record.source_version if has_one_source else None,
-        None,
-        "none",
-        None,
-        history_id(record),
-        status(record) if record.state is JobState.FILLING else None,
-        None,
-    )
+    return read_columns(TASK_COLUMNS, (task for record in stream_records(context) for task in tasks(record)))
 
 
 def stream_records(context: Context) -> list[JobRecord]:
@@ -184,11 +169,6 @@ def recorded_statement(definition: JobDefinition) -> CreateStream | None:
     except Error:
         return None
     return statement if isinstance(statement, CreateStream) else None
-
-
-def watermark_ticks(context: Context, definition: JobDefinition, statement: CreateStream) -> int:
-    """Return the watermark delay in ticks of the source."""
-    return statement.options.watermark.ticks(context.catalog.databases.get(definition.source.database).precision)
 
 
 def hexadecimal(id_: str) -> str:

@@ -61,7 +61,6 @@ class SubtableFilter:
             return [row[0] for row in recompute(connection, query, lambda _: stored)[1]]
 
     def by_spark(self, plan: Plan) -> list[str]:
-        """Run the query with Spark."""
         names: list[str] = evaluate(plan, lambda _: self.spark().createDataFrame(self.frame())).toArrow()[0].to_pylist()
         return names
 
@@ -73,7 +72,6 @@ class SubtableFilter:
         return pa.table(columns, schema=schema)
 
     def frame(self) -> pa.Table:
-        """Return the rows of `rows` with their tags."""
         rows = self.rows()
         for tag in self.table.tags:
             rows = rows.append_column(self.tags.schema.field(tag.name), self.tags[tag.name])

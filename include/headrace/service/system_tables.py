@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from headrace.context import Context
-from headrace.model.jobs import JobRecord
+from headrace.jobs.registry import is_known, kind_of
+from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord
 from headrace.model.notifications import masked
-from headrace.model.quarantine import QuarantineRequest
+from headrace.model.quarantine import QuarantinedRow, QuarantineRequest
 from headrace.model.statements import Select
 from headrace.model.tables import Table
 from headrace.model.time import Precision
-from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH, SLOW_BATCH_HINT, ReportedActivity, reported_activity
+from headrace.runtime.activity import (
+    NO_ACTIVITY,
+    SLOW_BATCH,
+    SLOW_BATCH_HINT,
+    ReportedActivity,
+    current_lag_ms,
+    reported_activity,
+)
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
-from headrace.service import job_tables, stream_tables
-from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Type
+from headrace.service import stream_tables
+from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 from headrace.sql.tokens import TokenType, tokenize
@@ -41,18 +51,7 @@ SAMPLE_COLUMNS: Final[dict[str, Type]] = {
     "quarantined": BIGINT,
 }
 TAG_COLUMNS: Final = ("table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value")
-COUNTERS: Final = (
-    "rows_in",
-    "rows_used",
-    "rows_updated",
-    "rows_filtered",
-    "rows_expired",
-    "rows_pending",
-    "rows_quarantined",
-    "rows_dropped",
-    "rows_out",
-    "rows_discarded",
-)
+COUNTERS: Final = tuple(field.name for field in fields(JobCounters) if field.name.startswith("rows_"))
 SCHEMA: Final = "information_schema"
 Row = tuple[Any, ...]
 
@@ -121,92 +120,113 @@ def columns(context: Context) -> CatalogRows:
     return build_rows(rows, table_name=STRING, db_name=STRING, position=INT, col_name=STRING, col_type=STRING)
 
 
+def jobs(context: Context) -> CatalogRows:
+    """Return a row for each job, by kind and name."""
+    state, histories = read_snapshot(context.catalog, context.catalog.now()), context.catalog.executions.histories()
+    activity = reported_activity(state, stale_after_ms(context.settings))
+    rows = [
+        (
+            job.name,
+            job.database or None,
+            job.kind,
+            job.owner,
+            state_word(record),
+            None if record.reason is None else str(record.reason),
+            job.snode,
+            current_lag_ms(record, activity.get(job.id), histories.get(job.id), state.now),
+            record.progress.counters.rows_out,
+            job.created,
+            job.id,
+        )
+        for record in sorted(state.jobs.values(), key=lambda record: (record.definition.kind, str(record.definition)))
+        for job in (record.definition,)
+        if record.desired is not DesiredState.DROPPED
+    ]
+    types = {"job_name": STRING, "db_name": STRING, "kind": STRING, "owner": STRING, "status": STRING, "message": STRING}
+    types |= {"snode": STRING, "lag_ms": BIGINT, "rows_out": BIGINT, "create_time": INSTANT, "job_id": STRING}
+    return CatalogRows(types, rows)
+
+
+def state_word(record: JobRecord) -> str:
+    kind = record.definition.kind
+    return kind_of(kind).state_word(record.state) if is_known(kind) else record.state.value
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """A stream with what is measured of it when its row is asked for."""
+
+    record: JobRecord
+    activity: ReportedActivity
+    counters: JobCounters
+    lag_ms: int | None
+
+
+PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
+    "stream_name": (STRING, lambda stream: stream.record.definition.name),
+    "db_name": (STRING, lambda stream: stream.record.definition.database),
+    "create_time": (INSTANT, lambda stream: stream.record.definition.created),
+    "stream_id": (STRING, lambda stream: stream.record.definition.id),
+    "sql": (STRING, lambda stream: masked(stream.record.definition.sql)),
+    "status": (STRING, lambda stream: stream.record.state.value),
+    "source_db": (STRING, lambda stream: stream.record.definition.source.database),
+    "source_table": (STRING, lambda stream: stream.record.definition.source.name),
+    "target_db": (STRING, lambda stream: stream.record.definition.target and stream.record.definition.target.database),
+    "target_table": (STRING, lambda stream: stream.record.definition.target and stream.record.definition.target.name),
+    "snode": (STRING, lambda stream: stream.record.definition.snode),
+    "message": (STRING, lambda stream: status_message(stream.record, stream.activity)),
+    "lag_ms": (BIGINT, lambda stream: stream.lag_ms),
+    **{name: (BIGINT, partial(lambda name, stream: getattr(stream.counters, name), name)) for name in COUNTERS},
+    "updated": (INSTANT, lambda stream: stream.record.progress.updated),
+    "batch_ms": (BIGINT, lambda stream: stream.activity.batch_ms),
+}
+
+
 def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
     state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
-    rows = [
-        stream_row(context, record, activity.get(job_id, NO_ACTIVITY))
-        for job_id, record in state.jobs.items()
-        if record.definition.kind == STREAM
-    ]
-    return build_rows(
-        rows,
-        stream_name=STRING,
-        db_name=STRING,
-        create_time=INSTANT,
-        stream_id=STRING,
-        sql=STRING,
-        status=STRING,
-        source_db=STRING,
-        source_table=STRING,
-        target_db=STRING,
-        target_table=STRING,
-        snode=STRING,
-        message=STRING,
-        lag_ms=BIGINT,
-        **dict.fromkeys(COUNTERS, BIGINT),
-        updated=INSTANT,
-        batch_ms=BIGINT,
-    )
+    records = [record for record in state.jobs.values() if record.definition.kind == STREAM]
+    measured = (measured_stream(context, record, activity.get(record.definition.id, NO_ACTIVITY)) for record in records)
+    return read_columns(PROGRESS_COLUMNS, measured)
 
 
-def stream_row(context: Context, record: JobRecord, activity: ReportedActivity) -> Row:
-    """Return a stream's row, values in the order of `stream_progress`."""
+def measured_stream(context: Context, record: JobRecord, activity: ReportedActivity) -> StreamProgress:
     from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
-    definition, progress, counters = record.definition, record.progress, measure_counters(context, record)
-    return (
-        definition.name,
-        definition.database,
-        definition.created,
-        definition.id,
-        masked(definition.sql),
-        record.state.value,
-        definition.source.database,
-        definition.source.name,
-        None if definition.target is None else definition.target.database,
-        None if definition.target is None else definition.target.name,
-        definition.snode,
-        status_message(record, activity),
-        measure_lag_ms(context, record),
-        *(getattr(counters, name) for name in COUNTERS),
-        progress.updated,
-        activity.batch_ms,
-    )
+    return StreamProgress(record, activity, measure_counters(context, record), measure_lag_ms(context, record))
+
+
+class HeldRow(NamedTuple):
+    """A row in quarantine of a stream, whose time is in ticks of a precision."""
+
+    stream: JobDefinition
+    row: QuarantinedRow
+    precision: Precision
+
+
+QUARANTINE_COLUMNS: Final[dict[str, ColumnOf[HeldRow]]] = {
+    "stream_name": (STRING, lambda held: held.stream.name),
+    "db_name": (STRING, lambda held: held.stream.database),
+    "table_name": (STRING, lambda held: held.row.key.series),
+    "row_time": (INSTANT, lambda held: held.row.key.time * 1000 // held.precision.ticks_per_second),
+    "reason": (STRING, lambda held: held.row.code.value),
+    "message": (STRING, lambda held: held.row.message),
+    "row": (STRING, lambda held: json.dumps(held.row.values, ensure_ascii=False)),
+    "since": (INSTANT, lambda held: held.row.since),
+    "replay": (BOOL, lambda held: held.row.requested is QuarantineRequest.REPLAY),
+}
 
 
 def stream_quarantine(context: Context) -> CatalogRows:
     """Return the rows in quarantine of all streams, oldest first."""
-    rows = [
-        (
-            record.definition.name,
-            record.definition.database,
-            row.key.series,
-            to_milliseconds(row.key.time, precision),
-            row.code.value,
-            row.message,
-            json.dumps(row.values, ensure_ascii=False),
-            row.since,
-            row.requested is QuarantineRequest.REPLAY,
-        )
+    held = [
+        HeldRow(record.definition, row, context.catalog.databases.get(record.definition.source.database).precision)
         for record in stream_tables.stream_records(context)
-        for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
         for row in context.catalog.quarantine.rows(record.definition.id)
         if row.dropped is None
     ]
-    return build_rows(
-        rows,
-        stream_name=STRING,
-        db_name=STRING,
-        table_name=STRING,
-        row_time=INSTANT,
-        reason=STRING,
-        message=STRING,
-        row=STRING,
-        since=INSTANT,
-        replay=BOOL,
-    )
+    return read_columns(QUARANTINE_COLUMNS, held)
 
 
 def stream_metrics(context: Context) -> CatalogRows:
@@ -220,11 +240,6 @@ def stream_metrics(context: Context) -> CatalogRows:
     return build_rows(rows, stream_name=STRING, db_name=STRING, **SAMPLE_COLUMNS)
 
 
-def to_milliseconds(ticks: int, precision: Precision) -> int:
-    """Convert an instant to epoch milliseconds."""
-    return ticks * 1000 // precision.ticks_per_second
-
-
 def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
     """Return why a stream is stopped, else that its micro-batch is slow, in one line."""
     if (reason := record.reason) is not None:
@@ -233,7 +248,6 @@ def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
 
 
 def build_rows(rows: list[Row], /, **types: Type) -> CatalogRows:
-    """Build a table with one column for each keyword."""
     return CatalogRows(types, rows)
 
 
@@ -243,7 +257,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
-    "ins_jobs": job_tables.jobs,
+    "ins_jobs": jobs,
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,
     "ins_stream_progress": stream_progress,

@@ -15,18 +15,20 @@ from headrace.errors import NotSupportedError
 from headrace.model.tables import Database, Table
 from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
-from headrace.service.state import SessionState
+from headrace.service.stage import SessionState
 from headrace.service.verification import Versions, compare_undisturbed, query_rows
 from headrace.storage import Bounds
 from headrace.verify import VerificationResult
 from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 
 if TYPE_CHECKING:
+    from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.scope import TreeScope
-    from headrace.service.topics.verifications import VerifyTree
 
 
-def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationResult:
+def verify_tree_query(
+    query: TreeQuery, plan: TreePlan | TagPlan, scope: TreeScope, sql: str, session: SessionState
+) -> VerificationResult:
     """Run a query over trees with Spark and with DuckDB, and compare.
 
     Raises:
@@ -34,13 +36,13 @@ def verify_tree_query(stage: VerifyTree, session: SessionState) -> VerificationR
     """
 
     def evaluate() -> pa.Table:
-        rows = evaluate_query(stage.plan.plan, session.context)
-        return rows if isinstance(stage.plan, TreePlan) else stage.plan.finish(rows)
+        rows = evaluate_query(plan.plan, session.context)
+        return rows if isinstance(plan, TreePlan) else plan.finish(rows)
 
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
         versions = Versions(session.context)
-        source = tree_source(stage.scope, session.context, versions)
-        return verify_tree(stage.query, lambda: query_rows(stage.sql, session, evaluate), source), versions.have_changed
+        source = tree_source(scope, session.context, versions)
+        return verify_tree(query, lambda: query_rows(sql, session, evaluate), source), versions.have_changed
 
     return compare_undisturbed(compare)
 

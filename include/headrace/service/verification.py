@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from headrace.compute import AnyPlan, Relation, Scan
 from headrace.context import Context
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.positions import Offsets, source_id
 from headrace.model.quarantine import RowKey
 from headrace.model.queries import Query, SelectItem
@@ -24,7 +24,7 @@ from headrace.model.time import Precision
 from headrace.queries.evaluation import evaluate_query
 from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
-from headrace.service.state import SessionState
+from headrace.service.stage import SessionState
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
@@ -32,9 +32,6 @@ from headrace.streams.definition.layout import find_partition_item, prepend_wind
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.tdengine.virtual import virtual_rows
-
-if TYPE_CHECKING:
-    from headrace.service.topics.verifications import VerifyQuery, VerifyStream
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
@@ -78,7 +75,7 @@ def query_rows(sql: str, session: SessionState, evaluate: Callable[[], pa.Table]
     return evaluate() if result is None or result.table is None else result.table
 
 
-def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResult:
+def verify_query(plan: AnyPlan, sql: str, session: SessionState) -> VerificationResult:
     """Run a query with Spark and with DuckDB, and compare.
 
     Raises:
@@ -86,12 +83,12 @@ def verify_query(stage: VerifyQuery, session: SessionState) -> VerificationResul
     """
 
     def rows() -> pa.Table:
-        return query_rows(stage.sql, session, lambda: evaluate_query(stage.plan, session.context))
+        return query_rows(sql, session, lambda: evaluate_query(plan, session.context))
 
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
         versions = Versions(session.context)
-        tables = stored_tables(session, stage.plan, versions)
-        return verify(stage.query, rows, tables, current_timezone(session)), versions.have_changed
+        tables = stored_tables(session, plan, versions)
+        return verify(plan.query, rows, tables, current_timezone(session)), versions.have_changed
 
     return compare_undisturbed(compare)
 
@@ -161,7 +158,7 @@ def read_tags(context: Context, table: Table) -> pa.Table:
     return pa.table({table.series_key: pa.array([], pa.string())})
 
 
-def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
+def verify_stream(job: JobDefinition, context: Context) -> VerificationResult:
     """Compare a stream's target with its query over the rows that the stream has processed.
 
     Except with AT_ONCE, only closed windows are compared; without history, only the windows that the target has, and none of FILL.
@@ -171,9 +168,9 @@ def verify_stream(stage: VerifyStream, context: Context) -> VerificationResult:
     """
 
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
-        record = context.catalog.jobs.by_id(stage.definition.id)
+        record = context.catalog.jobs.by_id(job.id)
         verification = compare_stream(context, record)
-        return verification, lambda: context.catalog.jobs.by_id(record.definition.id).progress.position != record.progress.position
+        return verification, lambda: context.catalog.jobs.by_id(job.id).progress.position != record.progress.position
 
     return compare_undisturbed(compare)
 

@@ -140,7 +140,6 @@ def _differing_columns(expected: ResultRow, actual: ResultRow, comparisons: Sequ
 
 
 def values_equal(expected: Any, actual: Any, comparison: ComparisonMode) -> bool:
-    """Return True if two values are equal by the column's way of comparing."""
     if comparison is ComparisonMode.IN_RANGE and isinstance(expected, list | tuple):
         return _is_within(actual, expected)
     if expected is None or actual is None:

@@ -99,7 +99,6 @@ class Compiler:
         raise unsupported(f"the expression {type(node).__name__} here")
 
     def condition(self, node: Expression) -> str:
-        """Compile a condition to a BOOLEAN."""
         return self.language.condition(self.value(node))
 
     def case(self, node: Case) -> Value:
@@ -113,16 +112,6 @@ class Compiler:
             return constant(None)
         branches = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(whens, sqls, strict=False))
         return Value(f"(CASE {branches} ELSE {sqls[-1]} END)", type_)
-
-
-def conjuncts(node: Expression | None) -> list[Expression]:
-    """Return the conditions that AND joins."""
-    match node:
-        case None:
-            return []
-        case Call(function="and", arguments=arguments):
-            return [part for argument in arguments for part in conjuncts(argument)]
-    return [node]
 
 
 def _predicate(test: Test) -> Rule:

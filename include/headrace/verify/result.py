@@ -66,7 +66,6 @@ class Answer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
         return tuple(output.name for output in self.outputs)
 
     @property
@@ -125,7 +124,6 @@ class VerificationResult:
 
     @property
     def equal(self) -> bool:
-        """True if the result equals its recomputation."""
         return self.difference is None
 
 

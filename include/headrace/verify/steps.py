@@ -59,7 +59,6 @@ class Steps:
         return self.step("answer", f"SELECT {selected} FROM {relation} {by}{limits}")
 
     def has_rows(self, sql: str) -> bool:
-        """Return whether a query has a row."""
         return self.connection.execute(f"{sql} LIMIT 1").fetchone() is not None
 
 

@@ -46,7 +46,6 @@ class Value:
 
     @property
     def is_instant(self) -> bool:
-        """True for TIMESTAMP."""
         return self.type == TIMESTAMP
 
     def is_kind(self, *kinds: TypeKind) -> bool:
@@ -70,7 +69,6 @@ def duck_type(type_: DataType | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a string as an SQL literal."""
     parts = text.split("\0")
     literals = " || chr(0) || ".join("'" + part.replace("'", "''") + "'" for part in parts)
     return f"({literals})" if len(parts) > 1 else literals
@@ -99,7 +97,6 @@ def constant(value: Scalar) -> Value:
 
 
 def instant(ticks: int) -> Value:
-    """Return a constant instant."""
     return Value(f"CAST('{ticks}' AS BIGINT)", TIMESTAMP, True, ticks)
 
 

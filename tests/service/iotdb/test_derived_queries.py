@@ -28,7 +28,7 @@ def filled(connection: headrace.Connection) -> headrace.Connection:
 
 def answer(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
     """The rows, with times as epoch milliseconds; verify agrees."""
-    assert connection.session.verify(sql).equal
+    assert connection.verify(sql).equal
     rows = connection.execute(sql).fetchall()
     return [tuple(round(cell.timestamp() * 1000) if hasattr(cell, "timestamp") else cell for cell in row) for row in rows]
 

@@ -152,7 +152,7 @@ def test_an_execution_with_a_large_result_replaces_what_it_wrote_before(home: Ho
     assert [row[1] for row in fetch(connection, "select x from root.out.a")] == list(range(100))
     connection.execute(f"delete from root.plant.line1.s1 where time >= {START + 5 * SECOND}")
     connection.execute(f"insert into root.plant.line1(time, s1) values ({START + 50}, 1000)")
-    assert connection.session.backfill_query("big", str(START), None) == 1
+    assert connection.backfill(cq="big", start=str(START)) == 1
     assert [row[1] for row in fetch(connection, "select x from root.out.a")] == [0, 1000, *range(1, 50)]
     twice = fetch(connection, "select twice, s1 from root.plant.line1 where twice is not null")
     assert [row[1:] for row in twice] == [(2.0 * number, number) for number in (0, 1000, *range(1, 50))]

@@ -16,7 +16,7 @@ from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import DesiredState
 from headrace.queries import executions
-from headrace.service.topics.backfills import BackfillQuery, plan_query_backfill
+from headrace.service.topics.backfills import plan_backfill
 from tests.service.iotdb.conftest import START
 from tests.service.iotdb.test_continuous_queries import BODY, SECOND, fetch, insert, job, points, settle_after, states
 
@@ -45,11 +45,11 @@ def attempts(connection: headrace.Connection) -> dict[int, int]:
 def test_a_backfill_computes_the_ranges_that_overlap_it_again(query: headrace.Connection) -> None:
     insert(query, *range(-10, 30))
     reported: list[tuple[int, int]] = []
-    count = query.session.backfill_query("tens", at(5), at(11), progress=lambda done, total: reported.append((done, total)))
+    count = query.backfill(cq="tens", start=at(5), end=at(11), progress=lambda done, total: reported.append((done, total)))
     assert (count, reported) == (2, [(0, 2), (1, 2), (2, 2)])
     assert points(query, "select c from root.agg.line1") == {-10: 0, 0: 10, 10: 10, 20: 0}
     assert attempts(query) == {0: 1, 10: 2, 20: 2, 30: 1}
-    assert query.session.backfill_query("tens", None, None) == 4
+    assert query.backfill(cq="tens") == 4
     assert points(query, "select c from root.agg.line1") == {-10: 10, 0: 10, 10: 10, 20: 10}
 
 
@@ -57,10 +57,10 @@ def test_a_backfill_computes_the_ranges_that_overlap_it_again(query: headrace.Co
 @pytest.mark.usefixtures("spark")
 def test_a_backfill_reaches_back_beyond_the_first_execution_but_not_into_the_future(query: headrace.Connection) -> None:
     insert(query, *range(-50, 60))
-    assert query.session.backfill_query("tens", at(-40), at(-20)) == 2
+    assert query.backfill(cq="tens", start=at(-40), end=at(-20)) == 2
     assert points(query, "select c from root.agg.line1") == {-40: 10, -30: 10, -10: 0, 0: 0, 10: 0, 20: 0}
-    assert query.session.backfill_query("tens", at(20), at(1_000)) == 1
-    assert query.session.backfill_query("tens", at(100), None) == 0
+    assert query.backfill(cq="tens", start=at(20), end=at(1_000)) == 1
+    assert query.backfill(cq="tens", start=at(100)) == 0
     settle_after(query, 10)
     assert states(query, "tens") == dict.fromkeys((-30, -20, 0, 10, 20, 30, 40), "DONE")
 
@@ -70,13 +70,12 @@ def test_the_range_is_in_the_time_zone_of_the_query(plant: headrace.Connection) 
         settings=plant.session.context.settings.model_copy(update={"timezone": "Asia/Tokyo"}), dialect="iotdb", clock=plant.clock
     ) as tokyo:
         tokyo.execute(f"create cq tens {BODY}")
-    (stage,) = plan_query_backfill(plant.session.state, "tens", "2023-11-15 07:13:00", None)
-    assert isinstance(stage, BackfillQuery)
-    assert stage.start == START - 20 * SECOND
+    (stage,) = plan_backfill(plant.session, None, "tens", "2023-11-15 07:13:00")
+    assert ", from 2023-11-14 22:13:00+00:00, " in stage.describe()[0]
 
 
 def test_explain_says_how_many_intervals_are_computed(query: headrace.Connection) -> None:
-    lines = query.session.explain(plan_query_backfill(query.session.state, "tens", at(0), "2023-11-14 22:13:40"))
+    lines = query.session.explain(plan_backfill(query.session, None, "tens", at(0), "2023-11-14 22:13:40"))
     assert lines == [
         "compute 2 intervals of continuous query tens again, from 2023-11-14 22:13:20+00:00, before 2023-11-14 22:13:40+00:00, "
         "in this process; the rows of each are replaced",
@@ -97,7 +96,7 @@ def test_an_invalid_backfill_is_refused(
     query: headrace.Connection, name: str, start: str | None, end: str | None, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as refused:
-        query.session.backfill_query(name, start, end)
+        query.backfill(cq=name, start=start, end=end)
     assert getattr(refused.value, "hint", "")
 
 
@@ -133,7 +132,7 @@ def test_an_interrupted_backfill_leaves_a_range_that_is_computed_again(
 
     monkeypatch.setattr(executions, "compute", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        query.session.backfill_query("tens", at(0), at(10))
+        query.backfill(cq="tens", start=at(0), end=at(10))
     context, definition = query.session.context, job(query, "tens").definition
     (failed,) = context.catalog.executions.unfinished(definition.id)
     assert (failed.state, failed.message) == (ExecutionState.FAILED, "the execution was interrupted")
@@ -152,6 +151,6 @@ def test_a_backfill_that_was_killed_is_repeated_at_once(query: headrace.Connecti
     (claimed,) = context.catalog.executions.unfinished(definition.id)
     assert (claimed.state, claimed.attempt) == (ExecutionState.RUNNING, 2)
     assert due(query) == [10]
-    assert query.session.backfill_query("tens", at(0), at(10)) == 1
+    assert query.backfill(cq="tens", start=at(0), end=at(10)) == 1
     assert attempts(query)[10] == 3
     assert points(query, "select c from root.agg.line1")[0] == 10

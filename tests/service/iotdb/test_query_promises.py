@@ -61,7 +61,7 @@ def test_all_groups_limits_and_alignment_are_kept(plant: headrace.Connection) ->
     }
     assert {row[:2] for row in fetch(plant, "show devices root.agg.**")} == {(f"root.agg.{name}", "true") for name in GROUPS}
     for name in GROUPS:
-        verification = plant.session.verify_continuous_query(f"q_{name}")
+        verification = plant.verify(cq=f"q_{name}")
         assert verification.equal, verification.difference
 
 
@@ -96,7 +96,7 @@ def test_calendar_months_are_those_of_the_zone_in_which_a_query_was_created(germ
     ) as other:
         other.settle()
         written = {round(time.timestamp() * 1000): value for time, value in fetch(other, "select n from root.m.d")}
-        verification = other.session.verify_continuous_query("q")
+        verification = other.verify(cq="q")
     assert written == {first: 2, april: 2}
     assert verification.equal, verification.difference
 
@@ -148,6 +148,6 @@ def test_a_stream_reads_what_a_query_over_a_table_of_the_other_language_writes(p
         power.settle()
         assert seconds(fetch(power, stream)) == [(-20, 18.0, 2), (0, 100.0, 1)]
         measure(power, ("m1", -7, 1))
-        assert tree.session.backfill_query("q", str(START - 10_000), str(START)) == 1
+        assert tree.backfill(cq="q", start=str(START - 10_000), end=str(START)) == 1
         power.settle()
         assert seconds(fetch(power, stream)) == [(-20, 19.0, 2), (0, 100.0, 1)]

@@ -43,11 +43,11 @@ def create(connection: headrace.Connection, select: str, resample: str = "every 
 )
 def test_what_a_query_has_written_equals_its_recomputation(filled: headrace.Connection, select: str) -> None:
     create(filled, select)
-    latest = filled.session.verify_continuous_query("q")
+    latest = filled.verify(cq="q")
     assert latest.equal, latest.difference
     assert latest.rows >= 1
     if "group by" in select or "where" in select:
-        both = filled.session.verify_continuous_query("q", "2023-11-14 22:00:00", None)
+        both = filled.verify(cq="q", start="2023-11-14 22:00:00")
         assert both.equal, both.difference
         assert both.rows > latest.rows
 
@@ -55,7 +55,7 @@ def test_what_a_query_has_written_equals_its_recomputation(filled: headrace.Conn
 def test_a_value_that_was_changed_is_found_with_its_source_rows(filled: headrace.Connection, tmp_path: Path) -> None:
     create(filled, "select count(s1), avg(s2) into root.out.d(n, mean) from root.plant.line1 group by (10s)")
     filled.execute(f"insert into root.out.d(time, n) values ({START - 10 * SECOND}, 77)")
-    result = filled.session.verify_continuous_query("q")
+    result = filled.verify(cq="q")
     assert result.difference is not None
     assert (result.difference.actual or ())[1:2] == (77,)
     assert result.difference.total == 10
@@ -68,4 +68,4 @@ def test_a_value_that_was_changed_is_found_with_its_source_rows(filled: headrace
 def test_without_an_execution_there_is_nothing_to_verify(filled: headrace.Connection) -> None:
     filled.execute("create cq q begin select count(s1) into root.out.d(n) from root.plant.line1 group by (10s) end")
     with pytest.raises(ProgrammingError, match="no execution of q in this range is done"):
-        filled.session.verify_continuous_query("q")
+        filled.verify(cq="q")

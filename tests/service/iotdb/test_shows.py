@@ -161,9 +161,9 @@ def test_databases_are_shown_with_details(plant: headrace.Connection) -> None:
     ],
 )
 def test_a_snode_is_asked_for_what_needs_spark(plant: headrace.Connection, sql: str) -> None:
-    stages = plan(parse(sql, "iotdb"), plant.session.state)
+    stages = plan(parse(sql, "iotdb"), plant.session)
     assert is_query(stages)
-    assert not is_query(plan(parse("show devices", "iotdb"), plant.session.state))
+    assert not is_query(plan(parse("show devices", "iotdb"), plant.session))
 
 
 def test_reading_points_needs_the_right_to_read(plant: headrace.Connection) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli.app import app
 from headrace.errors import NotFoundError, NotSupportedError
-from headrace.service.topics.verifications import plan_query_verification
+from headrace.service.topics.verifications import plan_verification
 from tests.service.iotdb.conftest import START
 
 WINDOWS = "select count(s1), avg(s2) from root.plant.line1 group by ([0, 60), 20ms) fill(previous)"
@@ -26,9 +26,9 @@ def filled(plant: headrace.Connection) -> headrace.Connection:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_query_is_verified(filled: headrace.Connection) -> None:
-    verification = filled.session.verify(WINDOWS)
+    verification = filled.verify(WINDOWS)
     assert (verification.equal, verification.rows, verification.windows) == (True, 3, True)
-    assert filled.session.verify("select s1, s2 * 2 from root.plant.* where time > 1 align by device").rows == 3
+    assert filled.verify("select s1, s2 * 2 from root.plant.* where time > 1 align by device").rows == 3
 
 
 @pytest.mark.spark
@@ -36,7 +36,7 @@ def test_a_query_is_verified(filled: headrace.Connection) -> None:
 def test_rows_older_than_their_time_to_live_are_left_out(filled: headrace.Connection) -> None:
     filled.execute(f"insert into root.plant.line2(time, s1) values ({START}, 9)")
     filled.execute("set ttl to root.plant.line2 3600000")
-    verification = filled.session.verify("select s1 from root.plant.*")
+    verification = filled.verify("select s1 from root.plant.*")
     assert (verification.equal, verification.rows) == (True, 3)
 
 
@@ -46,7 +46,7 @@ def test_functions_by_level_read_the_series_of_their_own_paths(filled: headrace.
     """The masked path of both columns is `root.*.*.s1`."""
     sql = "select sum(s1), max_time(line2.s1) from root.plant.*, root.plant group by level = 0"
     assert filled.execute(sql).fetchall() == [(18.0, 3)]
-    assert filled.session.verify(sql).equal
+    assert filled.verify(sql).equal
 
 
 @pytest.mark.spark
@@ -69,12 +69,12 @@ def test_zeros_and_counts_of_nothing_are_verified(
 ) -> None:
     rows = filled.execute(sql).fetchall()
     assert rows if expected is None else rows == expected
-    assert filled.session.verify(sql).equal
+    assert filled.verify(sql).equal
 
 
 def test_a_verification_is_explained(filled: headrace.Connection) -> None:
     session = filled.session
-    lines = session.explain(plan_query_verification(session.state, WINDOWS, "iotdb"))
+    lines = session.explain(plan_verification(session, WINDOWS))
     assert (lines[0], lines[-2]) == ("query on Spark", "run it again with DuckDB, and compare")
     assert lines[-1] == "needs the right to read table root.plant.devices"
 
@@ -85,11 +85,11 @@ def test_what_cannot_be_verified_is_refused_before_anything_runs(filled: headrac
         ("select s1 into root.o(a) from root.plant.line1", "INTO"),
     ):
         with pytest.raises(NotSupportedError, match=f"verify does not support {clause}"):
-            filled.session.verify(sql)
+            filled.verify(sql)
     with pytest.raises(NotSupportedError, match="takes a SELECT"):
-        filled.session.verify("show devices")
+        filled.verify("show devices")
     with pytest.raises(NotFoundError, match="match no series"):
-        filled.session.verify("select s9 from root.plant.line1")
+        filled.verify("select s9 from root.plant.line1")
 
 
 @pytest.mark.spark

@@ -89,11 +89,14 @@ class Demonstration:
     def load_history(self) -> None:
         """Load all readings but those of the last days."""
         print_heading("Load past readings from CSV files")
+        from headrace.service.topics.loads import plan_load
+
         folder = self.session.context.settings.home_path / "demo"
         for source in self.sources:
             path = source.write_history(folder)
             with progress_bar(f"  loading {path.name}") as progress:
-                rows = self.session.load([path], f"demo.{source.subtable}", progress=progress)
+                stages = plan_load(self.session, [path], f"demo.{source.subtable}", progress=progress)
+                rows = self.session.run(stages).affected
             print_line(f"  {rows:,} readings in demo.{source.table}, up to {source.live_start:%Y-%m-%d}")
 
     def create_streams(self) -> None:

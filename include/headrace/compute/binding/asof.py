@@ -7,11 +7,11 @@ from typing import Final, NoReturn
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
-from headrace.compute.binding.ranges import MIRRORED, conjuncts
+from headrace.compute.binding.ranges import MIRRORED
 from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import AsofMatch
 from headrace.errors import LimitError, NotSupportedError
-from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, ColumnRef, Expression, conjuncts, walk
 from headrace.model.queries import Join
 from headrace.model.types import NUMBERS
 

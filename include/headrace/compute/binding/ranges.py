@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from headrace.compute.terms import is_instant
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import Bound
 from headrace.errors import Error
-from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, ColumnRef, Expression, conjuncts, walk
 
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -42,18 +42,6 @@ def where_condition(node: Expression | None, conditions: Sequence[Node], row_bin
         if not bounds:
             parts.append(row_binder.condition(part))
     return WhereCondition(both(*parts) if parts else None, tightest(ends[">="], 1), tightest(ends["<="], -1))
-
-
-def conjuncts(node: Expression | None) -> Iterator[Expression]:
-    """Yield the parts of a condition that are joined by AND."""
-    match node:
-        case None:
-            return
-        case Call(function="and", arguments=arguments):
-            for argument in arguments:
-                yield from conjuncts(argument)
-        case _:
-            yield node
 
 
 def located_bounds(node: Expression, row_binder: Binder, names: Environment) -> list[tuple[str, Bound]]:

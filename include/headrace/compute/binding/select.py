@@ -18,7 +18,7 @@ from headrace.compute.binding.outputs import (
     star_item,
 )
 from headrace.compute.binding.query_range import resolve_range
-from headrace.compute.binding.ranges import WhereCondition, conjuncts, where_condition
+from headrace.compute.binding.ranges import WhereCondition, where_condition
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
@@ -32,7 +32,7 @@ from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, FillPlan, IntervalWindow, SessionWindow, StateWindow, WindowPlan
 from headrace.errors import InvalidStreamError, NotSupportedError, ProgrammingError
-from headrace.model.expressions import Call, ColumnRef, Expression, Star, walk
+from headrace.model.expressions import Call, ColumnRef, Expression, Star, conjuncts, walk
 from headrace.model.queries import FillMode, Ordering, Query, SelectItem, StateClause, Union
 from headrace.model.types import BIGINT, TIMESTAMP
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from headrace.compute.binding.ranges import conjuncts
 from headrace.compute.iotdb.aggregates import COUNTING, normalize_count_if
 from headrace.compute.iotdb.expansion import TIME, Alternatives, expand
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
-from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, conjuncts, transform, walk
 
 COUNTS: Final = frozenset(("count", "count_if"))
 """Aggregates that are 0 without values."""

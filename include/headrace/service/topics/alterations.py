@@ -12,9 +12,8 @@ The order is such that a crash in between leaves a usable table, and the same st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -33,153 +32,13 @@ from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropCo
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.service.names import database_of, find_table, find_writable_table, with_span
-from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import DONE, Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.subtables import SetTtl
+from headrace.service.rights import Action, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.subtables import set_ttl
 from headrace.service.topics.tables import check_columns
 
 WIDENED: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 """Types whose declared length can grow without a change of stored values."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableAlteration(TableStage):
-    """Something that changes a table for all of its subtables."""
-
-    action = Action.ALTER
-
-
-@dataclass(frozen=True, slots=True)
-class MakeColumn(TableAlteration):
-    """Add a column or tag, NULL in existing rows and subtables."""
-
-    database: Database
-    column: Column
-    is_tag: bool
-
-    def describe(self) -> list[str]:
-        noun = "tag" if self.is_tag else "column"
-        return [f"add {noun} {self.column.name} {self.column.type} to {self.table.database}.{self.table.name}, NULL so far"]
-
-    def apply(self, session: SessionState) -> Result:
-        context, table, column = session.context, self.table, self.column
-        with ddl_lock(table, context) as current:
-            check_free(current, column.name)
-            if self.is_tag:
-                context.tables.tags.add(table, self.database, column)
-            else:
-                context.tables.columns.add(table, self.database, [column])
-            failpoint("service.alter.stored")
-            context.catalog.tables.alter(table.database, table.name, partial(with_column, column=column, is_tag=self.is_tag))
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveColumn(TableAlteration):
-    """Drop a column or tag."""
-
-    name: str
-    is_tag: bool
-
-    def describe(self) -> list[str]:
-        table = f"{self.table.database}.{self.table.name}"
-        if self.is_tag:
-            return [f"drop tag {self.name} of {table} with its values"]
-        return [f"drop column {self.name} of {table}; its values stay in the Delta table, hidden"]
-
-    def apply(self, session: SessionState) -> Result:
-        context, table, name = session.context, self.table, self.name
-
-        def record() -> None:
-            context.catalog.tables.alter(table.database, table.name, partial(without_column, name=name), removed=[name])
-            failpoint("service.alter.recorded")
-
-        with ddl_lock(table, context):
-            context.catalog.tables.check_unused(table.database, table.name, [name])
-            if self.is_tag:
-                record()
-                context.tables.tags.remove(table, name)
-            else:
-                context.tables.columns.retire(table, name, record)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class WidenColumn(TableAlteration):
-    """Lengthen the declared type of a column or tag; stored values do not change."""
-
-    column: Column
-    is_tag: bool
-
-    def describe(self) -> list[str]:
-        noun = "tag" if self.is_tag else "column"
-        return [f"change {noun} {self.column.name} of {self.table.database}.{self.table.name} to {self.column.type}"]
-
-    def apply(self, session: SessionState) -> Result:
-        context, table, column = session.context, self.table, self.column
-        with ddl_lock(table, context):
-            if not self.is_tag:
-                context.tables.columns.retype(table, column)
-                failpoint("service.alter.stored")
-            context.catalog.tables.alter(table.database, table.name, partial(with_column_type, changed=column))
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RenameTag(TableAlteration):
-    """Rename a tag."""
-
-    old: str
-    new: str
-
-    def describe(self) -> list[str]:
-        return [f"rename tag {self.old} of {self.table.database}.{self.table.name} to {self.new}"]
-
-    def apply(self, session: SessionState) -> Result:
-        context, table, old, new = session.context, self.table, self.old, self.new
-        with ddl_lock(table, context) as current:
-            with_renamed_column(current, old, new)
-            context.tables.tags.rename(table, old, new, partial(record_name, table, old, new, context))
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class CopyColumn(TableAlteration):
-    """Rename a column of a plain table: its values are copied, and those under the old name stay hidden."""
-
-    database: Database
-    old: str
-    new: str
-
-    def describe(self) -> list[str]:
-        head = f"rename column {self.old} of {self.table.database}.{self.table.name} to {self.new}"
-        return [f"{head}: copy its values; those of {self.old} stay in the Delta table, hidden"]
-
-    def apply(self, session: SessionState) -> Result:
-        context, table, old, new = session.context, self.table, self.old, self.new
-        with ddl_lock(table, context) as current:
-            with_renamed_column(current, old, new)
-            context.catalog.tables.check_renamable(table.database, table.name, old)
-            column, record = require_column(current, old), partial(record_name, table, old, new, context)
-            context.tables.columns.rename(table, self.database, column, new, record)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class SetComment(TableAlteration):
-    """Change the comment of a table; None removes it."""
-
-    comment: str | None
-
-    def describe(self) -> list[str]:
-        return [f"change the comment of {self.table.database}.{self.table.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        table = self.table
-        session.context.catalog.tables.alter(table.database, table.name, lambda current: replace(current, comment=self.comment))
-        return DONE
 
 
 def plan_add_column(statement: AddColumn, session: PlanningContext) -> list[Stage]:
@@ -189,7 +48,34 @@ def plan_add_column(statement: AddColumn, session: PlanningContext) -> list[Stag
         changed = with_column(table, column, statement.is_tag)
         check_columns(CreateTable(statement.table, changed.columns, changed.tags))
         session.context.tables.check(changed, database)
-    return [MakeColumn(table, database, column, statement.is_tag)]
+    return [add_column(table, database, column, is_tag=statement.is_tag)]
+
+
+def add_column(table: Table, database: Database, column: Column, *, is_tag: bool) -> Stage:
+    """Add a column or tag, NULL in existing rows and subtables."""
+
+    def change(context: Context, current: Table) -> None:
+        check_free(current, column.name)
+        if is_tag:
+            context.tables.tags.add(table, database, column)
+        else:
+            context.tables.columns.add(table, database, [column])
+        failpoint("service.alter.stored")
+        context.catalog.tables.alter(table.database, table.name, partial(with_column, column=column, is_tag=is_tag))
+
+    noun = "tag" if is_tag else "column"
+    return alteration(table, f"add {noun} {column.name} {column.type} to {table.database}.{table.name}, NULL so far", change)
+
+
+def alteration(table: Table, described: str, change: Callable[[Context, Table], None]) -> Stage:
+    """Return the stage of a change of a table for all of its subtables. It is handed the table as the catalog then has it."""
+
+    def apply(session: SessionState) -> None:
+        catalog = session.context.catalog
+        with catalog.lock(f"ddl {table.database}.{table.name}"):
+            change(session.context, catalog.tables.get(table.database, table.name))
+
+    return Stage(on_table(Action.ALTER, table), lambda: [described], apply)
 
 
 def plan_drop_column(statement: DropColumn, session: PlanningContext) -> list[Stage]:
@@ -198,7 +84,24 @@ def plan_drop_column(statement: DropColumn, session: PlanningContext) -> list[St
         check_kind(table, statement.name, statement.is_tag)
         check_droppable(table, statement.name)
         session.context.catalog.tables.check_unused(table.database, table.name, [statement.name])
-    return [RemoveColumn(table, statement.name, statement.is_tag)]
+    return [remove_column(table, statement.name, is_tag=statement.is_tag)]
+
+
+def remove_column(table: Table, name: str, *, is_tag: bool) -> Stage:
+    def change(context: Context, _: Table) -> None:
+        def record() -> None:
+            context.catalog.tables.alter(table.database, table.name, partial(without_column, name=name), removed=[name])
+            failpoint("service.alter.recorded")
+
+        context.catalog.tables.check_unused(table.database, table.name, [name])
+        if is_tag:
+            record()
+            context.tables.tags.remove(table, name)
+        else:
+            context.tables.columns.retire(table, name, record)
+
+    noun, rest = ("tag", " with its values") if is_tag else ("column", "; its values stay in the Delta table, hidden")
+    return alteration(table, f"drop {noun} {name} of {table.database}.{table.name}{rest}", change)
 
 
 def plan_modify_column(statement: ModifyColumn, session: PlanningContext) -> list[Stage]:
@@ -207,7 +110,20 @@ def plan_modify_column(statement: ModifyColumn, session: PlanningContext) -> lis
     with with_span(column.span):
         check_widening(check_kind(table, column.name, statement.is_tag), column.type)
         session.context.tables.check(with_column_type(table, column), database)
-    return [WidenColumn(table, column, statement.is_tag)]
+    return [widen_column(table, column, is_tag=statement.is_tag)]
+
+
+def widen_column(table: Table, column: Column, *, is_tag: bool) -> Stage:
+    """Lengthen the declared type of a column or tag; stored values do not change."""
+
+    def change(context: Context, _: Table) -> None:
+        if not is_tag:
+            context.tables.columns.retype(table, column)
+            failpoint("service.alter.stored")
+        context.catalog.tables.alter(table.database, table.name, partial(with_column_type, changed=column))
+
+    noun = "tag" if is_tag else "column"
+    return alteration(table, f"change {noun} {column.name} of {table.database}.{table.name} to {column.type}", change)
 
 
 def plan_rename_column(statement: RenameColumn, session: PlanningContext) -> list[Stage]:
@@ -220,33 +136,62 @@ def plan_rename_column(statement: RenameColumn, session: PlanningContext) -> lis
         if statement.is_tag:
             session.context.tables.check(changed, database)
             tables.check_unused(table.database, table.name, [old])
-            return [RenameTag(table, old, new)]
+            return [rename_tag(table, old, new)]
         check_renamable(table, old, new)
         # The Delta table has both.
         session.context.tables.check(with_column(table, replace(column, name=new), is_tag=False), database)
         tables.check_renamable(table.database, table.name, old)
-    return [CopyColumn(table, database, old, new)]
+    return [copy_column(table, database, old, new)]
+
+
+def rename_tag(table: Table, old: str, new: str) -> Stage:
+    def change(context: Context, current: Table) -> None:
+        with_renamed_column(current, old, new)
+        context.tables.tags.rename(table, old, new, partial(record_name, table, old, new, context))
+
+    return alteration(table, f"rename tag {old} of {table.database}.{table.name} to {new}", change)
+
+
+def copy_column(table: Table, database: Database, old: str, new: str) -> Stage:
+    """Rename a column of a plain table: its values are copied, and those under the old name stay hidden."""
+
+    def change(context: Context, current: Table) -> None:
+        with_renamed_column(current, old, new)
+        context.catalog.tables.check_renamable(table.database, table.name, old)
+        column, record = require_column(current, old), partial(record_name, table, old, new, context)
+        context.tables.columns.rename(table, database, column, new, record)
+
+    head = f"rename column {old} of {table.database}.{table.name} to {new}"
+    return alteration(table, f"{head}: copy its values; those of {old} stay in the Delta table, hidden", change)
 
 
 def plan_set_table_options(statement: SetTableOptions, session: PlanningContext) -> list[Stage]:
     """Plan ALTER TABLE with COMMENT or TTL; an empty comment removes it."""
     planned: list[Stage] = []
     if statement.comment is not None:
-        planned.append(SetComment(altered_table(statement, session)[0], statement.comment or None))
+        planned.append(set_comment(altered_table(statement, session)[0], statement.comment or None))
     if statement.ttl_days is not None and not statement.supertable:
         planned.append(plan_ttl(statement.table, statement.ttl_days, session))
     return planned
 
 
+def set_comment(table: Table, comment: str | None) -> Stage:
+    """Change the comment of a table; None removes it."""
+
+    def apply(session: SessionState) -> None:
+        session.context.catalog.tables.alter(table.database, table.name, lambda current: replace(current, comment=comment))
+
+    return Stage(on_table(Action.ALTER, table), lambda: [f"change the comment of {table.database}.{table.name}"], apply)
+
+
 def plan_ttl(name: Name, days: int, session: PlanningContext) -> Stage:
-    """Plan the TTL of a plain table or of a subtable."""
     catalog = session.context.catalog
     with with_span(name.span):
         subtable = catalog.subtables.get(database_of(name, session), name.name)
         table = catalog.tables.get(subtable.database, subtable.table)
     if table.is_virtual:
         raise ProgrammingError(f"{name.name} is a virtual table, which has no TTL", hint="drop it by DROP VTABLE", span=name.span)
-    return SetTtl(table, (name.name,), days)
+    return set_ttl(table, [name.name], days)
 
 
 def altered_table(statement: AlterTable | SetTableOptions, session: PlanningContext) -> tuple[Table, Database]:
@@ -313,13 +258,6 @@ def check_widening(column: Column, type_: DataType) -> None:
             f"{column.name} is {column.type} and cannot become {type_}: a length can only grow",
             hint=f"use a length over {column.type.length}",
         )
-
-
-@contextmanager
-def ddl_lock(table: Table, context: Context) -> Iterator[Table]:
-    """Hold the table's DDL lock and yield the table as the catalog now has it."""
-    with context.catalog.lock(f"ddl {table.database}.{table.name}"):
-        yield context.catalog.tables.get(table.database, table.name)
 
 
 def record_name(table: Table, old: str, new: str, context: Context) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
 
 from headrace.errors import ProgrammingError
 from headrace.model.instants import parse_instant
@@ -13,103 +12,70 @@ from headrace.model.time import Precision
 from headrace.service.describing import format_instant
 from headrace.service.names import database_of, parse_name
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, job_securable
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_job
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.continuous_queries import find_query
 from headrace.streams.kind import STREAM
 
 
-@dataclass(frozen=True, slots=True)
-class Backfill(Stage):
-    """Recompute the closed windows that start in `[start, end)`, in ticks of the source; None is open."""
-
-    definition: JobDefinition
-    start: int | None
-    end: int | None
-    chunk_rows: int | None
-    progress: Progress = field(default=no_progress, compare=False)
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, job_securable(self.definition)),)
-
-    def describe(self) -> list[str]:
-        stream = self.definition
-        start = "from the first row" if self.start is None else f"from {self.start}"
-        end = "up to those still open" if self.end is None else f"before {self.end}"
-        return [f"compute windows of stream {stream.database}.{stream.name} again, {start}, {end}, on Spark in this process"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Backfill in this process; `affected` is the number of chunks."""
-        from headrace.history.backfill import recompute
-
-        run, rows = f"manual-{uuid.uuid4().hex[:12]}", self.chunk_rows
-        chunks = recompute(session.context, self.definition.id, run, self.start, self.end, progress=self.progress, rows=rows)
-        return Result(affected=len(chunks))
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillQuery(Stage):
-    """Execute a continuous query again for all ranges that overlap `[start, end)`, in epoch milliseconds; None is open.
-
-    `executions` is their number when it was planned.
-    """
-
-    definition: JobDefinition
-    start: int | None
-    end: int | None
-    executions: int
-    progress: Progress = field(default=no_progress, compare=False)
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.OPERATE, job_securable(self.definition)),)
-
-    def describe(self) -> list[str]:
-        start = "from its first one" if self.start is None else f"from {format_instant(self.start)}"
-        end = "to now" if self.end is None else f"before {format_instant(self.end)}"
-        head = (
-            f"compute {self.executions} interval{'' if self.executions == 1 else 's'} of continuous query {self.definition} again"
-        )
-        return [f"{head}, {start}, {end}, in this process; the rows of each are replaced"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Backfill in this process; `affected` is the number of executions."""
-        from headrace.catalog.processes import process_identity
-        from headrace.queries.executions import recompute
-
-        holder = f"backfill {process_identity()} {uuid.uuid4().hex[:12]}"
-        executions = recompute(session.context, self.definition, self.start, self.end, holder, self.progress)
-        return Result(affected=len(executions))
-
-
 def plan_backfill(
     session: PlanningContext,
-    stream: str,
-    start: str | None,
-    end: str | None,
+    stream: str | None,
+    cq: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
     *,
     rows: int | None = None,
     progress: Progress = no_progress,
+) -> list[Stage]:
+    """Plan to recompute the range `[start, end)`, None being open, of a stream in chunks of some rows, or of a continuous query."""
+    if cq is not None:
+        return plan_query_backfill(session, cq, start, end, progress)
+    return plan_stream_backfill(session, stream or "", start, end, rows, progress)
+
+
+def plan_stream_backfill(
+    session: PlanningContext, stream: str, start: str | None, end: str | None, rows: int | None, progress: Progress
 ) -> list[Stage]:
     """Plan to recompute the closed windows that start in `[start, end)`; None is open."""
     definition = stream_definition(session, stream)
     database = session.context.catalog.databases.get(definition.source.database)
     first, last = parse_range(start, end, database.timezone, database.precision)
-    return [Backfill(definition, first, last, rows, progress)]
+
+    def apply(session: SessionState) -> Result:
+        """Backfill in this process; `affected` is the number of chunks."""
+        from headrace.history.backfill import recompute
+
+        run = f"manual-{uuid.uuid4().hex[:12]}"
+        return Result(affected=len(recompute(session.context, definition.id, run, first, last, progress=progress, rows=rows)))
+
+    begin = "from the first row" if first is None else f"from {first}"
+    until = "up to those still open" if last is None else f"before {last}"
+    described = f"compute windows of stream {definition} again, {begin}, {until}, on Spark in this process"
+    return [Stage(on_job(Action.OPERATE, definition), lambda: [described], apply)]
 
 
-def plan_query_backfill(
-    session: PlanningContext, name: str, start: str | None, end: str | None, *, progress: Progress = no_progress
-) -> list[Stage]:
+def plan_query_backfill(session: PlanningContext, name: str, start: str | None, end: str | None, progress: Progress) -> list[Stage]:
     """Plan to execute a continuous query again for all ranges that overlap `[start, end)`; None is open."""
     from headrace.queries.executions import recomputed_instants
 
     definition = find_query(name, session.context).definition
     first, last = parse_query_range(definition, start, end, session)
-    instants = recomputed_instants(definition.schedule, first, last, session.context.clock.now())
-    return [BackfillQuery(definition, first, last, len(instants), progress)]
+    count = len(recomputed_instants(definition.schedule, first, last, session.context.clock.now()))
+
+    def apply(session: SessionState) -> Result:
+        """Backfill in this process; `affected` is the number of executions."""
+        from headrace.catalog.processes import process_identity
+        from headrace.queries.executions import recompute
+
+        holder = f"backfill {process_identity()} {uuid.uuid4().hex[:12]}"
+        return Result(affected=len(recompute(session.context, definition, first, last, holder, progress)))
+
+    head = f"compute {count} interval{'' if count == 1 else 's'} of continuous query {definition} again"
+    begin = "from its first one" if first is None else f"from {format_instant(first)}"
+    until = "to now" if last is None else f"before {format_instant(last)}"
+    described = f"{head}, {begin}, {until}, in this process; the rows of each are replaced"
+    return [Stage(on_job(Action.OPERATE, definition), lambda: [described], apply)]
 
 
 def parse_query_range(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.catalog.rules import nearest
 from headrace.context import Context
@@ -25,66 +25,73 @@ from headrace.model.tree_statements import (
 from headrace.model.tree_status import TreeStatus
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.describing import format_instant
-from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import CATALOG, Action, Right, job_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
+from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
+from headrace.service.rights import Action, job_securable, on_catalog, on_job
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
 
 MAX_PENDING: Final = 10_000
 """Executions that are due, but not started, in one answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordContinuousQuery(Stage):
-    """Record a continuous query, which is executed from then on."""
+class NamedExecution(NamedTuple):
+    """An execution of the continuous query of a name."""
 
-    definition: JobDefinition
+    query: str
+    execution: Execution
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """CREATE of the query, and the right to read and write what its paths may name."""
-        return (
-            Right(Action.CREATE, job_securable(self.definition)),
-            Right(Action.READ, CATALOG),
-            Right(Action.WRITE, CATALOG),
-        )
 
-    def describe(self) -> list[str]:
-        schedule = self.definition.schedule
-        start, end = schedule.range_at(schedule.first)
-        instants = [format_instant(ms) for ms in (schedule.first, start, end)]
-        missed = "each is computed, in order" if schedule.policy is TimeoutPolicy.BLOCKED else "only the latest is computed"
-        return [
-            f"create continuous query {self.definition}",
-            f"  first at {instants[0]}, over [{instants[1]}, {instants[2]}); then every {schedule.every} ms",
-            f"  intervals missed: {missed}",
-        ]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.jobs.create(replace(self.definition, owner=session.user), state=JobState.RUNNING)
-        return DONE
+EXECUTION_COLUMNS: Final[dict[str, ColumnOf[NamedExecution]]] = {
+    "CQId": (STRING, lambda one: one.query),
+    "Scheduled": (INSTANT, lambda one: one.execution.scheduled),
+    "Start": (INSTANT, lambda one: one.execution.start),
+    "End": (INSTANT, lambda one: one.execution.end),
+    "State": (STRING, lambda one: one.execution.state.value),
+    "Attempt": (INT, lambda one: one.execution.attempt),
+    "Rows": (BIGINT, lambda one: one.execution.rows),
+    "DurationMs": (BIGINT, lambda one: one.execution.duration_ms),
+    "Message": (STRING, lambda one: one.execution.message),
+}
 
 
 def plan_create_continuous_query(statement: CreateContinuousQuery, session: PlanningContext) -> list[Stage]:
     from headrace.queries.continuous_query import define
 
     definition = define(statement, session.context)
-    return [RecordContinuousQuery(definition), NotifyAirflow(definition.kind, definition.database, definition.name)]
+    return [record_query(definition), notify_airflow(job_securable(definition))]
+
+
+def record_query(definition: JobDefinition) -> Stage:
+    """Record a continuous query, which is executed from then on. It may read and write whatever its paths name."""
+
+    def apply(session: SessionState) -> None:
+        session.context.catalog.jobs.create(replace(definition, owner=session.user), state=JobState.RUNNING)
+
+    def describe() -> list[str]:
+        schedule = definition.schedule
+        first, start, end = (format_instant(ms) for ms in (schedule.first, *schedule.range_at(schedule.first)))
+        missed = "each is computed, in order" if schedule.policy is TimeoutPolicy.BLOCKED else "only the latest is computed"
+        return [
+            f"create continuous query {definition}",
+            f"  first at {first}, over [{start}, {end}); then every {schedule.every} ms",
+            f"  intervals missed: {missed}",
+        ]
+
+    return Stage((*on_job(Action.CREATE, definition), *on_catalog(Action.READ, Action.WRITE)), describe, apply)
 
 
 def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
-    record = find_query(statement.name, session.context)
-    return [RemoveJob(record), notify(record)]
+    job = find_query(statement.name, session.context).definition
+    return [remove_job(job), notify_airflow(job_securable(job))]
 
 
 def plan_pause_continuous_query(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:
-    return [SuspendJob(find_query(statement.name, session.context))]
+    return [suspend_job(find_query(statement.name, session.context))]
 
 
 def plan_resume_continuous_query(statement: ResumeContinuousQuery, session: PlanningContext) -> list[Stage]:
     record = find_query(statement.name, session.context)
-    return [ReactivateJob(record), notify(record, resumed=True)]
+    return [reactivate_job(record), notify_airflow(job_securable(record.definition), resumed=True)]
 
 
 def find_query(name: str, context: Context) -> JobRecord:
@@ -117,35 +124,8 @@ def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the executions of one query or of all, newest first: those of the ledger, and those that are due or were missed."""
     all_records = context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
     records = all_records if statement.name is None else [find_query(statement.name, context)]
-    types = {
-        "CQId": STRING,
-        "Scheduled": INSTANT,
-        "Start": INSTANT,
-        "End": INSTANT,
-        "State": STRING,
-        "Attempt": INT,
-        "Rows": BIGINT,
-        "DurationMs": BIGINT,
-        "Message": STRING,
-    }
-    rows = [execution_row(record.definition, execution) for record in records for execution in executions(record, context)]
-    return CatalogRows(types, sorted(rows, key=lambda row: (-row[1], row[0])))
-
-
-def execution_row(
-    definition: JobDefinition, execution: Execution
-) -> tuple[str, int, int, int, str, int, int | None, int | None, str | None]:
-    return (
-        definition.name,
-        execution.scheduled,
-        execution.start,
-        execution.end,
-        execution.state.value,
-        execution.attempt,
-        execution.rows,
-        execution.duration_ms,
-        execution.message,
-    )
+    found = [NamedExecution(record.definition.name, execution) for record in records for execution in executions(record, context)]
+    return read_columns(EXECUTION_COLUMNS, sorted(found, key=lambda one: (-one.execution.scheduled, one.query)))
 
 
 def executions(record: JobRecord, context: Context) -> Iterator[Execution]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import DataError, LimitError, NotFoundError
@@ -13,117 +13,12 @@ from headrace.model.time import MONTHS
 from headrace.model.types import TIMESTAMP
 from headrace.service.names import check_name
 from headrace.service.results import BIGINT, STRING, Result, rows_result
-from headrace.service.rights import Action, Right, database_securable
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_database
+from headrace.service.stage import PlanningContext, SessionState, Stage
 
 if TYPE_CHECKING:
     from headrace.model.jobs import JobRecord
     from headrace.storage import Bounds
-
-
-@dataclass(frozen=True, slots=True)
-class MakeDatabase(DatabaseStage):
-    """Create a database."""
-
-    action = Action.CREATE
-    if_not_exists: bool
-
-    def describe(self) -> list[str]:
-        return [f"create database {self.database.name} (precision {self.database.precision}, time zone {self.database.timezone})"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.databases.create(self.database, self.if_not_exists)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeDatabase(Stage):
-    """Change options of a database, and leave the others as they are."""
-
-    name: str
-    options: tuple[tuple[str, str], ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.name)),)
-
-    def describe(self) -> list[str]:
-        return [f"set {', '.join(f'{name.upper()} {value}' for name, value in self.options)} of database {self.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.databases.alter(self.name, self.options)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class CompactDatabase(Stage):
-    """Compact the tables of a database (only files with rows of a range, if there is one), and remove files that nothing needs."""
-
-    name: str
-    bounds: Bounds | None = None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.name)),)
-
-    def describe(self) -> list[str]:
-        files = "the tables" if self.bounds is None else "files with rows of a range of time, of the tables"
-        return [f"compact {files} of database {self.name}, and remove files that nothing needs"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.runtime.table_maintenance import maintain
-
-        done_by_table = maintain(session.context, self.name, bounds=self.bounds)
-        results = [(done.table, done.compacted, done.removed, done.kept) for done in done_by_table]
-        return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveDatabase(Stage):
-    """Drop a database with its tables and streams."""
-
-    name: str
-    tables: tuple[Table, ...]
-    streams: tuple[JobRecord, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DROP, database_securable(self.name)),)
-
-    def describe(self) -> list[str]:
-        return [f"drop database {self.name} with {len(self.tables)} tables and {len(self.streams)} streams"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.streams.lifecycle import forget, retire
-
-        session.context.catalog.databases.drop(self.name)
-        for record in self.streams:
-            retire(session.context, record.definition)
-            forget(session.context, record.definition.id)
-        for table in self.tables:
-            session.context.tables.drop(table)
-        if session.database == self.name:
-            session.database = None
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchDatabase(Stage):
-    """Make a database the session's current one."""
-
-    name: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, database_securable(self.name)),)
-
-    def describe(self) -> list[str]:
-        return [f"use database {self.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.database = self.name
-        return DONE
 
 
 def plan_create_database(statement: CreateDatabase, session: PlanningContext) -> list[Stage]:
@@ -134,7 +29,12 @@ def plan_create_database(statement: CreateDatabase, session: PlanningContext) ->
         raise DataError(f"time zone {timezone!r} does not exist", hint=ZONE_HINT)
     check_keep(options.get("keep", ""), statement.name)
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
-    return [MakeDatabase(database, statement.if_not_exists)]
+
+    def apply(session: SessionState) -> None:
+        session.context.catalog.databases.create(database, statement.if_not_exists)
+
+    described = f"create database {database.name} (precision {database.precision}, time zone {database.timezone})"
+    return [Stage(on_database(Action.CREATE, database.name), lambda: [described], apply)]
 
 
 def check_keep(keep: str, name: Name) -> None:
@@ -145,8 +45,14 @@ def check_keep(keep: str, name: Name) -> None:
 
 def plan_alter_database(statement: AlterDatabase, session: PlanningContext) -> list[Stage]:
     check_keep(dict(statement.options).get("keep", ""), statement.name)
-    database = session.context.catalog.databases.get(statement.name.name)
-    return [ChangeDatabase(database.name, statement.options)]
+    name, options = session.context.catalog.databases.get(statement.name.name).name, statement.options
+    return [
+        Stage(
+            on_database(Action.ALTER, name),
+            lambda: [f"set {', '.join(f'{option.upper()} {value}' for option, value in options)} of database {name}"],
+            lambda session: session.context.catalog.databases.alter(name, options),
+        )
+    ]
 
 
 def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> list[Stage]:
@@ -157,18 +63,53 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
         if statement.if_exists:
             return []
         raise
-    streams = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
-    return [RemoveDatabase(name, tables, streams)]
+    return [remove_database(name, tables, [record for record in catalog.jobs.all() if record.definition.database == name])]
+
+
+def remove_database(name: str, tables: Sequence[Table], jobs: Sequence[JobRecord]) -> Stage:
+    def apply(session: SessionState) -> None:
+        from headrace.streams.lifecycle import forget, retire
+
+        session.context.catalog.databases.drop(name)
+        for record in jobs:
+            retire(session.context, record.definition)
+            forget(session.context, record.definition.id)
+        for table in tables:
+            session.context.tables.drop(table)
+        if session.database == name:
+            session.database = None
+
+    described = f"drop database {name} with {len(tables)} tables and {len(jobs)} streams"
+    return Stage(on_database(Action.DROP, name), lambda: [described], apply)
 
 
 def plan_use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:
-    return [SwitchDatabase(session.context.catalog.databases.get(statement.name.name).name)]
+    name = session.context.catalog.databases.get(statement.name.name).name
+
+    def apply(session: SessionState) -> None:
+        session.database = name
+
+    return [Stage(on_database(Action.DESCRIBE, name), lambda: [f"use database {name}"], apply)]
 
 
 def plan_maintain_database(statement: MaintainDatabase, session: PlanningContext) -> list[Stage]:
     """Plan COMPACT DATABASE and FLUSH DATABASE. Writes are durable when they return, so nothing is left to flush."""
     database = session.context.catalog.databases.get(statement.name.name)
-    return [CompactDatabase(database.name, compacted_range(statement, database, session))] if statement.compact else []
+    return [compact_database(database.name, compacted_range(statement, database, session))] if statement.compact else []
+
+
+def compact_database(name: str, bounds: Bounds | None) -> Stage:
+    """Compact the tables of a database (only files with rows of a range, if there is one), and remove files that nothing needs."""
+
+    def apply(session: SessionState) -> Result:
+        from headrace.runtime.table_maintenance import maintain
+
+        results = [(done.table, done.compacted, done.removed, done.kept) for done in maintain(session.context, name, bounds=bounds)]
+        return rows_result(("table", "compacted", "removed", "kept"), results, (STRING, BIGINT, BIGINT, STRING))
+
+    files = "the tables" if bounds is None else "files with rows of a range of time, of the tables"
+    described = f"compact {files} of database {name}, and remove files that nothing needs"
+    return Stage(on_database(Action.ALTER, name), lambda: [described], apply)
 
 
 def compacted_range(statement: MaintainDatabase, database: Database, session: PlanningContext) -> Bounds | None:

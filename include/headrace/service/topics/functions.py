@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.catalog.functions import function_exists, missing_function
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.functions import RegisteredFunction
 from headrace.model.tree_statements import CreateFunction, DropFunction
 from headrace.model.tree_status import TreeStatus
-from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext, SessionState
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterFunction(Stage):
-    """Register a function of the library under a name."""
-
-    required = (Right(Action.CREATE, CATALOG),)
-    function: RegisteredFunction
-
-    def describe(self) -> list[str]:
-        return [f"create function {self.function.name} of {self.function.class_name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.functions.create(self.function)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveFunction(Stage):
-    """Remove a registered function."""
-
-    required = (Right(Action.DROP, CATALOG),)
-    name: str
-
-    def describe(self) -> list[str]:
-        return [f"drop function {self.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.functions.drop(self.name)
-        return DONE
+from headrace.service.rights import Action, on_catalog
+from headrace.service.stage import PlanningContext, Stage
 
 
 def plan_create_function(statement: CreateFunction, session: PlanningContext) -> list[Stage]:
@@ -62,7 +28,14 @@ def plan_create_function(statement: CreateFunction, session: PlanningContext) ->
         ).with_status(TreeStatus.UDF_LOAD_CLASS_ERROR)
     if name.lower() in language("iotdb").functions or is_registered(name, session):
         raise function_exists(name)
-    return [RegisterFunction(RegisteredFunction(name, statement.class_name))]
+    function = RegisteredFunction(name, statement.class_name)
+    return [
+        Stage(
+            on_catalog(Action.CREATE),
+            lambda: [f"create function {name} of {function.class_name}"],
+            lambda session: session.context.catalog.functions.create(function),
+        )
+    ]
 
 
 def plan_drop_function(statement: DropFunction, session: PlanningContext) -> list[Stage]:
@@ -70,7 +43,12 @@ def plan_drop_function(statement: DropFunction, session: PlanningContext) -> lis
 
     name = statement.name.upper()
     if is_registered(name, session):
-        return [RemoveFunction(name)]
+        drop = Stage(
+            on_catalog(Action.DROP),
+            lambda: [f"drop function {name}"],
+            lambda session: session.context.catalog.functions.drop(name),
+        )
+        return [drop]
     functions = language("iotdb")
     if name.lower() in functions.functions and functions.aggregate(name.lower()) is None:
         raise ProgrammingError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.compute import AnyPlan
@@ -16,9 +17,8 @@ from headrace.queries.insertion import InsertTarget
 from headrace.service.describing import explain_plan
 from headrace.service.names import find_writable_table
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, read_rights, table_securable
-from headrace.service.stage import Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_table, read_rights
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.queries import bind_query, reads_system_tables
 from headrace.service.topics.rows import drop_duplicate_names, find_owner
 from headrace.service.topics.subtables import (
@@ -30,56 +30,6 @@ from headrace.service.topics.subtables import (
     specs_without_tags,
 )
 from headrace.storage.loading.inserted import InsertedFile
-
-
-@dataclass(frozen=True, slots=True)
-class WriteFiles(TableStage):
-    """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
-
-    action = Action.WRITE
-    database: Database
-    files: tuple[InsertedFile, ...]
-
-    def describe(self) -> list[str]:
-        files = ", ".join(file.path.name for file in self.files)
-        return [f"load {files} into {self.table.database}.{self.table.name}, one commit"]
-
-    def apply(self, session: SessionState) -> Result:
-        context = session.context
-        loader = context.tables.loader(context.spark, self.table, self.database)
-        loaded = loader.insert(
-            self.files, context.clock.now(), lambda tags: create_missing(context, self.table, self.database, tags)
-        )
-        return Result(affected=loaded.inserted + loaded.updated)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteQuery(Stage):
-    """Write the result of a query to a table, all or nothing, in one commit.
-
-    Attributes:
-        target: The table and its columns that the query's columns are written to.
-        plan: The query.
-    """
-
-    target: InsertTarget
-    plan: AnyPlan
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """WRITE on the table, and READ on each table of the query."""
-        return (Right(Action.WRITE, table_securable(self.target.table)), *read_rights(self.plan))
-
-    def describe(self) -> list[str]:
-        target = self.target
-        columns = ", ".join(target.columns)
-        name = f"{target.table.database}.{target.subtable or target.table.name}"
-        return [f"write the rows of a query to {name} (columns {columns}), one commit", *explain_plan(self.plan)]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.queries.insertion import insert_query
-
-        return Result(affected=insert_query(self.plan, self.target, session.context))
 
 
 def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> list[Stage]:
@@ -98,7 +48,21 @@ def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> lis
     spans = item_spans(statement.query, len(plan.outputs))
     target = InsertTarget(table, database, columns, None if subtable is None or by_name else subtable.name, spans)
     check_outputs(target, plan, statement.query_span)
-    return [WriteQuery(target, plan)]
+    return [write_query(target, plan)]
+
+
+def write_query(target: InsertTarget, plan: AnyPlan) -> Stage:
+    """Write the result of a query to a table and its columns, all or nothing, in one commit."""
+
+    def apply(session: SessionState) -> Result:
+        from headrace.queries.insertion import insert_query
+
+        return Result(affected=insert_query(plan, target, session.context))
+
+    name = f"{target.table.database}.{target.subtable or target.table.name}"
+    head = f"write the rows of a query to {name} (columns {', '.join(target.columns)}), one commit"
+    rights = (*on_table(Action.WRITE, target.table), *read_rights(plan))
+    return Stage(rights, lambda: [head, *explain_plan(plan)], apply)
 
 
 def check_columns(table: Table, columns: tuple[str, ...], span: Span | None, *, by_name: bool) -> None:
@@ -172,7 +136,21 @@ def plan_insert_files(statement: InsertFiles, session: PlanningContext) -> list[
     missing = [spec for subtable, spec in specs if subtable is None]
     missing += specs_without_tags([spec for subtable, spec in specs if subtable is not None], table, session)
     creations: list[Stage] = [make_subtables(first, drop_duplicate_names(missing), session)] if missing else []
-    return [*creations, WriteFiles(table, database, tuple(files))]
+    return [*creations, write_files(table, database, files)]
+
+
+def write_files(table: Table, database: Database, files: Sequence[InsertedFile]) -> Stage:
+    """Load the files of an INSERT into subtables of one table, all or nothing, in one commit."""
+
+    def apply(session: SessionState) -> Result:
+        context = session.context
+        loader = context.tables.loader(context.spark, table, database)
+        loaded = loader.insert(files, context.clock.now(), lambda tags: create_missing(context, table, database, tags))
+        return Result(affected=loaded.inserted + loaded.updated)
+
+    names = ", ".join(file.path.name for file in files)
+    described = f"load {names} into {table.database}.{table.name}, one commit"
+    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
 
 
 def file_columns(block: FileBlock) -> tuple[str, ...] | None:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.jobs.registry import kind_of
-from headrace.model.jobs import DesiredState, JobRecord, JobState, job_name
-from headrace.service.results import Result
-from headrace.service.rights import Action, Right, Securable
-from headrace.service.stage import DONE, JobStage, Stage
-from headrace.service.state import SessionState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
+from headrace.service.rights import Action, Right, Securable, on_job
+from headrace.service.stage import SessionState, Stage
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyAirflow(Stage):
+def notify_airflow(job: Securable, *, resumed: bool = False) -> Stage:
     """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
 
-    kind: str
-    database: str
-    name: str
-    resumed: bool = False
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.DESCRIBE, Securable(self.kind, self.database, self.name)),)
-
-    def describe(self) -> list[str]:
-        return [f"notify Airflow, if it can be reached, of {self.kind} {job_name(self.database, self.name)}"]
-
-    def apply(self, session: SessionState) -> Result:
+    def apply(session: SessionState) -> None:
         from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need
         from headrace.runtime.dag_ids import job_dag_id
 
@@ -36,74 +19,51 @@ class NotifyAirflow(Stage):
         if client is not None:
             with client:
                 client.announce()
-                if self.resumed:
-                    client.supervise(job_dag_id(self.kind, self.database, self.name))
-        return DONE
+                if resumed:
+                    client.supervise(job_dag_id(job.kind, job.database, job.name))
+
+    return Stage((Right(Action.DESCRIBE, job),), lambda: [f"notify Airflow, if it can be reached, of {job}"], apply)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveJob(JobStage):
+def remove_job(job: JobDefinition) -> Stage:
     """Drop a job; what it has written stays."""
-
-    action = Action.DROP
-
-    def describe(self) -> list[str]:
-        definition = self.record.definition
-        target = "what it has written" if definition.target is None else definition.target
-        return [f"drop {definition.kind} {definition}; {target} stays"]
-
-    def apply(self, session: SessionState) -> Result:
-        job = self.record.definition
-        kind_of(job).drop()(session.context, job)
-        return DONE
+    described = f"drop {job.kind} {job}; {job.target or 'what it has written'} stays"
+    return Stage(on_job(Action.DROP, job), lambda: [described], lambda session: kind_of(job).drop()(session.context, job))
 
 
-@dataclass(frozen=True, slots=True)
-class SuspendJob(JobStage):
-    """Pause a job."""
+def suspend_job(record: JobRecord) -> Stage:
+    """Pause a job: ask for the pause, which happens at once if no process has to end work of the job first."""
+    job = record.definition
 
-    action = Action.OPERATE
-
-    def describe(self) -> list[str]:
-        definition = self.record.definition
-        return [f"pause {definition.kind} {definition}"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Ask for the pause, which happens at once if no process has to end work of the job first."""
-        job = self.record.definition
+    def apply(session: SessionState) -> None:
         session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
-        if kind_of(job).pauses_at_once and self.record.state is JobState.RUNNING:
+        if kind_of(job).pauses_at_once and record.state is JobState.RUNNING:
             session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
-        return DONE
+
+    return Stage(on_job(Action.OPERATE, job), lambda: [f"pause {job.kind} {job}"], apply)
 
 
-@dataclass(frozen=True, slots=True)
-class ReactivateJob(JobStage):
-    """Resume a job; a stream with `ignore_untreated` from the end of its sources."""
+def reactivate_job(record: JobRecord, *, ignore_untreated: bool = False) -> Stage:
+    """Resume a job at the last committed offsets (a stream with `ignore_untreated` from the end of its sources).
 
-    action = Action.OPERATE
-    ignore_untreated: bool = False
+    If its history is not complete, it continues with the backfill.
+    """
+    job = record.definition
 
-    def describe(self) -> list[str]:
-        definition = self.record.definition
-        catch_up = "skipping rows written meanwhile" if self.ignore_untreated else kind_of(definition).resumption
-        return [f"resume {definition.kind} {definition}, {catch_up}"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Resume at the last committed offsets, or with the backfill if the history is not complete."""
-        context, record = session.context, self.record
-        if self.ignore_untreated:
+    def apply(session: SessionState) -> None:
+        context = session.context
+        if ignore_untreated:
             from headrace.streams.definition.define import plan_recorded_stream
             from headrace.streams.lifecycle import skip
 
-            skip(context, plan_recorded_stream(record.definition, context.catalog))
-        is_at_once = kind_of(record.definition).pauses_at_once
+            skip(context, plan_recorded_stream(job, context.catalog))
+        is_at_once = kind_of(job).pauses_at_once
         if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
-            context.catalog.jobs.set_state(record.definition.id, record.resumed_state)
-        context.catalog.jobs.set_desired(record.definition.id, DesiredState.RUNNING)
-        return DONE
+            context.catalog.jobs.set_state(job.id, record.resumed_state)
+        context.catalog.jobs.set_desired(job.id, DesiredState.RUNNING)
 
+    def describe() -> list[str]:
+        catch_up = "skipping rows written meanwhile" if ignore_untreated else kind_of(job).resumption
+        return [f"resume {job.kind} {job}, {catch_up}"]
 
-def notify(record: JobRecord, *, resumed: bool = False) -> NotifyAirflow:
-    definition = record.definition
-    return NotifyAirflow(definition.kind, definition.database, definition.name, resumed)
+    return Stage(on_job(Action.OPERATE, job), describe, apply)

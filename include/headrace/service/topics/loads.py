@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
@@ -11,48 +10,10 @@ from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database, Table, TableKind
 from headrace.service.names import database_of, parse_name, refuse_virtual
 from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.subtables import create_missing
-from headrace.service.topics.trees.loads import LoadTree, find_tree_target
-
-
-@dataclass(frozen=True, slots=True)
-class LoadFiles(TableStage):
-    """Load files into a table, all or nothing.
-
-    Attributes:
-        subtable: The subtable of all rows; if None, a column `tbname` names it.
-        bytes: Size of all files.
-        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
-    """
-
-    action = Action.WRITE
-    database: Database
-    files: tuple[Path, ...]
-    subtable: str | None
-    bytes: int
-    format: str | None = None
-    progress: Progress = field(default=no_progress, compare=False)
-
-    def describe(self) -> list[str]:
-        table, count = self.table, len(self.files)
-        size = f"{count} file{'' if count == 1 else 's'} of {self.bytes:,} bytes"
-        subtable = f", all rows of {self.subtable}" if self.subtable not in (None, table.name) else ""
-        return [f"load {size} into {table.database}.{table.name}{subtable}: all rows or none"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.storage.loading.loader import LoadOptions
-
-        context = session.context
-        loaded = context.tables.loader(context.spark, self.table, self.database).load(
-            self.files,
-            lambda _, read: self.progress(read, self.bytes),
-            options=LoadOptions(format=self.format, tbname=self.subtable, now=context.clock.now()),
-            announce=lambda tags: create_missing(context, self.table, self.database, tags),
-        )
-        return Result(affected=loaded.inserted + loaded.updated)
+from headrace.service.topics.trees.loads import described_files, find_tree_target, load_tree
 
 
 def plan_load(
@@ -60,7 +21,6 @@ def plan_load(
     files: Sequence[Path],
     into: str,
     subtable: str | None = None,
-    *,
     device: str | None = None,
     aligned: bool = False,
     file_format: str | None = None,
@@ -75,7 +35,8 @@ def plan_load(
     if (target := find_tree_target(session, into, device)) is not None:
         if subtable is not None:
             raise ProgrammingError(f"{into} is in a tree, which has no subtables", hint="name the device of all rows: --device")
-        return [*target.makers, LoadTree(target.database, tuple(files), target.device, size, aligned, file_format, progress)]
+        makers, tree, row_device = target
+        return [*makers, load_tree(tree, files, row_device, size, aligned, file_format, progress)]
     if device is not None or aligned:
         raise ProgrammingError(f"{into} has no devices", hint="name the subtable of all rows: --subtable")
     context, name = session.context, parse_name(into)
@@ -84,7 +45,29 @@ def plan_load(
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
     refuse_virtual(table, name)
     rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
-    return [LoadFiles(table, database, tuple(files), rows_subtable, size, file_format, progress)]
+    return [load_files(table, database, files, rows_subtable, size, file_format, progress)]
+
+
+def load_files(
+    table: Table, database: Database, files: Sequence[Path], subtable: str | None, size: int, format: str | None, progress: Progress
+) -> Stage:
+    """Load files of some bytes into a table, all or nothing. Without a subtable of all rows, a column `tbname` names it."""
+
+    def apply(session: SessionState) -> Result:
+        from headrace.storage.loading.loader import LoadOptions
+
+        context = session.context
+        loaded = context.tables.loader(context.spark, table, database).load(
+            files,
+            lambda _, read: progress(read, size),
+            options=LoadOptions(format=format, tbname=subtable, now=context.clock.now()),
+            announce=lambda tags: create_missing(context, table, database, tags),
+        )
+        return Result(affected=loaded.inserted + loaded.updated)
+
+    rows = f", all rows of {subtable}" if subtable not in (None, table.name) else ""
+    described = f"load {described_files(files, size)} into {table.database}.{table.name}{rows}: all rows or none"
+    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
 
 
 def file_size(path: Path) -> int:

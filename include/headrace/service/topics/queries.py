@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
@@ -17,97 +16,60 @@ from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
-from headrace.service.rights import CATALOG, Action, Right, read_rights
-from headrace.service.stage import Stage, describe_all, required_rights
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, Right, on_catalog, read_rights
+from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
 
-DESCRIBE_CATALOG: Final = (Right(Action.DESCRIBE, CATALOG),)
+DESCRIBE_CATALOG: Final = on_catalog(Action.DESCRIBE)
 
 
-@dataclass(frozen=True, slots=True)
-class RunQuery(Stage):
-    """Run a query, on Spark or in this process."""
-
-    plan: AnyPlan
-    is_query: ClassVar[bool] = True
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan)
-
-    def describe(self) -> list[str]:
-        return describe_query(self.plan)
-
-    def apply(self, session: SessionState) -> Result:
+def run_query(plan: AnyPlan) -> Stage:
+    def apply(session: SessionState) -> Result:
         from headrace.queries.evaluation import evaluate_query
 
-        return Result(evaluate_query(self.plan, session.context))
+        return Result(evaluate_query(plan, session.context))
+
+    return Stage(read_rights(plan), lambda: describe_query(plan), apply, is_query=True, plan=plan)
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzeQuery(Stage):
+def analyze_query(plan: AnyPlan, *, verbose: bool, planning_ms: float) -> Stage:
     """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
 
-    plan: AnyPlan
-    verbose: bool
-    planning_ms: float
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan)
-
-    def describe(self) -> list[str]:
-        return ["run and discard the result:", *indent(describe_query(self.plan))]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.queries.analysis import analyze_query
+    def apply(session: SessionState) -> Result:
+        from headrace.queries import analysis
         from headrace.service.analysis import analysis_lines
 
-        lines = analysis_lines(self, analyze_query(self.plan, session.context))
-        return rows_result(("plan",), [(line,) for line in lines])
+        return lines_result(analysis_lines(plan, analysis.analyze_query(plan, session.context), planning_ms, verbose=verbose))
+
+    return Stage(read_rights(plan), lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCatalog(Stage):
+def read_catalog(title: str, read: Callable[[], Result], required: tuple[Right, ...]) -> Stage:
     """Answer SHOW, DESCRIBE or a query of system tables from the catalog alone."""
-
-    title: str
-    read: Callable[[], Result]
-    required: tuple[Right, ...]
-
-    def describe(self) -> list[str]:
-        return [f"{self.title}: read the catalog"]
-
-    def apply(self, _: SessionState) -> Result:
-        return self.read()
+    return Stage(required, lambda: [f"{title}: read the catalog"], lambda _: read())
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeStages(Stage):
-    """Describe the stages of another statement, and the rights that they require."""
+def describe_stages(stages: Sequence[Stage]) -> Stage:
+    """Describe the stages of another statement, and the rights that they require.
 
-    stages: tuple[Stage, ...]
+    It needs DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack.
+    """
+    required = tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(stages)))
+    return Stage(required, lambda: ["explain", *indent(describe_all(stages))], lambda _: lines_result(describe_all(stages)))
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack."""
-        return tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(self.stages)))
 
-    def describe(self) -> list[str]:
-        return ["explain", *indent(describe_all(self.stages))]
-
-    def apply(self, _: SessionState) -> Result:
-        return rows_result(("plan",), [(line,) for line in describe_all(self.stages)])
+def lines_result(lines: Sequence[str]) -> Result:
+    return rows_result(("plan",), [(line,) for line in lines])
 
 
 def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
     """Plan a query: on Spark, or over system tables from the catalog."""
     if reads_system_tables(statement.query):
-        return [ReadCatalog(f"query of {system_tables.SCHEMA}", partial(query_system_tables, statement, session), DESCRIBE_CATALOG)]
-    return [RunQuery(bind_query(statement.query, session))]
+        answer = partial(query_system_tables, statement, session)
+        return [read_catalog(f"query of {system_tables.SCHEMA}", answer, DESCRIBE_CATALOG)]
+    return [run_query(bind_query(statement.query, session))]
 
 
 def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
@@ -124,14 +86,13 @@ def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
 def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
     """Plan the description of another statement's stages; with ANALYZE, run a query."""
     started = perf_counter()
-    planned = tuple(plan(statement.statement, session))
+    planned = plan(statement.statement, session)
     if not statement.analyze:
-        return [DescribeStages(planned)]
-    match planned:
-        case (RunQuery(plan=query),):
-            return [AnalyzeQuery(query, statement.verbose, (perf_counter() - started) * 1000)]
-        case _:
-            raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
+        return [describe_stages(planned)]
+    query = planned[0].plan if len(planned) == 1 else None
+    if query is None:
+        raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
+    return [analyze_query(query, verbose=statement.verbose, planning_ms=(perf_counter() - started) * 1000)]
 
 
 def reads_system_tables(query: Query | Union) -> bool:

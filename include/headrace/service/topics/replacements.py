@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from headrace.compute import explain
 from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
@@ -12,90 +12,16 @@ from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStre
 from headrace.model.streams import StreamOptions
 from headrace.service.describing import indent
 from headrace.service.names import find_stream
-from headrace.service.results import Result
-from headrace.service.rights import Action, Right, job_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.jobs import notify
-from headrace.service.topics.stream_definitions import define_again, define_stream, explain_target, plan_securable, table_rights
+from headrace.service.rights import Action, Right, job_securable, on_job
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.jobs import notify_airflow
+from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
 from headrace.sql import parse, to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
 from headrace.streams.sources.stored import count_rows
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildStream(Stage):
-    """Compute a stream again from the stored rows, with its own statement or another one, and replace its rows in the target.
-
-    Attributes:
-        record: The stream that is replaced.
-        plan: The stream that takes its place.
-        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups.
-        rows: Estimated number of stored rows to read.
-        chunks: Estimated number of chunks.
-        differences: Lines that show how the plans differ.
-    """
-
-    record: JobRecord
-    plan: StreamPlan
-    clears: bool
-    rows: int
-    chunks: int
-    differences: tuple[str, ...] = ()
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """OPERATE on the stream, for another statement DROP and CREATE; READ on its source; WRITE or CREATE on its target."""
-        actions = (Action.DROP, Action.CREATE) if self.differences else (Action.OPERATE,)
-        return (*(Right(action, plan_securable(self.plan)) for action in actions), *table_rights(self.plan))
-
-    def describe(self) -> list[str]:
-        plan, old = self.plan, self.record.definition
-        target = f"{plan.target.database}.{plan.target.name}"
-        lines = [f"{'replace' if self.differences else 'reset'} stream {old}", *indent(list(self.differences))]
-        if old.target != plan.target.id:
-            lines += [explain_target(plan), f"leave the rows of {old.target} as they are"]
-        elif self.clears:
-            lines.append(f"replace all rows of the target {target}")
-        else:
-            lines.append(f"replace the stream's rows in the target {target}")
-        return [*lines, f"recompute {self.rows} stored rows of {old.source} in about {self.chunks} chunks, on Spark"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.streams.lifecycle import replace_stream
-
-        context, plan, old = session.context, self.plan, self.record.definition
-        replaces = Replacement(old.id, self.clears) if old.target == plan.target.id else None
-        # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
-        created = max(context.clock.now(), old.created + 1)
-        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
-        replace_stream(context, plan, definition, self.record)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RedefineStream(Stage):
-    """Change options of a stream that keeps its results and its position: the definition after it, and the changes as text."""
-
-    definition: JobDefinition
-    changes: tuple[str, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, job_securable(self.definition)),)
-
-    def describe(self) -> list[str]:
-        changes = indent(list(self.changes) or ["nothing changes"])
-        return [f"alter stream {self.definition}, which keeps its target and its position", *changes]
-
-    def apply(self, session: SessionState) -> Result:
-        catalog, definition = session.context.catalog, self.definition
-        catalog.jobs.redefine(definition)
-        catalog.events.record("job", definition.id, "ALTERED", ", ".join(self.changes))
-        return DONE
 
 
 def plan_alter_stream(statement: AlterStream, session: PlanningContext) -> list[Stage]:
@@ -121,7 +47,13 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
     if not changes:
         return []
     definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
-    return [RedefineStream(definition, changes), notify(replace(record, definition=definition))]
+
+    def apply(session: SessionState) -> None:
+        session.context.catalog.jobs.redefine(definition)
+        session.context.catalog.events.record("job", definition.id, "ALTERED", ", ".join(changes))
+
+    described = [f"alter stream {definition}, which keeps its target and its position", *indent(changes)]
+    return [Stage(on_job(Action.ALTER, definition), lambda: described, apply), notify_airflow(job_securable(definition))]
 
 
 def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
@@ -136,7 +68,7 @@ def plan_reset_stream(statement: ResetStream, session: PlanningContext) -> list[
         return []
     definition = record.definition
     recorded = recorded_statement(definition)
-    plan = define_again(recorded, session, definition)
+    plan = define_stream(recorded, session, replaced=definition, recorded=definition)
     return rebuild(record, replace(plan, sql=definition.sql, name=definition.name), session, clears=False)
 
 
@@ -178,14 +110,48 @@ def target_misfit(error: Error, statement: CreateStream, definition: JobDefiniti
 def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
+    """Plan to compute a stream again from the stored rows, and to replace its rows in the target.
+
+    Args:
+        record: The stream that is replaced.
+        plan: The stream that takes its place.
+        session: What is planned for.
+        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups change.
+        differences: Lines that show how the plans differ, if the statement is another one.
+    """
     if plan.is_closed_by_clock:
         raise NotSupportedError(
             f"the stream {plan.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
             hint="DROP STREAM, and create it with another target",
         )
-    rows = count_rows(session.context, plan.sources)
+    rows, old = count_rows(session.context, plan.sources), record.definition
     chunks = max(1, -(-rows // session.context.settings.chunk_rows))
-    return [RebuildStream(record, plan, clears, rows, chunks, differences), notify(record)]
+
+    def apply(session: SessionState) -> None:
+        from headrace.streams.lifecycle import replace_stream
+
+        replaces = Replacement(old.id, clears) if old.target == plan.target.id else None
+        # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
+        created = max(session.context.clock.now(), old.created + 1)
+        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
+        replace_stream(session.context, plan, definition, record)
+
+    def describe() -> list[str]:
+        head = f"{'replace' if differences else 'reset'} stream {old}"
+        last = f"recompute {rows} stored rows of {old.source} in about {chunks} chunks, on Spark"
+        return [head, *indent(differences), *describe_target(plan, old, clears=clears), last]
+
+    actions = (Action.DROP, Action.CREATE) if differences else (Action.OPERATE,)
+    rights = (*(Right(action, plan_securable(plan)) for action in actions), *table_rights(plan))
+    return [Stage(rights, describe, apply, needs_confirmation=True), notify_airflow(job_securable(old))]
+
+
+def describe_target(plan: StreamPlan, old: JobDefinition, *, clears: bool) -> list[str]:
+    """Describe what happens to the rows of the target of a stream that is replaced."""
+    if old.target != plan.target.id:
+        return [explain_target(plan), f"leave the rows of {old.target} as they are"]
+    replaced = "all rows of" if clears else "the stream's rows in"
+    return [f"replace {replaced} the target {plan.target.database}.{plan.target.name}"]
 
 
 def recorded_statement(definition: JobDefinition) -> CreateStream:

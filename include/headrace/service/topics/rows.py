@@ -15,50 +15,12 @@ from headrace.model.spans import Span
 from headrace.model.statements import Delete, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Database, Name, Subtable, Table, TableKind
 from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
-from headrace.service.predicates import ALWAYS, TimeRangeCompiler, split_conditions
+from headrace.service.predicates import ALWAYS, Range, TimeRangeCompiler, split_conditions
 from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.subtables import find_subtables, make_subtables, qualify_name, qualify_supertable, specs_without_tags
 from headrace.storage.values.rows import rows_to_arrow
-
-
-@dataclass(frozen=True, slots=True)
-class WriteRows(TableStage):
-    """Write `rows`, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
-
-    action = Action.WRITE
-    database: Database
-    rows: pa.Table
-    columns: tuple[str, ...]
-
-    def describe(self) -> list[str]:
-        table = self.table
-        return [f"write {self.rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(self.columns)}), one commit"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.tables.writer.write(self.table, self.database, self.rows, update_columns=self.columns)
-        return Result(affected=self.rows.num_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteRows(TableStage):
-    """Delete rows of the named subtables (None: all) in ranges of ticks, both ends inclusive (None: at all times)."""
-
-    action = Action.WRITE
-    database: Database
-    tbnames: tuple[str, ...] | None
-    ranges: tuple[tuple[int, int], ...] | None
-
-    def describe(self) -> list[str]:
-        ranges = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
-        subtables = "all subtables" if self.tbnames is None else ", ".join(self.tbnames)
-        return [f"delete from {self.table.database}.{self.table.name}: {subtables}, {ranges}"]
-
-    def apply(self, session: SessionState) -> Result:
-        deleted = session.context.tables.writer.delete(self.table, self.database, tbnames=self.tbnames, ranges=self.ranges)
-        return Result(affected=deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +130,18 @@ def plan_batch(batch: Batch, session: PlanningContext, created: Set[str]) -> lis
                 f"{batch.table.name} has no subtable {missing[0]}",
                 hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first, or name tags among the columns",
             )
-    return [WriteRows(batch.table, batch.database, rows, tuple(name for name in batch.columns if name != key))]
+    return [write_rows(batch.table, batch.database, rows, [name for name in batch.columns if name != key])]
+
+
+def write_rows(table: Table, database: Database, rows: pa.Table, columns: Sequence[str]) -> Stage:
+    """Write rows, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
+
+    def apply(session: SessionState) -> Result:
+        session.context.tables.writer.write(table, database, rows, update_columns=columns)
+        return Result(affected=rows.num_rows)
+
+    described = f"write {rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(columns)}), one commit"
+    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
 
 
 def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
@@ -190,7 +163,19 @@ def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
         )
         names = subtables.names(groups)
         tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
-    return [DeleteRows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
+    return [delete_rows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
+
+
+def delete_rows(table: Table, database: Database, tbnames: tuple[str, ...] | None, ranges: tuple[Range, ...] | None) -> Stage:
+    """Delete rows of the named subtables (None: all) in ranges of ticks (None: at all times)."""
+
+    def apply(session: SessionState) -> Result:
+        return Result(affected=session.context.tables.writer.delete(table, database, tbnames=tbnames, ranges=ranges))
+
+    times = "all times" if ranges is None else f"{len(ranges)} time ranges"
+    subtables = "all subtables" if tbnames is None else ", ".join(tbnames)
+    described = f"delete from {table.database}.{table.name}: {subtables}, {times}"
+    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
 
 
 def read_tags(table: Table, session: PlanningContext) -> pa.Table:

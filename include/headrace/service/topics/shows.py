@@ -27,17 +27,16 @@ from headrace.service import system_tables
 from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext
-from headrace.service.topics.queries import ReadCatalog
-from headrace.service.topics.snodes import ListQueries
+from headrace.service.stage import PlanningContext, Stage
+from headrace.service.topics.queries import read_catalog
+from headrace.service.topics.snodes import list_queries
 from headrace.sql import to_sql
 from headrace.streams.kind import STREAM
 
 
 def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
     if statement.what == "queries":
-        return [ListQueries()]
+        return [list_queries()]
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(
@@ -45,12 +44,12 @@ def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
             hint=f"SHOW supports {', '.join(READERS).upper()}",
             span=statement.span,
         )
-    return [ReadCatalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), show_rights(statement, session))]
+    return [read_catalog(f"SHOW {statement.what.upper()}", partial(reader, statement, session), show_rights(statement, session))]
 
 
 def plan_describe(statement: Describe, session: PlanningContext) -> list[Stage]:
     right = Right(Action.DESCRIBE, named_securable(ObjectKind.TABLE, statement.table, session))
-    return [ReadCatalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]
+    return [read_catalog(f"DESCRIBE {statement.table}", partial(describe_table, statement.table, session), (right,))]
 
 
 def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
@@ -97,47 +96,25 @@ def find_owner_table(name: Name, session: PlanningContext) -> Table:
     return catalog.tables.get(database, subtable.table if subtable else name.name)
 
 
-def list_system_table(
-    relation: str, columns: tuple[str, ...], statement: Show, session: PlanningContext, *, within: str | None = "db_name"
-) -> Result:
-    """List columns of a system table's rows, LIKE a pattern.
-
-    Args:
-        relation: The system table.
-        columns: The columns to list.
-        statement: The SHOW statement.
-        session: The session whose current database is the default.
-        within: The column that names the database, to list one database only; None lists all.
-    """
-    return Result(read_system_table(relation, statement, session, within=within).select(columns).like(statement.like))
-
-
-def read_system_table(relation: str, statement: Show, session: PlanningContext, *, within: str | None = "db_name") -> CatalogRows:
-    """Return a system table's rows; with `within`, of the statement's database or else the current one."""
-    rows = system_tables.RELATIONS[relation](session.context)
-    if within is None:
-        return rows
+def read_system_table(relation: str, statement: Show, session: PlanningContext) -> CatalogRows:
+    """Return a system table's rows of the statement's database, or else the current one."""
     database = statement.database or session.database
     if database is None:
         raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
     session.context.catalog.databases.get(database)
-    return rows.where(within, database)
+    return system_tables.RELATIONS[relation](session.context).where("db_name", database)
 
 
-def list_of_streams(relation: str, columns: Sequence[str], statement: Show, session: PlanningContext) -> Result:
-    """List rows about the streams of all databases, so that a stopped one does not hide, or of the database named."""
+def list_stables(statement: Show, session: PlanningContext) -> Result:
+    return Result(read_system_table("ins_stables", statement, session).select(("stable_name",)).like(statement.like))
+
+
+def list_rows(relation: str, columns: Sequence[str], statement: Show, session: PlanningContext) -> Result:
+    """List rows of all databases and of none, so that a job that has stopped does not hide, or of the database named."""
     rows = system_tables.RELATIONS[relation](session.context)
     if statement.database is not None:
         rows = rows.where("db_name", statement.database)
     return Result(rows.select(columns).like(statement.like))
-
-
-def show_jobs(statement: Show, session: PlanningContext) -> Result:
-    """List the jobs of every kind: those of all databases and of none, or those of the database named."""
-    rows = system_tables.RELATIONS["ins_jobs"](session.context)
-    if statement.database is not None:
-        rows = rows.where("db_name", statement.database)
-    return Result(rows.select(JOB_COLUMNS).like(statement.like))
 
 
 def show_tags(statement: Show, session: PlanningContext) -> Result:
@@ -264,16 +241,16 @@ QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time",
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
-    "databases": partial(list_system_table, "ins_databases", ("name", "precision"), within=None),
-    "stables": partial(list_system_table, "ins_stables", ("stable_name",)),
+    "databases": partial(list_rows, "ins_databases", ("name", "precision")),
+    "stables": list_stables,
     "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
     "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
-    "jobs": show_jobs,
-    "streams": partial(list_of_streams, "ins_stream_progress", STREAM_COLUMNS),
-    "quarantine": partial(list_of_streams, "ins_stream_quarantine", QUARANTINE_COLUMNS),
+    "jobs": partial(list_rows, "ins_jobs", JOB_COLUMNS),
+    "streams": partial(list_rows, "ins_stream_progress", STREAM_COLUMNS),
+    "quarantine": partial(list_rows, "ins_stream_quarantine", QUARANTINE_COLUMNS),
     "snodes": show_snodes,
     "create database": show_create_database,
     "create table": show_create_table,

@@ -7,31 +7,33 @@ from headrace.model.jobs import JobDefinition
 from headrace.model.notifications import is_allowed, masked
 from headrace.model.statements import CreateStream
 from headrace.service.rights import Action, Right, Securable, table_securable
-from headrace.service.state import PlanningContext
+from headrace.service.stage import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
 from headrace.streams.kind import STREAM
 
 
-def define_stream(statement: CreateStream, session: PlanningContext, *, replaced: JobDefinition | None = None) -> StreamPlan:
-    """Return the plan of a statement of the session; `replaced` is the stream whose place it takes."""
-    return define_as(statement, session, session.database, session.dialect, replaced)
-
-
-def define_again(statement: CreateStream, session: PlanningContext, definition: JobDefinition) -> StreamPlan:
-    """Return the plan of a recorded statement that takes its own place, in the database and dialect in which it was created."""
-    return define_as(statement, session, definition.database, definition.dialect, definition)
-
-
-def define_as(
-    statement: CreateStream, session: PlanningContext, database: str | None, dialect: str, replaced: JobDefinition | None
+def define_stream(
+    statement: CreateStream,
+    session: PlanningContext,
+    *,
+    replaced: JobDefinition | None = None,
+    recorded: JobDefinition | None = None,
 ) -> StreamPlan:
-    context = session.context
+    """Return the plan of a statement.
+
+    Args:
+        statement: What to define.
+        session: Who defines it.
+        replaced: The stream whose place it takes.
+        recorded: The stream whose database and dialect the statement is in; by default those of the session count.
+    """
+    context, origin = session.context, recorded or session
     check_receivers(statement, context.settings.notify_hosts)
     return define(
         statement,
         context.catalog,
-        database,
-        dialect=dialect,
+        origin.database,
+        dialect=origin.dialect,
         now=context.clock.now(),
         replaced=replaced,
         max_streams=context.settings.streams_per_database,

@@ -1,41 +1,56 @@
-"""Streams: create, drop, pause and resume them."""
+"""Streams: create, drop, pause and resume them; REPLAY and DROP QUARANTINE."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.errors import ExistsError
-from headrace.model.statements import CreateStream, DropStream, PauseStream, ResumeStream
+from headrace.model.quarantine import QuarantineRequest
+from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.model.streams import TriggerMode
 from headrace.service.describing import explain_plan, indent
-from headrace.service.estimates import ExecutionSettings, HistoryEstimate, describe_execution, estimate_history
-from headrace.service.names import database_of, find_stream
+from headrace.service.estimates import describe_execution, describe_history
+from headrace.service.names import find_stream
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, table_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.jobs import NotifyAirflow, ReactivateJob, RemoveJob, SuspendJob, notify
+from headrace.service.rights import Action, Right, job_securable, on_job, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
 from headrace.service.topics.replacements import replace_stream
 from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
+from headrace.settings import Settings
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.kind import STREAM
 from headrace.streams.sources.stored import count_rows
 
 
-@dataclass(frozen=True, slots=True)
-class RecordStream(Stage):
+def plan_create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
+    existing = find_stream(statement.name, session, missing_ok=True)
+    if existing is not None and statement.or_replace:
+        return replace_stream(statement, existing, session)
+    if existing is not None:
+        if statement.if_not_exists:
+            return []
+        raise ExistsError(
+            f"stream {existing.definition} already exists",
+            hint="use IF NOT EXISTS, CREATE OR REPLACE STREAM, or another name",
+            span=statement.name.span,
+        )
+    stream = define_stream(statement, session)
+    history = [announce_history(stream, session)] if stream.options.fill_history else []
+    recorded = record_stream(stream, session.context.settings, if_not_exists=statement.if_not_exists)
+    return [recorded, *history, notify_airflow(plan_securable(stream))]
+
+
+def record_stream(plan: StreamPlan, settings: Settings, *, if_not_exists: bool) -> Stage:
     """Create a stream, its target if missing, and its start offsets."""
 
-    plan: StreamPlan
-    if_not_exists: bool
-    settings: ExecutionSettings
+    def apply(session: SessionState) -> None:
+        from headrace.streams.lifecycle import create
 
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, plan_securable(self.plan)), *table_rights(self.plan))
+        now, snode = session.context.clock.now(), session.context.settings.snode
+        definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
+        create(session.context, plan, definition, if_not_exists=if_not_exists)
 
-    def describe(self) -> list[str]:
-        plan, options = self.plan, self.plan.options
+    def describe() -> list[str]:
+        options = plan.options
         recalculation = "mark their windows" if plan.defers_changes else "recalculate their windows"
         statistics = [
             f"trigger {options.trigger.value}",
@@ -45,81 +60,40 @@ class RecordStream(Stage):
             f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
         ]
         head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
-        execution = describe_execution(plan, self.settings)
-        return [explain_target(plan), head, *indent([*statistics, *execution]), *explain_plan(plan.query)]
+        return [explain_target(plan), head, *indent([*statistics, *describe_execution(plan, settings)]), *explain_plan(plan.query)]
 
-    def apply(self, session: SessionState) -> Result:
-        from headrace.streams.lifecycle import create
-
-        context, plan = session.context, self.plan
-        now, snode = context.clock.now(), context.settings.snode
-        definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
-        create(context, plan, definition, if_not_exists=self.if_not_exists)
-        return DONE
+    return Stage((Right(Action.CREATE, plan_securable(plan)), *table_rights(plan)), describe, apply)
 
 
-@dataclass(frozen=True, slots=True)
-class FillHistory(Stage):
-    """Announce a stream's history: the estimated numbers of stored rows and of chunks, and what they take.
+def announce_history(plan: StreamPlan, session: PlanningContext) -> Stage:
+    """Announce a stream's history: about how much it is, and what it takes.
 
-    A driver or Airflow backfills it, up to the version in the stream's record.
+    Nothing is to be done: the stream's record says what its history is, and a driver or Airflow backfills it.
     """
-
-    plan: StreamPlan
-    rows: int
-    chunks: int
-    estimate: HistoryEstimate
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.READ, table_securable(self.plan.source)), Right(Action.WRITE, table_securable(self.plan.target)))
-
-    def describe(self) -> list[str]:
-        return [f"fill history: {self.rows} stored rows in about {self.chunks} chunks, on Spark", f"  {self.estimate.text}"]
-
-    def apply(self, _: SessionState) -> Result:
-        """Do nothing: the stream's record already says what its history is, and a driver or Airflow backfills it."""
-        return DONE
-
-
-def plan_create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
-    """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
-    context, database = session.context, database_of(statement.name, session)
-    existing = find_stream(statement.name, session, missing_ok=True)
-    if existing is not None and statement.or_replace:
-        return replace_stream(statement, existing, session)
-    if existing is not None:
-        if statement.if_not_exists:
-            return []
-        raise ExistsError(
-            f"stream {database}.{statement.name.name} already exists",
-            hint="use IF NOT EXISTS, CREATE OR REPLACE STREAM, or another name",
-            span=statement.name.span,
-        )
-    settings = context.settings
-    stream = define_stream(statement, session)
-    execution = ExecutionSettings(settings.kernels, settings.driver_rows, settings.wide_commit_rows)
-    stages: list[Stage] = [RecordStream(stream, statement.if_not_exists, execution)]
-    if stream.options.fill_history:
-        rows = count_rows(context, stream.sources)
-        chunks = max(1, -(-rows // settings.chunk_rows))
-        stages.append(FillHistory(stream, rows, chunks, estimate_history(context, stream, rows)))
-    return [*stages, NotifyAirflow(STREAM, database, statement.name.name)]
+    rows = count_rows(session.context, plan.sources)
+    chunks = max(1, -(-rows // session.context.settings.chunk_rows))
+    estimate = describe_history(session.context, plan, rows)
+    described = [f"fill history: {rows} stored rows in about {chunks} chunks, on Spark", f"  {estimate}"]
+    rights = (*on_table(Action.READ, plan.source), *on_table(Action.WRITE, plan.target))
+    return Stage(rights, lambda: described, lambda _: None)
 
 
 def plan_drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [RemoveJob(record), notify(record)]
+    return [] if record is None else [remove_job(record.definition), notify_airflow(job_securable(record.definition))]
 
 
 def plan_pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [SuspendJob(record)]
+    return [] if record is None else [suspend_job(record)]
 
 
 def plan_resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [ReactivateJob(record, statement.ignore_untreated), notify(record, resumed=True)]
+    if record is None:
+        return []
+    resumed = reactivate_job(record, ignore_untreated=statement.ignore_untreated)
+    return [resumed, notify_airflow(job_securable(record.definition), resumed=True)]
 
 
 def describe_emission(plan: StreamPlan) -> str:
@@ -136,3 +110,34 @@ def describe_emission(plan: StreamPlan) -> str:
             return f"by the clock, once, {what} plus the watermark delay"
         case _:
             return "when event time closes a window, and again when it changes"
+
+
+def plan_replay_stream(statement: ReplayStream, session: PlanningContext) -> list[Stage]:
+    """Plan REPLAY QUARANTINE: have the rows in quarantine processed again."""
+    return request_quarantine(statement, QuarantineRequest.REPLAY, session)
+
+
+def plan_drop_quarantine(statement: DropQuarantine, session: PlanningContext) -> list[Stage]:
+    """Plan DROP QUARANTINE: have the rows in quarantine left out for good."""
+    return request_quarantine(statement, QuarantineRequest.DROP, session)
+
+
+def request_quarantine(
+    statement: ReplayStream | DropQuarantine, request: QuarantineRequest, session: PlanningContext
+) -> list[Stage]:
+    """Plan a request to a stream about its rows in quarantine. One that does not run serves it when it is resumed."""
+    record = find_stream(statement.name, session, statement.if_exists)
+    if record is None:
+        return []
+    job, rows = record.definition, session.context.catalog.quarantine.counts().get(record.definition.id, 0)
+
+    def apply(session: SessionState) -> Result:
+        """Ask the stream's driver, which does it as a micro-batch of its own; `affected` is the number of rows."""
+        if rows:
+            session.context.catalog.quarantine.request(job.id, request, session.context.clock.now())
+        return Result(affected=rows)
+
+    subject = f"{rows} rows in quarantine of stream {job}"
+    replays = request is QuarantineRequest.REPLAY
+    described = f"process {subject} again" if replays else f"drop {subject}: its results leave them out for good"
+    return [Stage(on_job(Action.OPERATE, job), lambda: [described], apply)]

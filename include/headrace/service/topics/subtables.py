@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,93 +16,11 @@ from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, 
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
 from headrace.runtime.table_removal import drop_subtables
 from headrace.service.names import check_name, database_of, find_table, with_span
-from headrace.service.results import Result
-from headrace.service.rights import Action, Right, table_securable
-from headrace.service.stage import DONE, Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, Right, on_table, table_securable
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.storage.loading.subtable_file import SubtableFile, read_subtables
 from headrace.storage.types import tags_schema
 from headrace.storage.values.rows import tags_to_arrow
-
-
-@dataclass(frozen=True, slots=True)
-class MakeSubtables(TableStage):
-    """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
-
-    action = Action.WRITE
-    database: Database
-    tags: pa.Table
-
-    def describe(self) -> list[str]:
-        return [f"create {self.tags.num_rows} subtables of {self.table.database}.{self.table.name} if missing"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Add the names to the catalog first, which decides who owns a name. Existing subtables keep their tags."""
-        table, catalog = self.table, session.context.catalog
-        names = self.tags.column(table.series_key).to_pylist()
-        existing = catalog.subtables.find(table.database, names)
-        catalog.subtables.add(table.database, table.name, names)
-        tagged = set(session.context.tables.tags.read(table).column(table.series_key).to_pylist()) if existing else set()
-        untagged = [position for position, name in enumerate(names) if name not in tagged]
-        if untagged:
-            session.context.tables.tags.upsert(table, self.tags.take(untagged))
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSubtables(Stage):
-    """Drop subtables with their rows and tags."""
-
-    table: Table
-    database: Database
-    subtables: tuple[Subtable, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return tuple(Right(Action.DROP, table_securable(self.table, subtable.name)) for subtable in self.subtables)
-
-    def describe(self) -> list[str]:
-        return [f"drop {', '.join(subtable.name for subtable in self.subtables)} with all rows"]
-
-    def apply(self, session: SessionState) -> Result:
-        drop_subtables(session.context, self.table, self.database, [subtable.name for subtable in self.subtables])
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class WriteTags(TableStage):
-    """Set tags of existing subtables: `tbname` and a column for each tag that changes."""
-
-    action = Action.WRITE
-    tags: pa.Table
-
-    def describe(self) -> list[str]:
-        return [f"set tags of {self.tags.num_rows} subtables of {self.table.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.tables.tags.upsert(self.table, self.tags)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class SetTtl(Stage):
-    """Let a plain table, or subtables of a table, expire a number of days from now; 0 for never."""
-
-    table: Table
-    names: tuple[str, ...]
-    days: int
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return tuple(Right(Action.ALTER, table_securable(self.table, name)) for name in self.names)
-
-    def describe(self) -> list[str]:
-        tables = ", ".join(f"{self.table.database}.{name}" for name in self.names)
-        return [f"drop {tables} {self.days} days from now" if self.days else f"never drop {tables}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.expirations.set(self.table.database, self.names, self.days)
-        return DONE
 
 
 def plan_create_subtables(statement: CreateSubtables, session: PlanningContext) -> list[Stage]:
@@ -125,12 +42,13 @@ def plan_create_subtables(statement: CreateSubtables, session: PlanningContext) 
 
 def make_expiring_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> list[Stage]:
     """Plan the creation of subtables of one supertable, and when those with a TTL are dropped."""
-    made = make_subtables(using, specs, session)
+    table, _ = find_table(using, session)
     names_by_ttl: dict[int, list[str]] = defaultdict(list)
     for spec in specs:
         if spec.ttl_days:
             names_by_ttl[spec.ttl_days].append(spec.name.name)
-    return [made, *(SetTtl(made.table, tuple(names), days) for days, names in names_by_ttl.items())]
+    ttls = [set_ttl(table, names, days) for days, names in names_by_ttl.items()]
+    return [make_subtables(using, specs, session), *ttls]
 
 
 def qualify_supertable(spec: SubtableSpec, session: PlanningContext) -> Name:
@@ -154,14 +72,48 @@ def specs_without_tags(specs: Sequence[SubtableSpec], table: Table, session: Pla
     return [spec for spec in candidates if spec.name.name in missing]
 
 
-def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> MakeSubtables:
-    """Plan the creation of subtables of one supertable."""
+def make_subtables(using: Name, specs: Sequence[SubtableSpec], session: PlanningContext) -> Stage:
     table, database = find_supertable(using, session)
     for spec in specs:
         check_name(spec.name)
         if database_of(spec.name, session) != table.database:
             raise ProgrammingError("a subtable must be in its supertable's database", span=spec.name.span)
-    return MakeSubtables(table, database, pa.concat_tables([build_tag_row(spec, table, database, session) for spec in specs]))
+    return add_subtables(table, pa.concat_tables([build_tag_row(spec, table, database, session) for spec in specs]))
+
+
+def add_subtables(table: Table, tags: pa.Table) -> Stage:
+    """Create the subtables in `tags`, one row each: `tbname` and a column per tag."""
+
+    def apply(session: SessionState) -> None:
+        """Add the names to the catalog first, which decides who owns a name. Existing subtables keep their tags."""
+        catalog, names = session.context.catalog, tags.column(table.series_key).to_pylist()
+        existing = catalog.subtables.find(table.database, names)
+        catalog.subtables.add(table.database, table.name, names)
+        tagged = set(session.context.tables.tags.read(table).column(table.series_key).to_pylist()) if existing else set()
+        untagged = [position for position, name in enumerate(names) if name not in tagged]
+        if untagged:
+            session.context.tables.tags.upsert(table, tags.take(untagged))
+
+    described = f"create {tags.num_rows} subtables of {table.database}.{table.name} if missing"
+    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
+
+
+def remove_subtable(name: str, table: Table, database: Database) -> Stage:
+    return Stage(
+        on_table(Action.DROP, table, name),
+        lambda: [f"drop {name} with all rows"],
+        lambda session: drop_subtables(session.context, table, database, [name]),
+    )
+
+
+def set_ttl(table: Table, names: Sequence[str], days: int) -> Stage:
+    """Let a plain table, or subtables of a table, expire a number of days from now; 0 for never."""
+    tables = ", ".join(f"{table.database}.{name}" for name in names)
+    return Stage(
+        tuple(Right(Action.ALTER, table_securable(table, name)) for name in names),
+        lambda: [f"drop {tables} {days} days from now" if days else f"never drop {tables}"],
+        lambda session: session.context.catalog.expirations.set(table.database, names, days),
+    )
 
 
 def find_supertable(using: Name, session: PlanningContext) -> tuple[Table, Database]:
@@ -204,7 +156,6 @@ def qualify_name(name: Name, session: PlanningContext) -> tuple[str, str]:
 
 
 def find_subtables(names: Sequence[Name], session: PlanningContext) -> dict[tuple[str, str], Subtable]:
-    """Look up the subtables that exist, by database and name."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for name in names:
         by_database[database_of(name, session)].append(name.name)
@@ -227,7 +178,14 @@ def plan_set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
     values = {find_tag(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, values, now=session.context.clock.now())
-    return [WriteTags(table, changed.select([table.series_key, *values]))]
+    tags = changed.select([table.series_key, *values])
+    return [
+        Stage(
+            on_table(Action.WRITE, table),
+            lambda: [f"set tags of {tags.num_rows} subtables of {table.name}"],
+            lambda session: session.context.tables.tags.upsert(table, tags),
+        )
+    ]
 
 
 def plan_create_subtables_from_file(statement: CreateSubtablesFromFile, session: PlanningContext) -> list[Stage]:
@@ -239,7 +197,7 @@ def plan_create_subtables_from_file(statement: CreateSubtablesFromFile, session:
     with with_span(statement.span):
         file = read_subtables(Path(statement.path), statement.columns, table, database, session.context.clock.now())
     tags = missing_of_file(file, table, statement, session)
-    return [MakeSubtables(table, database, tags)] if tags.num_rows else []
+    return [add_subtables(table, tags)] if tags.num_rows else []
 
 
 def check_file_columns(table: Table, columns: tuple[str, ...], span: Span | None) -> None:

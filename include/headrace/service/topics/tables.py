@@ -3,64 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import CreateTable, DropTable
-from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import TypeKind
 from headrace.runtime.table_removal import drop_table
 from headrace.service.names import check_name, database_of, find_table
-from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import DONE, Stage, TableStage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.subtables import RemoveSubtables, SetTtl
+from headrace.service.rights import Action, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.subtables import remove_subtable, set_ttl
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
 MAX_COLUMNS: Final = 4096
 MAX_TAGS: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class MakeTable(TableStage):
-    """Create a supertable or plain table."""
-
-    action = Action.CREATE
-    database: Database
-    if_not_exists: bool
-
-    def describe(self) -> list[str]:
-        table = self.table
-        return [f"create {table.kind} table {table.database}.{table.name}: {len(table.columns)} columns, {len(table.tags)} tags"]
-
-    def apply(self, session: SessionState) -> Result:
-        """Create the files first, then the catalog row; a retry after a crash in between adopts or replaces the files."""
-        catalog, table = session.context.catalog, self.table
-        with catalog.lock(f"ddl {table.database}.{table.name}"):
-            if catalog.tables.find(table.database, table.name) is not None:
-                if self.if_not_exists:
-                    return DONE
-                raise ExistsError(f"table {table.database}.{table.name} already exists", hint="use IF NOT EXISTS, or another name")
-            session.context.tables.create(table, self.database)
-            catalog.tables.create(table)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTable(TableStage):
-    """Drop a supertable or plain table with all rows."""
-
-    action = Action.DROP
-    database: Database
-
-    def describe(self) -> list[str]:
-        return [f"drop table {self.table.database}.{self.table.name} with all its rows"]
-
-    def apply(self, session: SessionState) -> Result:
-        drop_table(session.context, self.table)
-        return DONE
 
 
 def plan_create_table(statement: CreateTable, session: PlanningContext) -> list[Stage]:
@@ -84,8 +41,25 @@ def plan_create_table(statement: CreateTable, session: PlanningContext) -> list[
             hint="use IF NOT EXISTS, or another name",
             span=statement.name.span,
         )
-    made = MakeTable(table, database, statement.if_not_exists)
-    return [made, SetTtl(table, (table.name,), statement.ttl_days)] if statement.ttl_days else [made]
+    made = make_table(table, database, statement.if_not_exists)
+    return [made, set_ttl(table, [table.name], statement.ttl_days)] if statement.ttl_days else [made]
+
+
+def make_table(table: Table, database: Database, if_not_exists: bool) -> Stage:
+    name = f"{table.database}.{table.name}"
+
+    def apply(session: SessionState) -> None:
+        """Create the files first, then the catalog row; a retry after a crash in between adopts or replaces the files."""
+        catalog = session.context.catalog
+        with catalog.lock(f"ddl {name}"):
+            if catalog.tables.find(table.database, table.name) is None:
+                session.context.tables.create(table, database)
+                catalog.tables.create(table)
+            elif not if_not_exists:
+                raise ExistsError(f"table {name} already exists", hint="use IF NOT EXISTS, or another name")
+
+    described = f"create {table.kind} table {name}: {len(table.columns)} columns, {len(table.tags)} tags"
+    return Stage(on_table(Action.CREATE, table), lambda: [described], apply)
 
 
 def find_existing(table: Table, session: PlanningContext) -> str | None:
@@ -116,7 +90,6 @@ def check_columns(statement: CreateTable) -> None:
 
 
 def table_kind(statement: CreateTable) -> TableKind:
-    """Return SUPER if the statement declares tags, else PLAIN."""
     return TableKind.SUPER if statement.tags else TableKind.PLAIN
 
 
@@ -166,13 +139,18 @@ def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> 
         word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")
         raise ProgrammingError(f"{name.name} is {kind} table", hint=f"DROP {word} {name.name}", span=name.span)
     if table.kind is TableKind.PLAIN:
-        return RemoveTable(table, database)
+        return remove_table(table)
     catalog.subtables.check_unused(subtable.database, [subtable.name])
-    return RemoveSubtables(table, database, (Subtable(subtable.database, subtable.name, subtable.table),))
+    return remove_subtable(subtable.name, table, database)
 
 
-def plan_supertable_removal(name: Name, session: PlanningContext) -> RemoveTable:
-    table, database = find_table(name, session)
+def plan_supertable_removal(name: Name, session: PlanningContext) -> Stage:
+    table, _ = find_table(name, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table", hint=f"DROP TABLE {table.name}", span=name.span)
-    return RemoveTable(table, database)
+    return remove_table(table)
+
+
+def remove_table(table: Table) -> Stage:
+    described = f"drop table {table.database}.{table.name} with all its rows"
+    return Stage(on_table(Action.DROP, table), lambda: [described], lambda session: drop_table(session.context, table))

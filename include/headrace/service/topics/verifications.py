@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotFoundError, NotSupportedError
-from headrace.model.jobs import JobDefinition
-from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import explain_plan
 from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, read_rights
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, ObjectKind, Right, Securable, on_catalog, read_rights
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.backfills import parse_query_range, stream_definition
 from headrace.service.topics.continuous_queries import find_query
 from headrace.service.topics.queries import bind_query, reads_system_tables
@@ -24,124 +21,81 @@ from headrace.sql import parse
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
-    from headrace.compute.iotdb.by_tags import TagPlan
-    from headrace.compute.iotdb.scope import TreeScope
-    from headrace.compute.iotdb.select import TreePlan
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyQuery(Stage):
-    """Run a query with Spark and with DuckDB, and compare. `sql` is the query's text."""
-
-    query: Query | Union
-    plan: AnyPlan
-    sql: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan)
-
-    def describe(self) -> list[str]:
-        return ["query on Spark", *explain_plan(self.plan), "run it again with DuckDB, and compare"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.service.verification import verify_query
-
-        return Result(verification=verify_query(self, session))
+def plan_verification(
+    session: PlanningContext,
+    query: str | None = None,
+    stream: str | None = None,
+    cq: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+) -> list[Stage]:
+    """Plan to verify the one of a query, a stream (as `database.stream`) and a continuous query that is given."""
+    if query is not None:
+        return plan_query_verification(session, query)
+    if stream is not None:
+        return plan_stream_verification(session, stream)
+    return plan_continuous_query_verification(session, cq or "", start, end)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyContinuousQuery(Stage):
-    """Compare what a continuous query has written in `[start, end)` with DuckDB; with None for both, its latest execution."""
-
-    definition: JobDefinition
-    start: int | None
-    end: int | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """READ on the catalog, since its paths may name any series."""
-        return (Right(Action.READ, CATALOG),)
-
-    def describe(self) -> list[str]:
-        which = "its latest execution" if self.start is None and self.end is None else "the executions in the range"
-        return [f"compare the targets of continuous query {self.definition} with what DuckDB computes, for {which}"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.service.cq_verification import verify_continuous_query
-
-        return Result(verification=verify_continuous_query(self, session.context))
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyStream(Stage):
-    """Compare a stream's target with what DuckDB computes from the rows that the stream has processed."""
-
-    definition: JobDefinition
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        stream = self.definition
-        tables = (*stream.sources, *((stream.target,) if stream.target is not None else ()))
-        return tuple(Right(Action.READ, Securable(ObjectKind.TABLE, table.database, table.name)) for table in tables)
-
-    def describe(self) -> list[str]:
-        stream = self.definition
-        return [f"compare {stream.target} with what DuckDB computes from {stream.source}"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.service.verification import verify_stream
-
-        return Result(verification=verify_stream(self, session.context))
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyTree(Stage):
-    """Run a query over trees with Spark and with DuckDB, and compare. `sql` is the query's text."""
-
-    query: TreeQuery
-    plan: TreePlan | TagPlan
-    scope: TreeScope
-    sql: str
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan.plan)
-
-    def describe(self) -> list[str]:
-        return ["query on Spark", *explain_plan(self.plan.plan), "run it again with DuckDB, and compare"]
-
-    def apply(self, session: SessionState) -> Result:
-        from headrace.service.tree_verification import verify_tree_query
-
-        return Result(verification=verify_tree_query(self, session))
-
-
-def plan_query_verification(session: PlanningContext, text: str, dialect: str) -> list[Stage]:
+def plan_query_verification(session: PlanningContext, text: str) -> list[Stage]:
     """Plan to run a query with Spark and with DuckDB, and compare.
 
     Raises:
         NotSupportedError: It is not a SELECT over tables.
     """
-    statement = parse(text, dialect)
+    statement = parse(text, session.dialect)
     if isinstance(statement, TreeSelect):
         return [plan_tree_verification(statement.query, session, text)]
     if not isinstance(statement, Select) or reads_system_tables(statement.query):
         raise NotSupportedError("verify takes a SELECT over tables", hint="or --stream database.stream")
-    plan = bind_query(statement.query, session)
-    return [VerifyQuery(plan.query, plan, text)]
+    return [verify_table_query(bind_query(statement.query, session), text)]
+
+
+def verify_table_query(plan: AnyPlan, text: str) -> Stage:
+    def apply(session: SessionState) -> Result:
+        from headrace.service.verification import verify_query
+
+        return Result(verification=verify_query(plan, text, session))
+
+    return comparison(plan, apply)
+
+
+def comparison(plan: AnyPlan, apply: Callable[[SessionState], Result]) -> Stage:
+    """Return the stage that runs a query with Spark and with DuckDB, and compares."""
+    lines = ("query on Spark", "run it again with DuckDB, and compare")
+    return Stage(read_rights(plan), lambda: [lines[0], *explain_plan(plan), lines[1]], apply)
 
 
 def plan_continuous_query_verification(session: PlanningContext, name: str, start: str | None, end: str | None) -> list[Stage]:
     """Plan to compare what a continuous query has written with what its query returns, for the executions of a range."""
     definition = find_query(name, session.context).definition
     first, last = parse_query_range(definition, start, end, session)
-    return [VerifyContinuousQuery(definition, first, last)]
+
+    def apply(session: SessionState) -> Result:
+        from headrace.service.cq_verification import verify_continuous_query
+
+        return Result(verification=verify_continuous_query(definition, first, last, session.context))
+
+    which = "its latest execution" if first is None and last is None else "the executions in the range"
+    described = f"compare the targets of continuous query {definition} with what DuckDB computes, for {which}"
+    # Its paths may name any series.
+    return [Stage(on_catalog(Action.READ), lambda: [described], apply)]
 
 
 def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stage]:
     """Plan to compare a stream's target with what its query returns for the rows that the stream has processed."""
-    return [VerifyStream(stream_definition(session, stream))]
+    job = stream_definition(session, stream)
+
+    def apply(session: SessionState) -> Result:
+        from headrace.service.verification import verify_stream
+
+        return Result(verification=verify_stream(job, session.context))
+
+    tables = (*job.sources, *((job.target,) if job.target is not None else ()))
+    rights = tuple(Right(Action.READ, Securable(ObjectKind.TABLE, table.database, table.name)) for table in tables)
+    return [Stage(rights, lambda: [f"compare {job.target} with what DuckDB computes from {job.source}"], apply)]
 
 
 def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
@@ -161,4 +115,11 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
     bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
     if bound is None:
         raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
-    return VerifyTree(query, bound, scope, text)
+    plan = bound
+
+    def apply(session: SessionState) -> Result:
+        from headrace.service.tree_verification import verify_tree_query
+
+        return Result(verification=verify_tree_query(query, plan, scope, text, session))
+
+    return comparison(plan.plan, apply)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from headrace.catalog.alterations import require_column, with_column, with_colum
 from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import (
     AddColumn,
-    AlterTable,
     AlterVirtualTable,
     CreateTable,
     CreateVirtualSubtable,
@@ -25,10 +23,8 @@ from headrace.model.statements import (
 from headrace.model.tables import Column, ColumnReference, Database, Name, Table, TableKind
 from headrace.service.describing import indent
 from headrace.service.names import check_name, database_of, find_table, with_span
-from headrace.service.results import Result
-from headrace.service.rights import Action, ObjectKind, Right, Securable, table_securable
-from headrace.service.stage import DONE, Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, ObjectKind, Right, Securable, on_table
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.alterations import check_droppable, check_kind, check_widening
 from headrace.service.topics.subtables import build_tag_row, find_subtables, qualify_name, qualify_supertable
 from headrace.service.topics.tables import check_columns, find_existing
@@ -36,112 +32,6 @@ from headrace.sql import to_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class MakeVirtualTable(Stage):
-    """Create a virtual table of one series, with the origins of its columns."""
-
-    table: Table
-    database: Database
-    references: tuple[ColumnReference, ...]
-    if_not_exists: bool
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.CREATE, table_securable(self.table)), *read_origins(self.references))
-
-    def describe(self) -> list[str]:
-        table = self.table
-        head = f"create virtual table {table.database}.{table.name}: {len(table.columns)} columns"
-        return [head, *indent(explain_references(self.references))]
-
-    def apply(self, session: SessionState) -> Result:
-        try:
-            session.context.catalog.virtual_tables.create(self.table, self.references)
-        except ExistsError:
-            if not self.if_not_exists:
-                raise
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class MakeVirtualSubtable(Stage):
-    """Create a virtual subtable, with its row of tags and the origins of its columns."""
-
-    table: Table
-    name: str
-    tags: pa.Table
-    references: tuple[ColumnReference, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        """WRITE on the virtual supertable, and READ on the origins."""
-        return (Right(Action.WRITE, table_securable(self.table)), *read_origins(self.references))
-
-    def describe(self) -> list[str]:
-        head = f"create virtual subtable {self.name} of {self.table.database}.{self.table.name}"
-        return [head, *indent(explain_references(self.references))]
-
-    def apply(self, session: SessionState) -> Result:
-        """Create the subtable before its tags, since its name decides who owns it."""
-        context, table = session.context, self.table
-        context.catalog.virtual_tables.create_subtable(table.database, table.name, self.name, self.references)
-        context.tables.tags.upsert(table, self.tags)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeVirtualTable(Stage):
-    """Change the columns of a virtual table of one series. `added` is the origin of an added column."""
-
-    table: Table
-    change: AlterTable
-    added: ColumnReference | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        origins = () if self.added is None else read_origins([self.added])
-        return (Right(Action.ALTER, table_securable(self.table)), *origins)
-
-    def describe(self) -> list[str]:
-        return [to_sql(AlterVirtualTable(self.change)), *indent(explain_references([self.added] if self.added else []))]
-
-    def apply(self, session: SessionState) -> Result:
-        table, alter = self.table, session.context.catalog.virtual_tables.alter
-        match self.change:
-            case AddColumn(column=column):
-                alter(table, partial(with_column, column=column, is_tag=False), added=self.added)
-            case DropColumn(name=name):
-                alter(table, partial(without_column, name=name), removed=name)
-            case ModifyColumn(column=column):
-                alter(table, partial(with_column_type, changed=column))
-            case RenameColumn(name=name, new_name=new_name):
-                alter(table, partial(with_renamed_column, old=name, new=new_name), removed=name, renamed=new_name)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeOrigin(Stage):
-    """Change where a column of a series of a virtual table comes from; None makes it NULL."""
-
-    table: Table
-    series: str
-    column: str
-    reference: ColumnReference | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        origins = () if self.reference is None else read_origins([self.reference])
-        return (Right(Action.ALTER, table_securable(self.table, self.series)), *origins)
-
-    def describe(self) -> list[str]:
-        origin = "NULL" if self.reference is None else str(self.reference)
-        return [f"column {self.column} of virtual table {self.table.database}.{self.series} comes from {origin}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.virtual_tables.set_origin(self.table.database, self.series, self.column, self.reference)
-        return DONE
 
 
 def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningContext) -> list[Stage]:
@@ -159,7 +49,22 @@ def plan_create_virtual_table(statement: CreateVirtualTable, session: PlanningCo
         for column, origin in zip(statement.columns, statement.origins, strict=True)
         if origin is not None
     )
-    return [MakeVirtualTable(table, database, references, statement.if_not_exists)]
+    return [make_virtual_table(table, references, if_not_exists=statement.if_not_exists)]
+
+
+def make_virtual_table(table: Table, references: Sequence[ColumnReference], *, if_not_exists: bool) -> Stage:
+    """Create a virtual table of one series, with the origins of its columns."""
+
+    def apply(session: SessionState) -> None:
+        try:
+            session.context.catalog.virtual_tables.create(table, references)
+        except ExistsError:
+            if not if_not_exists:
+                raise
+
+    head = f"create virtual table {table.database}.{table.name}: {len(table.columns)} columns"
+    rights = (*on_table(Action.CREATE, table), *read_origins(references))
+    return Stage(rights, lambda: [head, *indent(explain_references(references))], apply)
 
 
 def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: PlanningContext) -> list[Stage]:
@@ -182,7 +87,20 @@ def plan_create_virtual_subtable(statement: CreateVirtualSubtable, session: Plan
         resolve_origin(spec.name.name, column, origin, table, database, session)
         for column, origin in assign_origins(statement, table)
     )
-    return [MakeVirtualSubtable(table, spec.name.name, build_tag_row(spec, table, database, session), references)]
+    return [make_virtual_subtable(table, spec.name.name, build_tag_row(spec, table, database, session), references)]
+
+
+def make_virtual_subtable(table: Table, name: str, tags: pa.Table, references: Sequence[ColumnReference]) -> Stage:
+    """Create a virtual subtable, with its row of tags and the origins of its columns."""
+
+    def apply(session: SessionState) -> None:
+        """Create the subtable before its tags, since its name decides who owns it."""
+        session.context.catalog.virtual_tables.create_subtable(table.database, table.name, name, references)
+        session.context.tables.tags.upsert(table, tags)
+
+    head = f"create virtual subtable {name} of {table.database}.{table.name}"
+    rights = (*on_table(Action.WRITE, table), *read_origins(references))
+    return Stage(rights, lambda: [head, *indent(explain_references(references))], apply)
 
 
 def already_exists(kind: str, name: Name, database: Database) -> ExistsError:
@@ -269,7 +187,6 @@ def find_origin(origin: Origin, session: PlanningContext) -> tuple[Table, Databa
 
 
 def plan_alter_virtual_table(statement: AlterVirtualTable, session: PlanningContext) -> list[Stage]:
-    """Plan ADD, DROP, MODIFY and RENAME COLUMN of a virtual table of one series."""
     change = statement.change
     table, series = find_virtual(change.table, session)
     if table.kind is not TableKind.PLAIN:
@@ -278,32 +195,38 @@ def plan_alter_virtual_table(statement: AlterVirtualTable, session: PlanningCont
             hint=f"ALTER STABLE {table.name} …",
             span=change.table.span,
         )
-    database = session.context.catalog.databases.get(table.database)
+    catalog, alter = session.context.catalog, partial(session.context.catalog.virtual_tables.alter, table)
+    origins: tuple[ColumnReference, ...] = ()
     match change:
         case AddColumn(column=column):
             with with_span(column.span):
                 check_columns(CreateTable(change.table, with_column(table, column, is_tag=False).columns))
-            origin = statement.origin
-            added = None if origin is None else resolve_origin(series, column, origin, table, database, session)
-            return [ChangeVirtualTable(table, change, added)]
+            if statement.origin is not None:
+                database = catalog.databases.get(table.database)
+                origins = (resolve_origin(series, column, statement.origin, table, database, session),)
+            alter = partial(alter, partial(with_column, column=column, is_tag=False), added=next(iter(origins), None))
         case DropColumn(name=name, span=span):
             with with_span(span):
                 check_droppable(table, check_kind(table, name, is_tag=False).name)
-                session.context.catalog.tables.check_unused(table.database, table.name, [name])
+                catalog.tables.check_unused(table.database, table.name, [name])
+            alter = partial(alter, partial(without_column, name=name), removed=name)
         case ModifyColumn(column=column):
             with with_span(column.span):
                 check_widening(check_kind(table, column.name, is_tag=False), column.type)
                 with_column_type(table, column)
+            alter = partial(alter, partial(with_column_type, changed=column))
         case RenameColumn(name=name, new_name=new_name, span=span):
             with with_span(span):
                 renamed = with_renamed_column(table, check_kind(table, name, is_tag=False).name, new_name)
                 check_columns(CreateTable(change.table, renamed.columns))
-                session.context.catalog.tables.check_unused(table.database, table.name, [name])
-    return [ChangeVirtualTable(table, change, None)]
+                catalog.tables.check_unused(table.database, table.name, [name])
+            alter = partial(alter, partial(with_renamed_column, old=name, new=new_name), removed=name, renamed=new_name)
+    rights = (*on_table(Action.ALTER, table), *read_origins(origins))
+    described = [to_sql(AlterVirtualTable(change)), *indent(explain_references(origins))]
+    return [Stage(rights, lambda: described, lambda _: alter())]
 
 
 def plan_set_origin(statement: SetOrigin, session: PlanningContext) -> list[Stage]:
-    """Plan ALTER COLUMN … SET of a virtual table or subtable."""
     table, series = find_virtual(statement.table, session)
     with with_span(statement.span):
         column = check_kind(table, require_column(table, statement.column).name, is_tag=False)
@@ -312,7 +235,13 @@ def plan_set_origin(statement: SetOrigin, session: PlanningContext) -> list[Stag
     database = session.context.catalog.databases.get(table.database)
     origin = statement.origin
     reference = None if origin is None else resolve_origin(series, column, origin, table, database, session)
-    return [ChangeOrigin(table, series, column.name, reference)]
+    return [
+        Stage(
+            (*on_table(Action.ALTER, table, series), *read_origins([] if reference is None else [reference])),
+            lambda: [f"column {column.name} of virtual table {table.database}.{series} comes from {reference or 'NULL'}"],
+            lambda session: session.context.catalog.virtual_tables.set_origin(table.database, series, column.name, reference),
+        )
+    ]
 
 
 def find_virtual(name: Name, session: PlanningContext) -> tuple[Table, str]:
@@ -333,5 +262,4 @@ def read_origins(references: Iterable[ColumnReference]) -> tuple[Right, ...]:
 
 
 def explain_references(references: Iterable[ColumnReference]) -> list[str]:
-    """Describe where the columns of a virtual table come from."""
     return [f"{reference.column} from {reference}" for reference in references]

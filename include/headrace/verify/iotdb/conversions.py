@@ -14,7 +14,6 @@ NUMBERS: Final = (*INTEGERS, *FLOATS)
 
 
 def double(value: Value) -> str:
-    """Return a number as DOUBLE."""
     if value.type is not None and value.type.kind not in (*NUMBERS, TypeKind.TIMESTAMP):
         raise unsupported(f"arithmetic with {value.type}")
     return f"CAST({value.sql} AS DOUBLE)"

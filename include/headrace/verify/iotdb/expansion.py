@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import product
 from typing import Final
 
-from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform, walk
+from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, columns_of, transform, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.trees import Device
 from headrace.verify.iotdb.aggregates import AGGREGATES, COUNTS
@@ -77,7 +77,7 @@ def counts_times(node: Expression) -> bool:
 
 def column_references(node: Expression) -> list[ColumnRef]:
     """Return the paths of an expression, without the instants of rows and windows."""
-    return [part for part in walk(node) if isinstance(part, ColumnRef) and not is_time(part) and part.name != END_TIME]
+    return [part for part in columns_of(node) if not is_time(part) and part.name != END_TIME]
 
 
 @dataclass(slots=True)

@@ -64,7 +64,6 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The measurement, or the alias."""
         return self.alias or self.series.measurement
 
     @property

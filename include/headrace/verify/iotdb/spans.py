@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.errors import LimitError
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, walk
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
 from headrace.model.instants import EPOCH, find_zone
 from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, GroupByTime, TimeRange, TreeQuery
-from headrace.verify.expressions import Compiler, conjuncts
+from headrace.verify.expressions import Compiler
 from headrace.verify.iotdb.operators import ticks_of
 from headrace.verify.steps import END, START
 from headrace.verify.values import unsupported
@@ -46,18 +46,14 @@ def bounds_of(query: TreeQuery, compiler: Compiler) -> tuple[int, int]:
     low, high = -MAX_TICKS, MAX_TICKS
     for node in conjuncts(query.where):
         match node:
-            case Call(function=">" | ">=", arguments=(ColumnRef(name="time"), bound)) if _is_constant(bound):
+            case Call(function=">" | ">=", arguments=(ColumnRef(name="time"), bound)) if not columns_of(bound):
                 low = max(low, ticks_of(compiler, bound))
-            case Call(function="<" | "<=", arguments=(ColumnRef(name="time"), bound)) if _is_constant(bound):
+            case Call(function="<" | "<=", arguments=(ColumnRef(name="time"), bound)) if not columns_of(bound):
                 high = min(high, ticks_of(compiler, bound))
     time = None if query.grouping is None else query.grouping.time
     if time is not None and time.range is not None:
         low, high = max(low, ticks_of(compiler, time.range.start)), min(high, ticks_of(compiler, time.range.end))
     return low, high
-
-
-def _is_constant(node: Expression) -> bool:
-    return not any(isinstance(part, ColumnRef) for part in walk(node))
 
 
 def _length_of(duration: CompoundDuration, precision: Precision) -> tuple[int, int]:

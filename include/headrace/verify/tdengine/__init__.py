@@ -62,10 +62,10 @@ def verify(
 
 
 def recompute(
-    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC", *, stream: bool = False
+    connection: duckdb.DuckDBPyConnection, query: Query | Union, lookup: Lookup, timezone: str = "UTC"
 ) -> tuple[Answer | None, list[ResultRow]]:
     """Recompute a query by `answer_rows`."""
-    return answer_rows(connection, lambda steps: Recomputation(steps, lookup, timezone, stream).answer(query))
+    return answer_rows(connection, lambda steps: Recomputation(steps, lookup, timezone).answer(query))
 
 
 def _stream_allowance(steps: Steps, answer: Answer, maintained: MaintainedTable) -> Allowance:

@@ -35,7 +35,6 @@ def to_bigint(value: Value) -> str:
 
 
 def to_text(value: Value) -> str:
-    """Convert to VARCHAR."""
     if value.is_kind(*FRACTIONS, TypeKind.VARBINARY):
         raise unsupported(f"{value.type} as text")
     return value.sql if value.is_text else f"CAST({value.sql} AS VARCHAR)"
@@ -93,7 +92,6 @@ def convert(value: Value, type_: DataType) -> str:
 
 
 def unify(values: Sequence[Value]) -> tuple[DataType | None, list[str]]:
-    """Convert values to their common type."""
     type_ = common_type([value.type for value in values])
     return type_, [] if type_ is None else [convert(value, type_) for value in values]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.expressions import Call, ColumnRef, Expression, walk
+from headrace.model.expressions import Call, ColumnRef, Expression, columns_of, conjuncts
 from headrace.model.queries import FillClause, FillMode
 from headrace.model.types import BIGINT, DataType
-from headrace.verify.expressions import MIRRORED, Compiler, conjuncts
+from headrace.verify.expressions import MIRRORED, Compiler
 from headrace.verify.steps import END, START, Partition, Steps
 from headrace.verify.tdengine.conversions import to_instant
 from headrace.verify.tdengine.frames import ROW_TIME, Frame
@@ -58,7 +58,7 @@ def _is_time(node: Expression, frame: Frame) -> bool:
 
 def ticks_of(node: Expression, compiler: Compiler) -> int | None:
     """Return a constant as an instant, or None if it is not constant."""
-    if any(isinstance(part, ColumnRef) for part in walk(node)):
+    if columns_of(node):
         return None
     value = compiler.value(node)
     if not value.is_constant or value.constant is None:
@@ -87,7 +87,6 @@ class FillColumn:
 
     @property
     def selected(self) -> str:
-        """Its term in a select list."""
         return f"{self.sql} AS {self.column}"
 
 

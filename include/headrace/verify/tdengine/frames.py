@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import NotFoundError, ProgrammingError
-from headrace.model.expressions import ColumnRef, Expression, walk
+from headrace.model.expressions import ColumnRef, Expression, columns_of
 from headrace.model.tables import TBNAME, Database, Name, Table
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, VARCHAR, DataType
@@ -48,7 +48,6 @@ class Column:
 
     @property
     def value(self) -> Value:
-        """The column as a typed value."""
         return Value(self.sql, self.type)
 
 
@@ -73,7 +72,7 @@ class Frame:
     subtables: str = ""
 
     def is_of_subtable(self, node: Expression) -> bool:
-        return all(self.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))
+        return all(self.column(part).tag for part in columns_of(node))
 
     def find(self, reference: ColumnRef) -> Column | None:
         """Resolve a column reference; None if there is no such column."""

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.model.expressions import Call, ColumnRef, Expression
+from headrace.model.expressions import Call, ColumnRef, Expression, conjuncts
 from headrace.model.queries import Join
-from headrace.verify.expressions import conjuncts
 from headrace.verify.steps import Steps
 from headrace.verify.tdengine.frames import Column, Frame, row_compiler
 from headrace.verify.values import unsupported

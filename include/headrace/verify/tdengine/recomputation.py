@@ -37,7 +37,6 @@ class Recomputation:
             self.steps.connection.execute(macro)
 
     def answer(self, query: Query | Union) -> Answer:
-        """Compute a query."""
         if isinstance(query, Union):
             return self._union(query)
         frame = self._frame(query.source)

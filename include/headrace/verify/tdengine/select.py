@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import ProgrammingError
-from headrace.model.expressions import Call, Expression
+from headrace.model.expressions import Call, Expression, conjuncts
 from headrace.model.queries import FillMode, IntervalClause, Ordering, Query, SelectItem
 from headrace.verify.compare import ComparisonMode
-from headrace.verify.expressions import Compiler, conjuncts
+from headrace.verify.expressions import Compiler
 from headrace.verify.result import Answer, Members, Output
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, Steps, order_term
 from headrace.verify.tdengine.aggregates import ROW_FOR_NO_INPUT, RowsCall, calls_of, constants_of

@@ -73,23 +73,11 @@ class Clock:
 
     def micros(self, ticks: str) -> str:
         """Convert ticks to microseconds, rounding down."""
-        match self.precision:
-            case Precision.MILLISECOND:
-                return f"(({ticks}) * 1000)"
-            case Precision.MICROSECOND:
-                return f"({ticks})"
-            case _:
-                return f"((({ticks}) - {floored_mod(ticks, 1000)}) // 1000)"
+        return _converted(ticks, self.precision.nanoseconds, 1000)
 
     def ticks(self, micros: str) -> str:
         """Convert whole microseconds to ticks, rounding down."""
-        match self.precision:
-            case Precision.MILLISECOND:
-                return f"((({micros}) - {floored_mod(micros, 1000)}) // 1000)"
-            case Precision.MICROSECOND:
-                return f"({micros})"
-            case _:
-                return f"(({micros}) * 1000)"
+        return _converted(micros, 1000, self.precision.nanoseconds)
 
     def _shift(self, ticks: str, micros: int) -> str:
         offset = micros * 1000 // self.precision.nanoseconds
@@ -98,3 +86,10 @@ class Clock:
     def _by_micros(self, ticks: str, change: Change) -> str:
         changed = self.ticks(change(self.micros(ticks)))
         return f"({changed} + {floored_mod(ticks, 1000)})" if self.precision is Precision.NANOSECOND else changed
+
+
+def _converted(count: str, unit: int, target: int) -> str:
+    """Convert a number of units of some nanoseconds to another unit, rounding down."""
+    if unit >= target:
+        return f"(({count}) * {unit // target})" if unit > target else f"({count})"
+    return f"((({count}) - {floored_mod(count, target // unit)}) // {target // unit})"

@@ -10,7 +10,7 @@ from headrace.model.spans import Span
 from headrace.model.tree_statements import CreateTimeseries, TreeInsert
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device
-from headrace.service.state import PlanningContext
+from headrace.service.stage import PlanningContext
 
 
 def check_series(statement: CreateTimeseries, database: str, present: Device | None, session: PlanningContext) -> None:

@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
-from headrace.service.results import Result
-from headrace.service.rights import Action, Right, database_securable
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.databases import RemoveDatabase
+from headrace.service.rights import Action, on_database
+from headrace.service.stage import PlanningContext, Stage
+from headrace.service.topics.databases import remove_database
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
 from headrace.trees.devices import may_lie_in, refuse_tables
-
-
-@dataclass(frozen=True, slots=True)
-class MakeTree(DatabaseStage):
-    """Create a database of the IoTDB language with its table; `ttl_ms` is None for no limit."""
-
-    action = Action.CREATE
-    ttl_ms: int | None = None
-    if_not_exists: bool = False
-
-    def describe(self) -> list[str]:
-        ttl = "" if self.ttl_ms is None else f", rows live for {self.ttl_ms} ms"
-        return [f"create database {self.database.name} (time zone {self.database.timezone}){ttl}"]
-
-    def apply(self, session: SessionState) -> Result:
-        make_tree(session.context, self.database, self.ttl_ms, if_not_exists=self.if_not_exists)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeTtl(Stage):
-    """Set the time to live of a path or pattern; None removes it."""
-
-    database: str
-    path: str
-    ttl_ms: int | None
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (Right(Action.ALTER, database_securable(self.database)),)
-
-    def describe(self) -> list[str]:
-        return [f"keep rows of {self.path} {'without limit' if self.ttl_ms is None else f'for {self.ttl_ms} ms'}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.trees.set_ttl(self.path, self.ttl_ms)
-        return DONE
 
 
 def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
@@ -75,7 +34,17 @@ def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningCo
                 hint=f"databases cannot be nested: {other} exists",
                 span=statement.path.span,
             ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [MakeTree(new_database(name, session.context), statement.ttl_ms)]
+    return [create_tree(new_database(name, session.context), statement.ttl_ms)]
+
+
+def create_tree(database: Database, ttl_ms: int | None = None, *, if_not_exists: bool = False) -> Stage:
+    """Create a database of the IoTDB language with its table; `ttl_ms` is None for no limit."""
+    ttl = "" if ttl_ms is None else f", rows live for {ttl_ms} ms"
+    return Stage(
+        on_database(Action.CREATE, database.name),
+        lambda: [f"create database {database.name} (time zone {database.timezone}){ttl}"],
+        lambda session: make_tree(session.context, database, ttl_ms, if_not_exists=if_not_exists),
+    )
 
 
 def illegal_path(path: PathPattern, hint: str) -> Error:
@@ -101,8 +70,8 @@ def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningCont
         if not matched:
             raise missing_path(pattern, "SHOW DATABASES lists what there is")
         for name in matched:
-            jobs = tuple(record for record in catalog.jobs.all() if record.definition.database == name)
-            stages[name] = RemoveDatabase(name, tuple(catalog.tables.all(name)), jobs)
+            jobs = [record for record in catalog.jobs.all() if record.definition.database == name]
+            stages[name] = remove_database(name, catalog.tables.all(name), jobs)
     return list(stages.values())
 
 
@@ -114,7 +83,7 @@ def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tupl
         return session.context.catalog.databases.get(name), []
     refuse_tables([device], session.context)
     database = new_database(join_path(device.nodes), session.context)
-    return database, [MakeTree(database, if_not_exists=True)]
+    return database, [create_tree(database, if_not_exists=True)]
 
 
 def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
@@ -123,4 +92,11 @@ def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
     database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
     if database is None:
         raise missing_path(pattern, "SHOW DATABASES lists what there is")
-    return [ChangeTtl(database, str(pattern), statement.ttl_ms)]
+    path, ttl_ms = str(pattern), statement.ttl_ms
+    return [
+        Stage(
+            on_database(Action.ALTER, database),
+            lambda: [f"keep rows of {path} {'without limit' if ttl_ms is None else f'for {ttl_ms} ms'}"],
+            lambda session: session.context.catalog.trees.set_ttl(path, ttl_ms),
+        )
+    ]

@@ -2,78 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
-from headrace.model.progress import Progress, no_progress
+from headrace.model.progress import Progress
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
 from headrace.service.names import parse_name
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, database_securable
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.trees.databases import MakeTree
+from headrace.service.rights import Action, on_database
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.trees.databases import create_tree
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTree(Stage):
-    """Load files into a tree, all or nothing. Missing series are created once all values are validated.
+def load_tree(
+    database: Database,
+    files: Sequence[Path],
+    device: str | None,
+    size: int,
+    aligned: bool,
+    format: str | None,
+    progress: Progress,
+) -> Stage:
+    """Load files of some bytes into a tree, all or nothing. Missing series are created once all values are validated.
 
-    Attributes:
-        device: The device of all rows; if None, the files name it.
-        bytes: Size of all files.
-        aligned: Whether devices that are created are aligned.
-        format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+    Without a device of all rows, the files name it. `aligned` is whether devices that are created are aligned.
     """
 
-    database: Database
-    files: tuple[Path, ...]
-    device: str | None
-    bytes: int
-    aligned: bool = False
-    format: str | None = None
-    progress: Progress = field(default=no_progress, compare=False)
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        database = database_securable(self.database.name)
-        return (Right(Action.ALTER, database), Right(Action.WRITE, database))
-
-    def describe(self) -> list[str]:
-        count = len(self.files)
-        size = f"{count} file{'' if count == 1 else 's'} of {self.bytes:,} bytes"
-        target = self.database.name if self.device is None else f"device {self.device}"
-        return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
-
-    def apply(self, session: SessionState) -> Result:
+    def apply(session: SessionState) -> Result:
         from headrace.storage.loading.tree_loader import TreeLoadOptions
-        from headrace.trees.loading import load_tree
+        from headrace.trees import loading
 
-        context = session.context
-        options = TreeLoadOptions(format=self.format, device=self.device, now=context.clock.now())
-
-        def progress(_: int, read: int) -> None:
-            self.progress(read, self.bytes)
-
-        rows = load_tree(context, self.database, self.files, options, aligned=self.aligned, progress=progress)
+        options = TreeLoadOptions(format=format, device=device, now=session.context.clock.now())
+        rows = loading.load_tree(
+            session.context, database, files, options, aligned=aligned, progress=lambda _, read: progress(read, size)
+        )
         return Result(affected=rows)
 
-
-@dataclass(frozen=True, slots=True)
-class TreeTarget:
-    """The database that files are loaded into, the stages that create it, and the device of all rows, if they have one."""
-
-    database: Database
-    makers: tuple[Stage, ...] = ()
-    device: str | None = None
+    target = database.name if device is None else f"device {device}"
+    described = [f"load {described_files(files, size)} into {target}: all rows or none", "create the series that are missing"]
+    return Stage((*on_database(Action.ALTER, database.name), *on_database(Action.WRITE, database.name)), lambda: described, apply)
 
 
-def find_tree_target(session: PlanningContext, into: str, device: str | None) -> TreeTarget | None:
-    """Return what `into` names in a tree: a database, or a device of one; None if it names a table.
+def described_files(files: Sequence[Path], size: int) -> str:
+    return f"{len(files)} file{'' if len(files) == 1 else 's'} of {size:,} bytes"
+
+
+def find_tree_target(session: PlanningContext, into: str, device: str | None) -> tuple[list[Stage], Database, str | None] | None:
+    """Return what `into` names in a tree, a database or a device of one; None if it names a table.
+
+    Returns:
+        The stages that create the database, the database, and the device of all rows, if they have one.
 
     Raises:
         NotFoundError: There is no such database, and INSERT would not create it.
@@ -88,12 +70,12 @@ def find_tree_target(session: PlanningContext, into: str, device: str | None) ->
         if len(parse_path(path) or ()) != DEFAULT_LEVEL:
             raise NotFoundError(f"database {path} does not exist", hint=f"with the iotdb dialect, run CREATE DATABASE {path}")
         database = new_database(path, session.context)
-        return TreeTarget(database, (MakeTree(database, if_not_exists=True),), in_database(row_device, path))
+        return [create_tree(database, if_not_exists=True)], database, in_database(row_device, path)
     if path != name:
         if row_device not in (None, path):
             raise ProgrammingError(f"{into} is a device, not {device}", hint="leave out --device")
         row_device = path
-    return TreeTarget(session.context.catalog.databases.get(name), (), in_database(row_device, name))
+    return [], session.context.catalog.databases.get(name), in_database(row_device, name)
 
 
 def tree_path(session: PlanningContext, into: str) -> str | None:

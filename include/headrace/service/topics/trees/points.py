@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -22,9 +21,8 @@ from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTempla
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, Right, database_securable
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_catalog, on_database
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
 from headrace.service.topics.trees.series import describe_creation, matched_series
@@ -38,67 +36,6 @@ from headrace.trees.points import DeviceRows, write_points
 
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteSeries(Stage):
-    """Write rows of one device in one commit, after creating the series that are missing.
-
-    Attributes:
-        device: The device, with the series that the rows have values of.
-        rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
-        missing: The series that do not exist.
-        template: The device template that the device and missing series are created from, if there is one.
-        is_new: Whether the device is created from the template.
-    """
-
-    device: DeviceSeries
-    rows: pa.Table
-    missing: tuple[NewSeries, ...] = ()
-    template: str | None = None
-    is_new: bool = False
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        database = database_securable(self.device.database.name)
-        extends = (Right(Action.ALTER, CATALOG if self.template else database),) if self.missing else ()
-        activates = (Right(Action.ALTER, database),) if self.is_new else ()
-        writes = (Right(Action.WRITE, database),) if self.rows.num_rows else ()
-        return (*extends, *activates, *writes)
-
-    def describe(self) -> list[str]:
-        device, rows = self.device, self.rows
-        lines = []
-        if self.missing and self.template:
-            lines.append(describe_extension(self.template, self.missing))
-        elif self.missing:
-            lines.append(f"{describe_creation(device, self.missing)}, if missing")
-        if self.is_new and self.template:
-            lines.append(describe_activation(self.template, device.path))
-        if rows.num_rows:
-            names = ", ".join(rows.column_names[1:])
-            lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {device.database.name}")
-        return lines
-
-    def apply(self, session: SessionState) -> Result:
-        write_points(session.context, [DeviceRows((self.device,), self.rows)])
-        return Result(affected=self.rows.num_rows) if self.rows.num_rows else DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ClearSeries(DatabaseStage):
-    """Delete values within ranges of ticks, both ends inclusive: columns by device."""
-
-    action = Action.WRITE
-    columns: tuple[tuple[str, tuple[str, ...]], ...]
-    ranges: tuple[tuple[int, int], ...] | None
-
-    def describe(self) -> list[str]:
-        times = "all times" if self.ranges is None else f"{len(self.ranges)} time ranges"
-        return [f"delete values of {device} ({', '.join(columns)}), {times}" for device, columns in self.columns]
-
-    def apply(self, session: SessionState) -> Result:
-        return Result(affected=clear_series(session.context, self.database, self.columns, self.ranges))
 
 
 def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[Stage]:
@@ -127,7 +64,44 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
         return makers
     own = tuple(NewSeries(name, type_) for name, type_ in zip(statement.measurements, types, strict=True) if type_ is not None)
     device = DeviceSeries(database, path, own, statement.aligned)
-    return [*makers, WriteSeries(device, rows, missing, None if template is None else template.name, is_new)]
+    return [*makers, write_series(device, rows, missing, None if template is None else template.name, is_new=is_new)]
+
+
+def write_series(
+    device: DeviceSeries, rows: pa.Table, missing: Sequence[NewSeries], template: str | None, *, is_new: bool
+) -> Stage:
+    """Write rows of one device in one commit, after creating the series that are missing.
+
+    Args:
+        device: The device, with the series that the rows have values of.
+        rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
+        missing: The series that do not exist.
+        template: The device template that the device and missing series are created from, if there is one.
+        is_new: Whether the device is created from the template.
+    """
+    database = device.database.name
+    extends = (on_catalog(Action.ALTER) if template else on_database(Action.ALTER, database)) if missing else ()
+    activates = on_database(Action.ALTER, database) if is_new else ()
+    writes = on_database(Action.WRITE, database) if rows.num_rows else ()
+
+    def describe() -> list[str]:
+        lines = []
+        if missing and template:
+            lines.append(describe_extension(template, missing))
+        elif missing:
+            lines.append(f"{describe_creation(device, missing)}, if missing")
+        if is_new and template:
+            lines.append(describe_activation(template, device.path))
+        if rows.num_rows:
+            names = ", ".join(rows.column_names[1:])
+            lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {database}")
+        return lines
+
+    def apply(session: SessionState) -> Result | None:
+        write_points(session.context, [DeviceRows((device,), rows)])
+        return Result(affected=rows.num_rows) if rows.num_rows else None
+
+    return Stage((*extends, *activates, *writes), describe, apply)
 
 
 def check_names(statement: TreeInsert) -> None:
@@ -244,8 +218,17 @@ def plan_tree_delete(statement: TreeDelete, session: PlanningContext) -> list[St
         low, high = time_range(statement.where, database, session)
         if low <= high:
             cleared = tuple((path, tuple(names)) for path, names in devices.items())
-            stages.append(ClearSeries(database, cleared, ((low, high),)))
+            stages.append(clear(database, cleared, (low, high)))
     return stages
+
+
+def clear(database: Database, columns: Sequence[tuple[str, tuple[str, ...]]], times: tuple[int, int]) -> Stage:
+    """Delete values within a range of ticks, both ends inclusive: columns by device."""
+    return Stage(
+        on_database(Action.WRITE, database.name),
+        lambda: [f"delete values of {device} ({', '.join(names)}), 1 time range" for device, names in columns],
+        lambda session: Result(affected=clear_series(session.context, database, columns, (times,))),
+    )
 
 
 def time_range(where: Expression | None, database: Database, session: PlanningContext) -> tuple[int, int]:

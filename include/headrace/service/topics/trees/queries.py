@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from headrace.errors import ProgrammingError
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import describe_query, explain_plan
 from headrace.service.results import INSTANT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import CATALOG, Action, Right, database_securable, read_rights
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext, SessionState
-from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog, RunQuery
+from headrace.service.rights import Action, Right, database_securable, on_catalog, read_rights
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog, run_query
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 
 if TYPE_CHECKING:
@@ -25,21 +23,8 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.select import TreePlan
 
 
-@dataclass(frozen=True, slots=True)
-class FindLast(Stage):
-    """Find the latest point of each series."""
-
-    plan: LastPlan
-    is_query: ClassVar[bool] = True
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return tuple(Right(Action.READ, database_securable(scan.database.name)) for scan in self.plan.rows.scans)
-
-    def describe(self) -> list[str]:
-        return [f"find the latest point of {len(self.plan.series)} series"]
-
-    def apply(self, session: SessionState) -> Result:
+def find_last(plan: LastPlan) -> Stage:
+    def apply(session: SessionState) -> Result:
         from headrace.compute.iotdb.last import last_points
         from headrace.compute.iotdb.last_local import last_points_locally
         from headrace.queries import running
@@ -48,66 +33,53 @@ class FindLast(Stage):
         from headrace.storage.spark.arrow_results import collect_arrow
 
         context = session.context
-        points = last_points_locally(self.plan, LocalReader(context), context.settings.local_rows)
+        points = last_points_locally(plan, LocalReader(context), context.settings.local_rows)
         if points is not None:
             return Result(points)
         context.spark()
         with translated():
-            return Result(collect_arrow(last_points(self.plan, lambda scan: read_scan(scan, context)), running.check))
+            return Result(collect_arrow(last_points(plan, lambda scan: read_scan(scan, context)), running.check))
+
+    rights = tuple(Right(Action.READ, database_securable(scan.database.name)) for scan in plan.rows.scans)
+    return Stage(rights, lambda: [f"find the latest point of {len(plan.series)} series"], apply, is_query=True)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupByTags(Stage):
+def group_by_tags(plan: TagPlan) -> Stage:
     """Run a query whose rows are groups of series."""
 
-    plan: TagPlan
-    is_query: ClassVar[bool] = True
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return read_rights(self.plan.plan)
-
-    def describe(self) -> list[str]:
-        plan = self.plan
-        return ["query on Spark", *explain_plan(plan.plan), f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
-
-    def apply(self, session: SessionState) -> Result:
+    def apply(session: SessionState) -> Result:
         from headrace.queries.evaluation import evaluate_query
 
-        return Result(self.plan.finish(evaluate_query(self.plan.plan, session.context)))
+        return Result(plan.finish(evaluate_query(plan.plan, session.context)))
+
+    def describe() -> list[str]:
+        return ["query on Spark", *explain_plan(plan.plan), f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
+
+    return Stage(read_rights(plan.plan), describe, apply, is_query=True)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteInto(Stage):
-    """Run a query and write its columns to series. `plan` is None if it names no series.
+def write_into(plan: TreePlan, targets: Sequence[IntoColumn]) -> Stage:
+    """Run a query and write its columns to series.
 
-    Attributes:
+    Args:
+        plan: The query.
         targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
     """
 
-    plan: TreePlan | None
-    targets: tuple[IntoColumn, ...]
-
-    @property
-    def required(self) -> tuple[Right, ...]:
-        return (*(() if self.plan is None else read_rights(self.plan.plan)), Right(Action.WRITE, CATALOG))
-
-    def describe(self) -> list[str]:
-        if self.plan is None:
-            return ["query of no series: nothing to write"]
-        return [*describe_query(self.plan.plan), *(f"write {target.source} to {target.path}" for target in self.targets)]
-
-    def apply(self, session: SessionState) -> Result:
-        if self.plan is None:
-            return report([], by_device=False)
+    def apply(session: SessionState) -> Result:
         from headrace.queries.into import compute_into
         from headrace.trees.points import write_points
 
-        with closing(compute_into(session.context, self.plan, self.targets)) as written:
+        with closing(compute_into(session.context, plan, targets)) as written:
             write_points(session.context, [written])
         # Without any row IoTDB lists no target.
-        rows = list(zip(self.targets, written.counts, strict=True)) if written.has_rows else []
-        return report(rows, by_device=self.plan.query.by_device)
+        rows = list(zip(targets, written.counts, strict=True)) if written.has_rows else []
+        return report(rows, by_device=plan.query.by_device)
+
+    def describe() -> list[str]:
+        return [*describe_query(plan.plan), *(f"write {target.source} to {target.path}" for target in targets)]
+
+    return Stage((*read_rights(plan.plan), *on_catalog(Action.WRITE)), describe, apply)
 
 
 def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
@@ -130,14 +102,17 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
     scope, tags = tree_scope(query, session.context), grouped_tags(query)
     if query.last:
         last = bind_last(query, scope)
-        return [no_series("Timeseries", "Value", "DataType") if last is None else FindLast(last)]
+        return [no_series("Timeseries", "Value", "DataType") if last is None else find_last(last)]
     if tags:
         grouped = TagQuery(query, scope, tags).plan()
-        return [no_series() if grouped is None else GroupByTags(grouped)]
+        return [no_series() if grouped is None else group_by_tags(grouped)]
     bound = bind_tree(query, scope)
-    if query.into:
-        return [WriteInto(bound, into_targets(query, bound) if bound is not None else ())]
-    return [no_series() if bound is None else RunQuery(bound.plan)]
+    if query.into and bound is None:
+        nothing = report([], by_device=False)
+        return [Stage(on_catalog(Action.WRITE), lambda: ["query of no series: nothing to write"], lambda _: nothing)]
+    if bound is None:
+        return [no_series()]
+    return [write_into(bound, into_targets(query, bound)) if query.into else run_query(bound.plan)]
 
 
 def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
@@ -148,7 +123,7 @@ def grouped_tags(query: TreeQuery) -> tuple[str, ...]:
 def no_series(*names: str) -> Stage:
     """Return the stage of a query whose paths match no series, with a column for time and for each name."""
     columns = {"Time": INSTANT, **dict.fromkeys(names, STRING)}
-    return ReadCatalog("a query of no series", lambda: Result(CatalogRows(columns, [])), DESCRIBE_CATALOG)
+    return read_catalog("a query of no series", lambda: Result(CatalogRows(columns, [])), DESCRIBE_CATALOG)
 
 
 def report(rows: Sequence[tuple[IntoColumn, int]], *, by_device: bool) -> Result:

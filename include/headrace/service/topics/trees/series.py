@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headrace.catalog.templates import nested_path
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import PathPattern, join_path
+from headrace.model.tables import Database
 from headrace.model.tree_statements import AlterTimeseries, CreateTimeseries, DropTimeseries, TimeseriesChange, TimeseriesSpec
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import NO_LABELS, Device, DeviceSeries, NewSeries, SeriesLabels, Timeseries
-from headrace.service.results import Result
-from headrace.service.rights import Action
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_database
+from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.checks import check_series
 from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
 from headrace.trees.devices import refuse_tables, tree_devices
 from headrace.trees.series import change_device, create_series, remove_series
-
-
-@dataclass(frozen=True, slots=True)
-class MakeSeries(DatabaseStage):
-    """Create series of a device, and the device if it is missing."""
-
-    action = Action.ALTER
-    device: DeviceSeries
-
-    def describe(self) -> list[str]:
-        return [describe_creation(self.device, self.device.series)]
-
-    def apply(self, session: SessionState) -> Result:
-        create_series(session.context, [self.device])
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSeries(DatabaseStage):
-    """Remove series of devices with their values: measurements by device."""
-
-    action = Action.ALTER
-    series: tuple[tuple[str, tuple[str, ...]], ...]
-
-    def describe(self) -> list[str]:
-        return [f"delete series of {device} with their values: {', '.join(names)}" for device, names in self.series]
-
-    def apply(self, session: SessionState) -> Result:
-        remove_series(session.context, self.database, self.series)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeDevice(DatabaseStage):
-    """Change what is attached to a device's series; `change` makes the new device of the present one."""
-
-    action = Action.ALTER
-    device: str
-    change: Callable[[Device], Device]
-
-    def describe(self) -> list[str]:
-        return [f"change alias, tags or attributes of a series of {self.device}"]
-
-    def apply(self, session: SessionState) -> Result:
-        change_device(session.context, self.database, self.device, self.change)
-        return DONE
 
 
 def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext) -> list[Stage]:
@@ -79,7 +32,15 @@ def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext
     check_series(statement, database.name, present, session)
     labels = {spec.measurement: SeriesLabels(spec.alias, dict(spec.tags), dict(spec.attributes)) for spec in statement.series}
     labels = {measurement: own for measurement, own in labels.items() if own != NO_LABELS}
-    return [*makers, MakeSeries(database, DeviceSeries(database, path, new_series(statement.series), statement.aligned, labels))]
+    device = DeviceSeries(database, path, new_series(statement.series), statement.aligned, labels)
+    return [
+        *makers,
+        Stage(
+            on_database(Action.ALTER, database.name),
+            lambda: [describe_creation(device, device.series)],
+            lambda session: create_series(session.context, [device]),
+        ),
+    ]
 
 
 def check_templates(statement: CreateTimeseries, device: str, session: PlanningContext) -> None:
@@ -139,7 +100,16 @@ def plan_drop_timeseries(statement: DropTimeseries, session: PlanningContext) ->
     for (database, path), names in by_device.items():
         databases[database].append((path, tuple(dict.fromkeys(names))))
     catalog = session.context.catalog
-    return [RemoveSeries(catalog.databases.get(name), tuple(series)) for name, series in databases.items()]
+    return [remove_from(catalog.databases.get(name), series) for name, series in databases.items()]
+
+
+def remove_from(database: Database, series: Sequence[tuple[str, tuple[str, ...]]]) -> Stage:
+    """Remove series of devices with their values: measurements by device."""
+    return Stage(
+        on_database(Action.ALTER, database.name),
+        lambda: [f"delete series of {device} with their values: {', '.join(names)}" for device, names in series],
+        lambda session: remove_series(session.context, database, series),
+    )
 
 
 def plan_alter_timeseries(statement: AlterTimeseries, session: PlanningContext) -> list[Stage]:
@@ -157,7 +127,14 @@ def plan_alter_timeseries(statement: AlterTimeseries, session: PlanningContext) 
         labels = relabeled(present.labels_of(series.measurement), statement)
         return replace(present, labels={**present.labels, series.measurement: labels})
 
-    return [ChangeDevice(session.context.catalog.databases.get(device.database), device.path, change)]
+    database, path = session.context.catalog.databases.get(device.database), device.path
+    return [
+        Stage(
+            on_database(Action.ALTER, database.name),
+            lambda: [f"change alias, tags or attributes of a series of {path}"],
+            lambda session: change_device(session.context, database, path, change),
+        )
+    ]
 
 
 def missing_series(path: PathPattern, session: PlanningContext) -> Error:

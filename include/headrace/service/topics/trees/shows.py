@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from headrace.context import Context
 from headrace.errors import NotFoundError, NotSupportedError
@@ -19,11 +18,10 @@ from headrace.model.tree_types import type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.model.types import TypeKind
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stage import Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_catalog
+from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.continuous_queries import show_executions, show_queries
-from headrace.service.topics.queries import DESCRIBE_CATALOG, ReadCatalog
+from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
 from headrace.trees.scope import ttl_by_device
@@ -48,22 +46,6 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 """What IoTDB calls scalar functions; it calls other functions of a row or series built-in UDTFs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPoints(Stage):
-    """Answer SHOW or COUNT from the catalog and from the times of points, which Spark reads."""
-
-    required = (Right(Action.DESCRIBE, CATALOG), Right(Action.READ, CATALOG))
-    title: str
-    read: Callable[[], Result]
-    is_query: ClassVar[bool] = True
-
-    def describe(self) -> list[str]:
-        return [f"{self.title}: read the catalog, and the times of points on Spark"]
-
-    def apply(self, _: SessionState) -> Result:
-        return self.read()
-
-
 def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
     if statement.what not in SHOWS:
         raise NotSupportedError(
@@ -72,8 +54,10 @@ def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]
     read = partial(answer, statement, session.context)
     title = f"show {statement.what}"
     if statement.time is not None or statement.what == "latest timeseries":
-        return [ReadPoints(title, read)]
-    return [ReadCatalog(title, read, DESCRIBE_CATALOG)]
+        # Spark reads the times of points.
+        described = f"{title}: read the catalog, and the times of points on Spark"
+        return [Stage(on_catalog(Action.DESCRIBE, Action.READ), lambda: [described], lambda _: read(), is_query=True)]
+    return [read_catalog(title, read, DESCRIBE_CATALOG)]
 
 
 def answer(statement: TreeShow, context: Context) -> Result:
@@ -290,7 +274,6 @@ def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
 
 
 def child_nodes(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the nodes one level below a pattern."""
     return CatalogRows({"ChildNodes": STRING}, [(path[-1],) for path, _ in children(statement, context)])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headrace.catalog.templates import already_set, duplicate_name, nested_path, still_set
 from headrace.errors import ExistsError, IntegrityError, NotFoundError, ProgrammingError
@@ -21,10 +20,8 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, NewSeries
-from headrace.service.results import Result
-from headrace.service.rights import CATALOG, Action, Right
-from headrace.service.stage import DONE, DatabaseStage, Stage
-from headrace.service.state import PlanningContext, SessionState
+from headrace.service.rights import Action, on_catalog, on_database
+from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
 from headrace.trees.databases import database_of
 from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
@@ -36,104 +33,6 @@ from headrace.trees.templates import (
     extend_template,
     refuse_series_below,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MakeTemplate(Stage):
-    """Create a device template."""
-
-    required = (Right(Action.CREATE, CATALOG),)
-    template: DeviceTemplate
-
-    def describe(self) -> list[str]:
-        template = self.template
-        return [
-            f"create {'aligned ' if template.aligned else ''}device template {template.name}: {describe_types(template.series)}"
-        ]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.templates.create(self.template)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTemplate(Stage):
-    """Remove a device template that is not set to a path."""
-
-    required = (Right(Action.DROP, CATALOG),)
-    name: str
-
-    def describe(self) -> list[str]:
-        return [f"drop device template {self.name}"]
-
-    def apply(self, session: SessionState) -> Result:
-        session.context.catalog.templates.drop(self.name)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendTemplate(Stage):
-    """Add measurements to a device template and to its devices."""
-
-    required = (Right(Action.ALTER, CATALOG),)
-    name: str
-    series: tuple[NewSeries, ...]
-
-    def describe(self) -> list[str]:
-        return [describe_extension(self.name, self.series)]
-
-    def apply(self, session: SessionState) -> Result:
-        extend_template(session.context, self.name, self.series)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class AssignTemplate(DatabaseStage):
-    """Set a device template to a path, or remove it from there if `name` is None."""
-
-    action = Action.ALTER
-    path: str
-    name: str | None
-
-    def describe(self) -> list[str]:
-        return [
-            f"unset device template from {self.path}" if self.name is None else f"set device template {self.name} to {self.path}"
-        ]
-
-    def apply(self, session: SessionState) -> Result:
-        assign_template(session.context, self.database, self.path, self.name)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ActivateDevice(DatabaseStage):
-    """Create a device with the series of the template that is set to its path or above it, unless it exists."""
-
-    action = Action.ALTER
-    device: str
-    template: str
-
-    def describe(self) -> list[str]:
-        return [describe_activation(self.template, self.device)]
-
-    def apply(self, session: SessionState) -> Result:
-        activate_devices(session.context, self.database, [self.device], self.template)
-        return DONE
-
-
-@dataclass(frozen=True, slots=True)
-class DeactivateDevices(DatabaseStage):
-    """Remove devices that use a template, with their values."""
-
-    action = Action.ALTER
-    devices: tuple[str, ...]
-
-    def describe(self) -> list[str]:
-        return [f"delete the series of {device} with their values" for device in self.devices]
-
-    def apply(self, session: SessionState) -> Result:
-        deactivate_devices(session.context, self.database, self.devices)
-        return DONE
 
 
 def describe_extension(template: str, series: Sequence[NewSeries]) -> str:
@@ -154,7 +53,15 @@ def plan_create_template(statement: CreateTemplate, session: PlanningContext) ->
         ).with_status(TreeStatus.ILLEGAL_PATH)
     if any(template.name == statement.name for template in session.context.catalog.templates.all()):
         raise duplicate_name(statement.name)
-    return [MakeTemplate(DeviceTemplate(statement.name, new_series(statement.series), statement.aligned))]
+    template = DeviceTemplate(statement.name, new_series(statement.series), statement.aligned)
+    kind = "aligned device template" if template.aligned else "device template"
+    return [
+        Stage(
+            on_catalog(Action.CREATE),
+            lambda: [f"create {kind} {template.name}: {describe_types(template.series)}"],
+            lambda session: session.context.catalog.templates.create(template),
+        )
+    ]
 
 
 def find_duplicate(series: Sequence[TimeseriesSpec]) -> TimeseriesSpec | None:
@@ -168,7 +75,14 @@ def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> lis
     templates.get(statement.name)
     if statement.name in templates.paths().values():
         raise still_set(statement.name)
-    return [RemoveTemplate(statement.name)]
+    name = statement.name
+    return [
+        Stage(
+            on_catalog(Action.DROP),
+            lambda: [f"drop device template {name}"],
+            lambda session: session.context.catalog.templates.drop(name),
+        )
+    ]
 
 
 def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> list[Stage]:
@@ -188,7 +102,14 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
                 hint=f"SHOW NODES IN DEVICE TEMPLATE {template.name} lists its measurements",
                 span=spec.span,
             ).with_status(TreeStatus.MEASUREMENT_ALREADY_EXISTS_IN_TEMPLATE)
-    return [ExtendTemplate(template.name, new_series(statement.series))]
+    series = new_series(statement.series)
+    return [
+        Stage(
+            on_catalog(Action.ALTER),
+            lambda: [describe_extension(template.name, series)],
+            lambda session: extend_template(session.context, template.name, series),
+        )
+    ]
 
 
 def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[Stage]:
@@ -206,7 +127,16 @@ def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[
             f"Database is not set for current seriesPath: [{path}]", hint="CREATE DATABASE first", span=statement.path.span
         ).with_status(TreeStatus.DATABASE_NOT_EXIST)
     refuse_series_below(path, database, name, session.context)
-    return [AssignTemplate(catalog.databases.get(database), path, name)]
+    return [assign(catalog.databases.get(database), path, name)]
+
+
+def assign(database: Database, path: str, name: str | None) -> Stage:
+    """Set a device template to a path, or remove it from there if `name` is None."""
+    return Stage(
+        on_database(Action.ALTER, database.name),
+        lambda: [f"unset device template from {path}" if name is None else f"set device template {name} to {path}"],
+        lambda session: assign_template(session.context, database, path, name),
+    )
 
 
 def unset_template(path: str, name: str, pattern: PathPattern, session: PlanningContext) -> list[Stage]:
@@ -215,15 +145,14 @@ def unset_template(path: str, name: str, pattern: PathPattern, session: Planning
         raise NotFoundError(
             f"No template on {path}", hint=f"SHOW PATHS SET DEVICE TEMPLATE {name} lists its paths", span=pattern.span
         ).with_status(TreeStatus.TEMPLATE_NOT_SET)
-    database = database_of(path, session.context)
-    assert database is not None
-    if any(device.template for device in devices_below(path, database, session.context)):
+    database = find_database(path, session)
+    if any(device.template for device in devices_below(path, database.name, session.context)):
         raise IntegrityError(
             f"Template is in use on {path}",
             hint=f"DEACTIVATE DEVICE TEMPLATE {name} FROM {path}, {path}.** first",
             span=pattern.span,
         ).with_status(TreeStatus.TEMPLATE_IS_IN_USE)
-    return [AssignTemplate(catalog.databases.get(database), path, None)]
+    return [assign(database, path, None)]
 
 
 def require_plain(pattern: PathPattern) -> str:
@@ -251,7 +180,14 @@ def plan_activate_template(statement: ActivateTemplate, session: PlanningContext
         raise ExistsError(
             f"Template is in use on {path}", hint="its series exist already; SHOW TIMESERIES lists them", span=statement.path.span
         ).with_status(TreeStatus.TEMPLATE_IS_IN_USE)
-    return [ActivateDevice(database, path, covering[1].name)]
+    template = covering[1].name
+    return [
+        Stage(
+            on_database(Action.ALTER, database.name),
+            lambda: [describe_activation(template, path)],
+            lambda session: activate_devices(session.context, database, [path], template),
+        )
+    ]
 
 
 def find_database(path: str, session: PlanningContext) -> Database:
@@ -277,7 +213,16 @@ def plan_deactivate_template(statement: DeactivateTemplate, session: PlanningCon
     by_database: dict[str, list[str]] = defaultdict(list)
     for device in devices:
         by_database[device.database].append(device.path)
-    return [DeactivateDevices(catalog.databases.get(name), tuple(paths)) for name, paths in by_database.items()]
+    return [deactivate(catalog.databases.get(name), paths) for name, paths in by_database.items()]
+
+
+def deactivate(database: Database, devices: Sequence[str]) -> Stage:
+    """Remove devices that use a template, with their values."""
+    return Stage(
+        on_database(Action.ALTER, database.name),
+        lambda: [f"delete the series of {device} with their values" for device in devices],
+        lambda session: deactivate_devices(session.context, database, devices),
+    )
 
 
 def require_set(pattern: PathPattern, name: str | None, session: PlanningContext) -> None:
