@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,11 @@ class RunningSystem:
                 for task in self.client.tasks(dag_id, run["dag_run_id"]):
                     instances.setdefault(task["task_id"], []).append(task)
         return instances
+
+    def trigger(self, dag_id: str, form: Mapping[str, Any]) -> str:
+        """Trigger a run with the values of the DAG's form; return its run id."""
+        body = {"logical_date": None, "conf": dict(form)}
+        return str(self.client._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def log_text(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> str:
         """Return the log of a try of a task as text, with its errors."""

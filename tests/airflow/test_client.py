@@ -51,7 +51,7 @@ def test_without_an_airflow_nothing_fails() -> None:
         assert not client.announce()
         assert not client.supervise(stream_dag_id("power", "avg_v"))
         with pytest.raises(OperationalError, match="cannot be reached") as raised:
-            client.trigger("any")
+            client.dag("any")
     assert "headrace up" in raised.value.hint
 
 
@@ -137,13 +137,6 @@ def test_without_a_scheduled_run_nothing_is_cleared(server: Server, client: Airf
     assert client.supervise(stream_dag_id("power", "avg_v"))
     assert {method for method, _, _ in server.requests} == {"POST", "GET"}
     assert server.bodies("POST", f"{DAG}/dagRuns") == server.bodies("POST", f"{DAG}/clearTaskInstances") == []
-
-
-def test_recomputing_a_range_passes_the_form(server: Server, client: AirflowClient) -> None:
-    with_run(server, "running", "deferred")
-    assert client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z"}) == "r2"
-    (body,) = server.bodies("POST", f"{DAG}/dagRuns")
-    assert body["conf"] == {"from": "2026-01-01T00:00:00Z"}
 
 
 def test_a_backfill_is_tried_again_while_the_database_is_locked(

@@ -139,7 +139,7 @@ def test_pausing_on_the_page_skips_supervision_and_resuming_restarts_it(up: Runn
 def test_a_triggered_run_recomputes_a_range_while_the_stream_runs(up: RunningSystem) -> None:
     before = up.sql("SELECT * FROM power.avg_v_out")
     dag_id = "headrace_stream__power__avg_v"
-    run = up.client.recompute("power", "avg_v", {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"})
+    run = up.trigger(dag_id, {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"})
 
     def state() -> str:
         return next(str(dag_run["state"]) for dag_run in up.client.runs(dag_id) if dag_run["dag_run_id"] == run)

@@ -6,7 +6,7 @@ Both write the same rows in one commit under the same guard. The size decides wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,23 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class ChunkResult(Protocol):
-    """The rows of a chunk for a stream's target."""
-
-    def windows(self) -> Iterator[pa.Table]:
-        """Yield the finished windows, in parts."""
-
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
-        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`; None for all."""
-
-    def write(self, commit: Commit) -> None:
-        """Commit the rows. Has no effect if the commit is recorded already.
-
-        Raises:
-            FencedError: The commit's guard does not hold.
-        """
-
-
 class ArrowChunkResult:
     """A result that passes through this process. `windows` are finished windows."""
 
@@ -57,9 +40,11 @@ class ArrowChunkResult:
         self._retractions: pa.Table | None = None
 
     def windows(self) -> Iterator[pa.Table]:
+        """Yield the finished windows, in parts."""
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
+        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`; None for all."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
         retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
@@ -69,6 +54,11 @@ class ArrowChunkResult:
         self._retractions = retractions if retractions.num_rows else None
 
     def write(self, commit: Commit) -> None:
+        """Commit the rows. Has no effect if the commit is recorded already.
+
+        Raises:
+            FencedError: The commit's guard does not hold.
+        """
         plan = self._target.plan
         self._context.tables.writer.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
 
@@ -87,7 +77,7 @@ class FilledChunkResult:
         yield self._windows
 
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
-        """See `ChunkResult`. Only a recomputation has such a result, so that its groups are known."""
+        """Only a recomputation has such a result, so that its groups are known."""
         assert groups is not None
         self._retractions = self._filler.other_windows(self._windows, bounds, groups())
 
@@ -106,7 +96,7 @@ class DataFrameChunkResult:
         self._retractions: DataFrame | None = None
 
     def windows(self) -> Iterator[pa.Table]:
-        """See `ChunkResult`. A part has the windows of some groups, so that it is the same however Spark divides them."""
+        """A part has the windows of some groups, so that it is the same however Spark divides them."""
         keys = key_columns(self._target.plan.query)
         part = F.pmod(F.xxhash64(*keys), F.lit(MAX_PARTS))
         for number in range(MAX_PARTS if keys else 1):
@@ -139,6 +129,10 @@ class DataFrameChunkResult:
             return windows
         is_timestamp = windows.schema["o0"].dataType.typeName() == "timestamp"
         return windows.where(f"o0 >= {f'timestamp_micros({oldest}L)' if is_timestamp else f'{oldest}L'}")
+
+
+ChunkResult = ArrowChunkResult | FilledChunkResult | DataFrameChunkResult
+"""The rows of a chunk for a stream's target, with the methods of `ArrowChunkResult`."""
 
 
 def find_subtables(target: TargetTable, groups: pa.Table) -> pa.Array:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import SNODE_PREFIX, stream_dag_id
+from headrace.runtime.dag_ids import SNODE_PREFIX
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
@@ -126,31 +126,18 @@ class AirflowClient:
         is_active = any(tasks[task_id] in ACTIVE for task_id in (SUPERVISE, EXECUTE) if task_id in tasks)
         return False if is_active else None
 
-    # Called by users and tests.
+    # Called by commands and tests.
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Trigger a run with the values of the DAG's form; return its run id."""
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        return str(self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
-
-    def recompute(self, database: str, name: str, conf: Mapping[str, Any]) -> str:
-        """Trigger the backfill of a range with `from`, `to`, `chunk_rows`, `chunk_minutes` in `conf`; return the run id."""
-        return self.trigger(stream_dag_id(database, name), conf)
-
-    def backfill(self, dag_id: str, first: datetime, last: datetime, max_active_runs: int = 2) -> None:
+    def backfill(self, dag_id: str, first: datetime, last: datetime) -> None:
         """Start a native backfill of the runs whose logical dates are from `first` to `last`."""
         body = {
             "dag_id": dag_id,
             "from_date": first.isoformat(),
             "to_date": last.isoformat(),
-            "max_active_runs": max_active_runs,
+            "max_active_runs": 2,
             "reprocess_behavior": "completed",
         }
         self._call("POST", "/api/v2/backfills", json=body, busy_retries=MAX_BACKFILL_RETRIES)
-
-    def pause(self, dag_id: str, paused: bool = True) -> None:
-        body = {"is_paused": paused}
-        self._call("PATCH", f"/api/v2/dags/{dag_id}", json=body, params={"update_mask": "is_paused"})
 
     def dag(self, dag_id: str) -> dict[str, Any] | None:
         """Return Airflow's record of a DAG; None if there is none, or it is stale."""

@@ -42,7 +42,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnodeMetrics:
-    """The measurements of an snode at one moment. Without histories, the catalog cannot be read."""
+    """The measurements of an snode at one moment. `histories` is None if the catalog cannot be read."""
 
     snode: str
     epoch: int

@@ -46,7 +46,7 @@ class CommitSizes:
         return self._count(first, first + MAX_VERSIONS_AHEAD, 0)
 
     def _count(self, first: int, last: int, reads: int) -> int:
-        """Return the number of rows that versions wrote, up to the first one whose size would take more than some reads."""
+        """Return the number of rows that versions wrote, as far as their sizes are known, or this many reads show them."""
         total = 0
         for version in range(first, min(last, first + MAX_VERSIONS_AHEAD - 1) + 1):
             size = self._sizes.get(version)

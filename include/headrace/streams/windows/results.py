@@ -19,7 +19,7 @@ def result_of(
 ) -> BatchResult:
     """Decide what to write and retract, and return it with the state after the batch.
 
-    At least two closed windows are retained for each subtable, up to `max_closed_windows` in all.
+    At most `max_closed_windows` closed windows are retained, but at least two for each subtable.
     """
     result = unevicted_result(plan, state, evaluated)
     return replace(result, state=evict_windows(plan, result.state, max_closed_windows))

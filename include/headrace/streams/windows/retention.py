@@ -36,8 +36,8 @@ def state_columns(plan: Plan) -> list[str]:
 class Span:
     """What decides which windows in state a batch may change: the first and last instant of its rows, in ticks.
 
-    `written` is the last instant of inserted and updated rows; None if there is none. Of the series and group keys of the rows,
-    None is any.
+    `written` is the last instant of inserted and updated rows; None if there is none. `series` and `groups`, those of the rows, are
+    None for any.
     """
 
     first: int
