@@ -31,6 +31,10 @@ campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 100
 conformance-streams: setup ## Play all recorded cases of streams; the tests play every sixth
 	HEADRACE_STREAM_CASES=all bin/run-tests tests/conformance/test_streams.py
 
+.PHONY: campaign-cases
+campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")
+	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service)
+
 soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
 

@@ -27,6 +27,8 @@ from tests.support.waiting import wait_until
 T = TypeVar("T")
 
 SETTLED_MS = 5_000
+PAUSE_S = 0.4
+"""Between two looks at the system. Most of them are requests that cost Airflow's API server tens of milliseconds each."""
 
 
 @dataclass
@@ -110,7 +112,7 @@ class RunningSystem:
 
     def until(self, poll: Callable[[], T | Literal[False] | None], what: str) -> T:
         """Wait for a true result of `poll`, and return it; a `TimeoutError` has the states of the streams."""
-        return wait_until(poll, what, details=self._details)
+        return wait_until(poll, what, details=self._details, pause_s=PAUSE_S)
 
     def _details(self) -> str:
         states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.jobs.all()}

@@ -80,6 +80,14 @@ def test_it_is_restored_from_airflows_database() -> None:
     assert isinstance(decode_timetable(encode_timetable(BackToBack())), BackToBack)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def airflow_tables() -> None:
+    """Create the tables of Airflow's database."""
+    from airflow.utils.db import initdb
+
+    initdb()
+
+
 @pytest.fixture
 def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
     """Provide a function that runs one iteration of Airflow's scheduler, and returns the ids of all runs."""
@@ -88,12 +96,10 @@ def scheduler(home: Settings) -> Iterator[Callable[[], list[str]]]:
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.dagrun import DagRun
-    from airflow.utils.db import initdb
     from airflow.utils.session import create_session
     from airflow.utils.sqlalchemy import prohibit_commit
     from sqlalchemy import delete, select
 
-    initdb()
     with create_session() as session:
         session.merge(DagBundleModel(name="dags-folder"))
     sync_bag_to_db(DagBag(str(home.project / "dags")), "dags-folder", None)

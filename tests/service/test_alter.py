@@ -213,9 +213,10 @@ def test_options_of_a_database_are_changed_and_shown(readings: headrace.Connecti
     ],
 )
 def test_an_impossible_alteration_is_refused_with_its_span(
-    readings: headrace.Connection, sql: str, error: type[Error], message: str
+    unchanged_readings: headrace.Connection, sql: str, error: type[Error], message: str
 ) -> None:
-    readings.execute("create table plain (ts timestamp, a int)")
+    readings = unchanged_readings
+    readings.execute("create table if not exists plain (ts timestamp, a int)")
     text = sql.replace("«", "").replace("»", "")
     before = describe_columns(readings)
     with pytest.raises(error, match=message) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import headrace
 from headrace.errors import Error, NotFoundError, TypeMismatchError
 from headrace.service.subtable_filter import SubtableFilter
+from tests.support.drawing import SEED, TAKES_ALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -78,7 +80,7 @@ def fill(connection: headrace.Connection) -> None:
     connection.execute("insert into " + " ".join(f"{name} values ({START}, 1)" for name in TAGS))
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", CONDITIONS if TAKES_ALL else random.Random(SEED).sample(CONDITIONS, len(CONDITIONS) // 3))
 def test_delete_removes_the_rows_that_the_query_returns(buildings: headrace.Connection, condition: str) -> None:
     fill(buildings)
     matching = sorted(buildings.execute(f"select tbname from b where {condition}").fetchall())
@@ -98,7 +100,6 @@ def test_both_engines_choose_the_same_subtables(
     buildings: headrace.Connection, condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(buildings)
-    buildings.execute("explain delete from b where " + condition)
     by_default = buildings.execute("explain delete from b where " + condition).fetchall()
     monkeypatch.setattr(SubtableFilter, "by_duckdb", refuse)
     assert buildings.execute("explain delete from b where " + condition).fetchall() == by_default
@@ -128,4 +129,4 @@ def test_a_condition_invalid_in_queries_is_refused(
     fill(buildings)
     with pytest.raises(error):
         buildings.execute(f"delete from b where {condition.format(file=file)}")
-    assert len(buildings.execute("select tbname from b").fetchall()) == len(TAGS)
+    assert len(stored_names(buildings)) == len(TAGS)

@@ -24,6 +24,7 @@ from headrace.queries import evaluation
 from headrace.settings import load
 from headrace.storage.delta import share_planning, staged_files
 from headrace.streams.sources import shares as sources
+from tests.support.drawing import TAKES_ALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -54,6 +55,7 @@ QUERIES = (
     "group by site order by site",
     "select _wstart, count(*), avg(d) from d1 event_window start with e end with s = 'y'",
 )
+DRAWN_QUERIES = len(QUERIES) if TAKES_ALL else 6
 READING = st.fixed_dictionaries(
     {
         TBNAME: st.sampled_from(SUBTABLES),
@@ -122,6 +124,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     group_rows=st.sampled_from([4, 1000]),
     by_windows=st.booleans(),
     order_value=st.sampled_from([0, math.inf]),
+    queries=st.lists(st.sampled_from(QUERIES), min_size=DRAWN_QUERIES, max_size=DRAWN_QUERIES, unique=True),
 )
 def test_kernels_and_spark_sql_give_equal_results(
     sides: Sides,
@@ -131,6 +134,7 @@ def test_kernels_and_spark_sql_give_equal_results(
     group_rows: int,
     by_windows: bool,
     order_value: float,
+    queries: list[str],
 ) -> None:
     monkeypatch.setattr(share_planning, "MIN_WINDOW_ROWS", 0 if by_windows else math.inf)
     monkeypatch.setattr(share_planning, "MAX_SLOWDOWN", math.inf)
@@ -142,7 +146,7 @@ def test_kernels_and_spark_sql_give_equal_results(
         sides.write(table, readings)
         if number + 1 == compacted:
             sides.spark.session.context.tables.maintenance.compact(table)
-    for query in QUERIES:
+    for query in queries:
         sides.check(query.format(table=table.name))
 
 

@@ -150,8 +150,9 @@ class DenyAll:
         raise PermissionDeniedError(f"{user} may not {rights[0]}")
 
 
-@pytest.fixture
-def prepared(readings: headrace.Connection) -> headrace.Connection:
+@pytest.fixture(scope="module")
+def prepared(unchanged_readings: headrace.Connection) -> headrace.Connection:
+    readings = unchanged_readings
     readings.execute("create table plain (ts timestamp, a int)")
     readings.execute("create table unread (ts timestamp, a int)")
     readings.execute("create vtable v (ts timestamp, a int from plain.a)")
@@ -173,10 +174,10 @@ def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
     return Session(prepared.session.context, database="d", user="vera", authorizer=denier)
 
 
-@pytest.fixture
-def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
-    """Return a session of vera over a tree of devices."""
-    with headrace.connect(tmp_path / "tree", dialect="iotdb") as connection:
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+    """Provide a connection to a tree of devices."""
+    with headrace.connect(tmp_path_factory.mktemp("tree"), dialect="iotdb") as connection:
         connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
         connection.execute("create cq tens begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end")
         for name in ("t0", "t1"):
@@ -184,7 +185,13 @@ def tree_session(tmp_path: Path, denier: DenyAll) -> Iterator[Session]:
         connection.execute(f"create function part as '{SPLIT}'")
         connection.execute("set device template t1 to root.plant.pumps")
         connection.execute("create timeseries using device template on root.plant.pumps.p1")
-        yield Session(connection.session.context, "iotdb", user="vera", authorizer=denier)
+        yield connection
+
+
+@pytest.fixture
+def tree_session(tree: headrace.Connection, denier: DenyAll) -> Session:
+    """Return a session of vera over the tree."""
+    return Session(tree.session.context, "iotdb", user="vera", authorizer=denier)
 
 
 @pytest.fixture

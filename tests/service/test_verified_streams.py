@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 import headrace
+from tests.support.drawing import is_drawn
 
 START: Final = 1_700_000_000_000
 EXACT: Final = "ignore expired 0 ignore update 0 fill_history 1"
@@ -35,6 +36,7 @@ STREAMS: Final = {
     "rows": f"trigger at_once {EXACT} into t6 tags (name varchar(64)) as select ts, a * 2 twice, upper(place) where_ "
     "from readings where a > 0 partition by tbname name",
 }
+ROUNDS: Final = 3
 FRACTIONS: Final = ("null", "0.5", "1.25", "3")
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -57,13 +59,15 @@ def test_every_kind_of_stream_keeps_up_with_inserts_updates_and_deletes(readings
     readings.execute(random_statements(dice)[0])
     for name, rest in STREAMS.items():
         readings.execute(f"create stream {name} {rest}")
-    for _ in range(3):
+    for number in range(ROUNDS):
         for statement in random_statements(dice):
             readings.execute(statement)
         readings.settle()
         assert isinstance(readings.clock, headrace.ManualClock)
         readings.clock.advance(600_000)
         readings.settle()
-        verdicts = {name: readings.verify(stream=name) for name in STREAMS}
+        # What is wrong mostly stays wrong, so a round before the last verifies only a part.
+        names = [name for name in STREAMS if number + 1 == ROUNDS or is_drawn(f"{number} {name}", 4)]
+        verdicts = {name: readings.verify(stream=name) for name in names}
         assert {name: verification.difference for name, verification in verdicts.items() if not verification.equal} == {}
         assert all(verification.rows for verification in verdicts.values())

@@ -16,7 +16,18 @@ START = 1_700_000_000_000
 
 @pytest.fixture
 def devices(readings: headrace.Connection) -> headrace.Connection:
-    """The connection with a plain table `pump`, the virtual table `device`, and `devices` with the subtables `v1` and `v2`."""
+    """The connection with the tables of `with_devices`."""
+    return with_devices(readings)
+
+
+@pytest.fixture(scope="module")
+def unchanged_devices(unchanged_readings: headrace.Connection) -> headrace.Connection:
+    """Provide what `devices` does to tests that change nothing."""
+    return with_devices(unchanged_readings)
+
+
+def with_devices(readings: headrace.Connection) -> headrace.Connection:
+    """Create a plain table `pump`, the virtual table `device`, and `devices` with the subtables `v1` and `v2`."""
     for statement in (
         "create table pump (t timestamp, v int, name varchar(10))",
         "create vtable device (ts timestamp, a int from dev1.a, b double from d.dev2.b, v int from pump.v, note varchar(10))",
@@ -92,9 +103,9 @@ def test_the_shown_statement_creates_the_same_table(devices: headrace.Connection
         ("create stream s into devices as select _wstart, count(*) from dev1 interval(1s)", "devices is a virtual table"),
     ],
 )
-def test_what_virtual_tables_refuse(devices: headrace.Connection, statement: str, message: str) -> None:
+def test_what_virtual_tables_refuse(unchanged_devices: headrace.Connection, statement: str, message: str) -> None:
     with pytest.raises(Error, match=message):
-        devices.execute(statement)
+        unchanged_devices.execute(statement)
 
 
 @pytest.mark.parametrize("table", ["device", "v1", "devices"])

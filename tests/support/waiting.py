@@ -48,15 +48,21 @@ def note(wait: Wait) -> None:
 
 
 def wait_until(
-    poll: Callable[[], T | Literal[False] | None], what: str, *, details: Callable[[], str] = str, bound_s: float = MAX_WAIT_S
+    poll: Callable[[], T | Literal[False] | None],
+    what: str,
+    *,
+    details: Callable[[], str] = str,
+    bound_s: float = MAX_WAIT_S,
+    pause_s: float = 0.1,
 ) -> T:
     """Call `poll` until its result is true, and return the result.
 
     Args:
-        poll: Called about ten times per second.
+        poll: Called again and again.
         what: Description for the error, as in "waited 600 s for {what}".
         details: Returns text to add to the error, such as logs.
         bound_s: Time limit in seconds.
+        pause_s: Seconds between two calls.
 
     Raises:
         TimeoutError: The result was not true within the limit.
@@ -65,7 +71,7 @@ def wait_until(
     while not (result := poll()):
         if time.monotonic() - start > bound_s:
             raise TimeoutError(f"waited {bound_s:.0f} s for {what}\n{details()}".rstrip())
-        time.sleep(0.1)
+        time.sleep(pause_s)
     note(Wait(what, time.monotonic() - start, bound_s))
     return result
 

@@ -32,9 +32,13 @@ ROWS = (
 INT32 = "root.p.f1.**, root.p.f2.a, root.p.f2.b, root.p.f2.c, root.p.f2.e"
 
 
-@pytest.fixture
-def shops(connection: headrace.Connection) -> headrace.Connection:
+@pytest.fixture(scope="module")
+def shops(unchanged: headrace.Connection) -> headrace.Connection:
     """The connection with series of several cities and shops."""
+    return with_shops(unchanged)
+
+
+def with_shops(connection: headrace.Connection) -> headrace.Connection:
     for spec in SERIES:
         connection.execute(f"create timeseries root.p.{spec}")
     for row in ROWS:
@@ -137,7 +141,8 @@ def test_no_series_give_no_rows(shops: headrace.Connection) -> None:
     assert shops.execute("select last_value(t) from root.nope.** group by tags(city)").fetchall() == []
 
 
-def test_counts_may_mix_types(shops: headrace.Connection) -> None:
+def test_counts_may_mix_types(connection: headrace.Connection) -> None:
+    shops = with_shops(connection)
     shops.execute("insert into root.p.f2.g(time, t) values (1, 3)")
     shops.execute("insert into root.p.f2.h(time, t) values (1, 4), (2, 5)")
     assert answer(shops, "select count(t) from root.p.f2.g, root.p.f2.h group by tags(city)")[1] == ("mixed", 3)

@@ -16,10 +16,13 @@ TEMPLATE = "create device template t1 (s1 INT64, s2 DOUBLE encoding=RLE compress
 ALIGNED = "create device template t2 aligned (s1 INT64, s2 DOUBLE)"
 
 
+TEMPLATES = ("create database root.plant", TEMPLATE, ALIGNED)
+
+
 @pytest.fixture
 def plant(connection: headrace.Connection) -> headrace.Connection:
     """The connection with `root.plant` and the templates `t1` and `t2`."""
-    run(connection, "create database root.plant", TEMPLATE, ALIGNED)
+    run(connection, *TEMPLATES)
     return connection
 
 
@@ -312,17 +315,19 @@ REFUSED = {
 }
 
 
-@pytest.fixture
-def used(plant: headrace.Connection) -> headrace.Connection:
-    """`plant` with templates that are set and used."""
-    run(
-        plant,
-        "set device template t1 to root.plant.d1",
-        "create timeseries using device template on root.plant.d1",
-        "set device template t2 to root.plant.deep.s1.x",
-        "create timeseries root.plant.free.s1 with datatype=INT32",
-    )
-    return plant
+USES = (
+    "set device template t1 to root.plant.d1",
+    "create timeseries using device template on root.plant.d1",
+    "set device template t2 to root.plant.deep.s1.x",
+    "create timeseries root.plant.free.s1 with datatype=INT32",
+)
+
+
+@pytest.fixture(scope="module")
+def used(unchanged: headrace.Connection) -> headrace.Connection:
+    """Return what `plant` has, with templates that are set and used."""
+    run(unchanged, *TEMPLATES, *USES)
+    return unchanged
 
 
 @pytest.mark.parametrize(("statement", "kind", "message"), [(sql, *refusal) for sql, refusal in REFUSED.items()])

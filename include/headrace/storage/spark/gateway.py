@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 REMARKS: Final = (
     b"WARNING: Using incubator modules:",
@@ -14,6 +14,9 @@ REMARKS: Final = (
     b"Warning: Java versions > Java 11 can only operate in restricted mode",
 )
 """Lines that Java, Spark and its libraries print to standard error although nothing is wrong, and that no option turns off."""
+
+LOOKED_UP: Final = ("PythonUtils", "PythonSQLUtils", "org.apache.spark.sql.functions")
+"""Names of classes that PySpark looks up for nearly every call."""
 
 ERROR_SECONDS: Final = 1.0
 """How long to wait for the error of a JVM that does not start."""
@@ -49,3 +52,10 @@ def forward(source: int) -> None:
         for line in lines:
             if not line.startswith(REMARKS):
                 os.write(2, line)
+
+
+def keep_classes(jvm: Any) -> None:
+    """Keep the classes that PySpark looks up all the time, for each of which the JVM would search all jars."""
+    for name in LOOKED_UP:
+        if name not in vars(jvm):
+            setattr(jvm, name, getattr(jvm, name))

@@ -13,7 +13,7 @@ from headrace.errors import OperationalError
 from headrace.model.spark_options import MEANING, Role, parse_spark_options
 from headrace.settings import Settings
 from headrace.storage.object_store import ObjectStore
-from headrace.storage.spark.gateway import launch_jvm
+from headrace.storage.spark.gateway import keep_classes, launch_jvm
 from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
 from headrace.storage.spark.java import check_java
 
@@ -39,6 +39,8 @@ DEFAULTS: Final = {
     "spark.buffer.pageSize": "4m",
     # Each alias of a column doubles the constraints that Spark infers from a condition on it.
     "spark.sql.constraintPropagation.enabled": "false",
+    # PySpark would send the place of each of its calls to the JVM, for messages that name our own code.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # The limit of results is HEADRACE_QUERY_BYTES. They pass through the JVM partition by partition.
     "spark.driver.maxResultSize": "0",
     # Jobs of users' queries have a pool of their own.
@@ -164,6 +166,7 @@ def start_session(
     try:
         launch_jvm(at_launch | {"spark.master": settings.spark_master})
         session = builder.getOrCreate()
+        keep_classes(session.sparkContext._jvm)
     except Exception as error:
         raise OperationalError(
             f"Spark did not start: {error}", hint="`headrace doctor` checks Java, memory and the jars"
