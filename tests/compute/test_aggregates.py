@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.compute import finish, merge, prepare, to_segments
-from headrace.compute.functions.aggregates import AggregateFunction
-from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.functions.aggregates import AggregateFunction, StreamUse
 from headrace.compute.tdengine import TDENGINE
 from headrace.model.tables import TBNAME
 from tests.compute.samples import METERS, T0, WIDE, answer, collect_rows, frame, meters, select

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.compute import Scan, TableStatistics, evaluate
 from headrace.compute.evaluation import surrogate_keys
-from headrace.compute.windows import runs
+from headrace.compute.windows import row_runs
 from tests.compute.samples import METERS, answer, frame, plan
 
 pytestmark = pytest.mark.spark
@@ -62,7 +62,7 @@ def rows_of(readings: Sequence[tuple[str, int, int | None]]) -> list[dict[str, A
     ]
 
 
-@pytest.mark.parametrize("max_buckets", [runs.MAX_MIXED_BUCKETS, 2, 0])
+@pytest.mark.parametrize("max_buckets", [row_runs.MAX_MIXED_BUCKETS, 2, 0])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(readings=ROWS, spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]))
 def test_runs_merged_from_time_buckets_equal_runs_of_rows(
@@ -72,7 +72,7 @@ def test_runs_merged_from_time_buckets_equal_runs_of_rows(
     readings: list[tuple[str, int, int | None]],
     spacing: int,
 ) -> None:
-    monkeypatch.setattr(runs, "MAX_MIXED_BUCKETS", max_buckets)
+    monkeypatch.setattr(row_runs, "MAX_MIXED_BUCKETS", max_buckets)
     rows = frame(small, METERS, rows_of(readings))
     for query in STATES:
         assert answer(query, rows, statistics=Statistics(spacing)) == answer(query, rows), query

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.compute import evaluate
-from headrace.compute.tdengine.examples import EXAMPLES
-from headrace.compute.tdengine.scalars import MATH_TABLE
-from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.tdengine.scalars import EXAMPLES, MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from tests.compute.samples import METERS, T0, answer, frame, meters, pairs, plan, scope, to_offset
 

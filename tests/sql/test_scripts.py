@@ -48,7 +48,7 @@ def test_the_error_for_an_unknown_dialect_lists_the_dialects() -> None:
 def test_a_dialect_is_found_in_any_case() -> None:
     statement = parse("select 1 + a", "TDengine")
     assert to_sql(statement, "TDENGINE") == "SELECT 1 + a"
-    assert expression_sql(statement.query.items[0].expression) == "1 + a"  # type: ignore[union-attr]
+    assert expression_sql(statement.query.items[0].expression) == "1 + a"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

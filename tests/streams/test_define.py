@@ -9,8 +9,8 @@ import pytest
 from headrace.catalog.jobs import Jobs
 from headrace.catalog.tables import Tables
 from headrace.compute import Language, Relation
+from headrace.compute.functions.aggregates import StreamUse
 from headrace.compute.functions.series import SeriesFunction
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.tdengine import TDENGINE
 from headrace.errors import (
     Error,

@@ -86,8 +86,7 @@ def functions_page() -> str:
     from headrace.compute.functions.aggregates import AggregateFunction
     from headrace.compute.functions.series import SeriesFunction
     from headrace.compute.tdengine import TDENGINE
-    from headrace.compute.tdengine.scalars import MATH_TABLE
-    from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+    from headrace.compute.tdengine.scalars import MATH_TABLE, TEXT_TABLE
     from headrace.compute.tdengine.scalars_time import TIME_TABLE
 
     scalars = {"Mathematics": MATH_TABLE, "Text": TEXT_TABLE, "Time": TIME_TABLE}
@@ -170,8 +169,7 @@ def tree_functions_page() -> str:
     from headrace.compute.iotdb.jexl import JEXL
     from headrace.compute.iotdb.master_repair import MASTER_REPAIR
     from headrace.compute.iotdb.samples import WHOLE_SERIES_TABLE
-    from headrace.compute.iotdb.scalars import MATH_TABLE
-    from headrace.compute.iotdb.scalars_text import TEXT_TABLE
+    from headrace.compute.iotdb.scalars import MATH_TABLE, TEXT_TABLE
     from headrace.compute.iotdb.series import SERIES_TABLE
 
     sections: dict[str, tuple[str, Sequence[DescribedFunction]]] = {
@@ -228,7 +226,7 @@ def call_of(function: DescribedFunction) -> str:
 
 
 def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
-    from headrace.compute.functions.stream_use import StreamUse
+    from headrace.compute.functions.aggregates import StreamUse
 
     return (
         call_of(function),
@@ -241,7 +239,7 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
 
 
 def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
-    from headrace.compute.tdengine.examples import EXAMPLES
+    from headrace.compute.tdengine.scalars import EXAMPLES
 
     call, value = EXAMPLES.get(function.name, ("", ""))
     example = f"`{call}` is `{value}`" if call else ""

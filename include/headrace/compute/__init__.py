@@ -12,7 +12,7 @@ from headrace.compute.language import Language, language
 from headrace.compute.plan import AnyPlan, Plan, UnionPlan
 from headrace.compute.plan_clauses import Key, Output
 from headrace.compute.plan_sources import Scan
-from headrace.compute.statistics import StatisticsProvider, TableStatistics
+from headrace.compute.shares import StatisticsProvider, TableStatistics
 from headrace.compute.windows.segments import finish, merge, prepare, to_segments
 
 __all__ = [

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from headrace.compute.evaluation.aligned_windows import aggregate_by_device
 from headrace.compute.evaluation.asof import asof_join
 from headrace.compute.evaluation.empty_groups import add_empty_groups
-from headrace.compute.evaluation.gap_fill import POSITION, fill_gaps
-from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
 from headrace.compute.evaluation.ordering import (
     RANGE_PARTITION,
     RANK,
+    apply_limit,
     limit_first,
     limits_before_select,
     order_result,
-    order_union,
+    sort_rows,
 )
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
@@ -42,17 +42,15 @@ from headrace.compute.plan import (
 )
 from headrace.compute.plan_clauses import Key, Sort
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
-from headrace.compute.shares import ShareProvider
+from headrace.compute.shares import ShareProvider, StatisticsProvider, TableStatistics
 from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
-from headrace.compute.statistics import StatisticsProvider, TableStatistics
 from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.numbering import number_rows
 from headrace.compute.windows.ranges import assign_windows, rows_in_windows, window_grid, within_range
-from headrace.compute.windows.row_runs import number_runs
-from headrace.compute.windows.runs import merge_runs
+from headrace.compute.windows.row_runs import merge_runs, number_runs
 from headrace.compute.windows.segments import (
     add_derived_keys,
     aggregate_numbered,
@@ -147,7 +145,6 @@ class Evaluator:
         return order_result(plan, result, natural, ordered=self.ordered)
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
-        """Return the result of a plan by Spark SQL, and its natural order."""
         is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan | Regrouped)
         rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
         if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
@@ -260,10 +257,9 @@ class Evaluator:
         return rows.selectExpr(*(f"{sql} AS {name}" for sql, name in columns))
 
     def _evaluate_union(self, plan: UnionPlan) -> DataFrame:
-        """Combine both sides by position, with columns cast to the types of the union."""
         left, right = (self._evaluate_union_side(plan, side) for side in (plan.left, plan.right))
         rows = left.union(right)
-        return order_union(plan, rows if plan.all else rows.distinct())
+        return apply_limit(sort_rows(rows if plan.all else rows.distinct(), plan.order.sorts, ()), plan.order)
 
     def _evaluate_union_side(self, plan: UnionPlan, side: AnyPlan) -> DataFrame:
         rows = replace(self, ordered=False).evaluate(side)
@@ -272,7 +268,6 @@ class Evaluator:
 
 
 def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return finished windows or groups, with those that FILL adds, and their natural order."""
     finished = finish_as_ticks(plan, windows)
     if plan.fill is not None and isinstance(plan.window, IntervalWindow):
         return fill_windows(plan, plan.fill, plan.window, finished), natural_order(plan)
@@ -288,7 +283,6 @@ def finish_kernel_windows(plan: Plan, segments: KernelWindows) -> tuple[DataFram
 
 
 def natural_order(plan: Plan) -> list[str]:
-    """Return the columns that order windows or groups by keys and time."""
     return [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
 
 

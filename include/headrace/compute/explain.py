@@ -47,7 +47,6 @@ def indent(lines: list[str]) -> list[str]:
 
 
 def describe_references(scan: Scan) -> list[str]:
-    """Describe the stored tables from which the rows of a virtual table come."""
     columns: dict[TableId, dict[str, None]] = {}
     for reference in scan.references_read:
         columns.setdefault(reference.origin, {})[reference.origin_column] = None
@@ -112,7 +111,6 @@ def describe_window(window: WindowPlan) -> str:
 
 
 def describe_aggregates(plan: Plan) -> list[str]:
-    """Describe each aggregate and the partial aggregates that its segments hold."""
     return [
         f"aggregate {aggregate.text}: keeps {', '.join(str(partial.update) for partial in aggregate.partials)}"
         if aggregate.partials
@@ -135,7 +133,6 @@ def in_words(months: int, ticks: int) -> str:
 
 
 def describe_match(match: AsofMatch | None) -> str:
-    """Describe which rows an ASOF join adds."""
     if match is None:
         return ""
     conditions = [f"{match.times[0]} {match.operator} {match.times[1]}", *(f"{own} = {other}" for own, other in match.keys)]

@@ -1,11 +1,13 @@
-"""Time zones of statements."""
+"""Time zones of statements, and durations in ticks."""
 
 from __future__ import annotations
 
 from datetime import tzinfo
 
-from headrace.errors import DataError
+from headrace.errors import DataError, LimitError
 from headrace.model import instants
+from headrace.model.spans import Span
+from headrace.model.time import UNIT_NAMES, Duration, Precision
 
 
 def load_zone(name: str) -> tzinfo:
@@ -19,3 +21,31 @@ def load_zone(name: str) -> tzinfo:
 def is_utc(name: str) -> bool:
     """Return whether a zone is UTC all year."""
     return name.upper() in ("UTC", "Z", "GMT", "ETC/UTC", "+00:00", "-00:00", "UTC+0")
+
+
+def fixed_ticks(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
+    """Return a duration of fixed length in ticks.
+
+    Raises:
+        LimitError: It is in months or years, negative, or no multiple of the tick.
+    """
+    if duration.is_calendar:
+        raise LimitError(
+            f"{what} may not be in months or years, as {duration} is", hint="use weeks, days or shorter units", span=span
+        )
+    if duration.count < 0:
+        raise LimitError(f"{what} {duration} is negative", span=span)
+    check_ticks(what, duration, precision, span)
+    return duration.ticks(precision)
+
+
+def check_ticks(what: str, duration: Duration, precision: Precision, span: Span | None) -> None:
+    """Raise `LimitError` if a duration is not a multiple of the tick, which would truncate it."""
+    if not duration.is_calendar and duration.nanoseconds % precision.nanoseconds:
+        unit = UNIT_NAMES[tick_unit(precision)]
+        raise LimitError(f"{what} {duration} is not a multiple of one {unit}, the tick of the database", span=span)
+
+
+def tick_unit(precision: Precision) -> str:
+    """Return the duration unit of one tick, such as `a` for milliseconds."""
+    return {"ms": "a", "us": "u", "ns": "b"}[precision.value]

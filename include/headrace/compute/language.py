@@ -9,12 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.functions.aggregates import AggregateFunction
-from headrace.compute.functions.arrow import ArrowFunction
+from headrace.compute.functions.aggregates import AggregateFunction, StreamUse
+from headrace.compute.functions.arrow import ArrowFunction, SeriesArrowFunction
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
-from headrace.compute.functions.series_arrow import SeriesArrowFunction
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.nodes import Node
 from headrace.compute.terms import Term
 from headrace.compute.window_plans import WindowPlan
@@ -174,7 +172,6 @@ class Language:
         return function if isinstance(function, SeriesArrowFunction) else None
 
     def is_selection(self, name: str) -> bool:
-        """Return whether a function picks one row of a group."""
         function = self.functions.get(name)
         return isinstance(function, AggregateFunction) and function.selects
 

@@ -77,13 +77,7 @@ class AsofMatch:
 
 @dataclass(frozen=True, slots=True)
 class JoinSource:
-    """Two joined sources.
-
-    Attributes:
-        left_columns: Pairs of a column of the left side and its name in the join.
-        right_columns: The same for the right side.
-        asof: The match of an ASOF join, which has no condition.
-    """
+    """Two joined sources. Columns are those of a side with their names in the join; an ASOF join has no condition, but a match."""
 
     left: PlanSource
     right: PlanSource
@@ -104,13 +98,7 @@ class Regrouped:
 
 @dataclass(frozen=True, slots=True)
 class RowIdentity:
-    """What tells the rows of a source apart, where it has it.
-
-    Attributes:
-        time: The timestamp in ticks.
-        series_key: The series key; `series_column` is the name of its column.
-        key: The composite key column.
-    """
+    """What identifies the rows of a source, where it has it: time in ticks, series key and its column, composite key."""
 
     time: Node | None = None
     series_key: Node | None = None
@@ -234,8 +222,7 @@ class Plan:
     def one_pass(self) -> Plan:
         """The plan with the cheaper partials that cannot be merged."""
         return replace(
-            self,
-            selection=replace(self.groups, aggregates=tuple(aggregate.one_pass for aggregate in self.groups.aggregates)),
+            self, selection=replace(self.groups, aggregates=tuple(aggregate.one_pass for aggregate in self.groups.aggregates))
         )
 
     def at(self, now: int) -> Plan:
@@ -257,7 +244,6 @@ class UnionPlan:
 
     @property
     def timezone(self) -> str:
-        """The time zone of the left side."""
         return self.left.timezone
 
     @property

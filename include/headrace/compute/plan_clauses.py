@@ -15,7 +15,7 @@ from headrace.model.types import DataType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.compute.functions.series_arrow import SeriesArrowRule
+    from headrace.compute.functions.arrow import SeriesArrowRule
 
 
 @dataclass(frozen=True, slots=True)

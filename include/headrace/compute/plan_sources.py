@@ -47,11 +47,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class ScanUnion:
-    """Series of several tables, read as one source.
-
-    Attributes:
-        columns: For each scan, pairs of an expression over it (Spark SQL) and the name of the column of the union.
-    """
+    """Series of several tables, read as one source. `columns` has for each scan pairs of an expression over it and a name."""
 
     scans: tuple[Scan, ...]
     columns: tuple[tuple[tuple[Node, str], ...], ...]
@@ -62,14 +58,7 @@ SLOT = "_slot"
 
 @dataclass(frozen=True, slots=True)
 class Regrouping:
-    """A further step over the rows of series that are aligned by time.
-
-    Attributes:
-        time: The time of a row in ticks.
-        filter: Condition on the rows.
-        slots: Number of copies of each row, numbered in `_slot`.
-        columns: Pairs of an expression over the copies, and a name.
-    """
+    """A further step over rows of series aligned by time: filter them, and return columns of copies numbered in `_slot`."""
 
     time: Node
     filter: Node | None

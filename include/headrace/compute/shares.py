@@ -1,4 +1,4 @@
-"""Shares of tables that tasks read themselves, without Spark's reader."""
+"""What evaluation knows of tables: statistics of large ones, and shares that tasks read themselves, without Spark's reader."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ from headrace.model.windows import WindowGrid
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """The approximate ticks between rows of a subtable of a large table, and its series that have rows, by the first column."""
+
+    spacing: int
+    subtables: pa.Table
+
+
+class StatisticsProvider(Protocol):
+    """A source of current statistics."""
+
+    def size(self, scan: Scan) -> TableStatistics | None:
+        """Return the statistics of a scan's table, or None if it is not large or has no statistics."""
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """Return series key and tags of every subtable of a scan's table. A plain table has one row."""
 
 
 class KernelUse(StrEnum):
@@ -66,8 +84,4 @@ class ShareProvider(Protocol):
         """Return whether the table is large enough for Spark's Python workers to pay off."""
 
     def shares(self, wanted: WantedShares) -> Sequence[TaskShare]:
-        """Divide the rows of a scan among tasks.
-
-        Raises:
-            NotSupportedError: The rows cannot be read in this way.
-        """
+        """Divide the rows of a scan among tasks. Raises `NotSupportedError` if the rows cannot be read in this way."""

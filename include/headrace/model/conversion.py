@@ -38,5 +38,4 @@ def from_json(type_: type[T], value: object) -> T:
 
 
 def to_json(value: object) -> Any:
-    """Return a value as JSON, without fields that have their default."""
     return adapter(type(value)).dump_python(value, mode="json", exclude=POSITIONS, exclude_defaults=True)

@@ -77,12 +77,7 @@ def next_execution(schedule: Schedule, now: int) -> int:
 def absent_executions(job_id: str, schedule: Schedule, recorded: Sequence[Execution], since: int, now: int) -> Iterator[Execution]:
     """Yield the executions that are due, but not recorded, from the latest back to the instant `since`.
 
-    Args:
-        job_id: The id of the continuous query.
-        schedule: Its schedule.
-        recorded: The executions of the ledger from `since` on, in any order.
-        since: Executions before it are left out, since the ledger may have forgotten them.
-        now: The present.
+    `recorded` has the executions of the ledger from `since` on, in any order; it may have forgotten those before.
     """
     present = {execution.scheduled for execution in recorded}
     last = max((at for at in present if at >= schedule.first), default=None)

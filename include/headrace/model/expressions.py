@@ -21,11 +21,7 @@ Scalar = None | bool | int | float | Decimal | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. A timestamp stays text until binding, which knows what it is compared with.
-
-    Attributes:
-        spelling: A number as written, where that is part of a result column's name.
-    """
+    """A constant; text of a timestamp stays text until binding. `spelling` is a number as written, for a result column's name."""
 
     value: Scalar
     span: Span | None = field(default=None, compare=False)

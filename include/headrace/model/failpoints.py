@@ -71,7 +71,6 @@ def arm(specification: str) -> None:
 
 @contextmanager
 def armed(specification: str) -> Iterator[None]:
-    """Arm failpoints during a `with` block."""
     arm(specification)
     try:
         yield

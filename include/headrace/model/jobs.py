@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
@@ -163,21 +163,8 @@ class JobCounters:
 
     def plus(self, other: JobCounters) -> JobCounters:
         """Return the sums of all counters but `rows_pending`, which is the other's."""
-        return JobCounters(
-            self.rows_in + other.rows_in,
-            self.rows_used + other.rows_used,
-            self.rows_updated + other.rows_updated,
-            self.rows_filtered + other.rows_filtered,
-            self.rows_expired + other.rows_expired,
-            other.rows_pending,
-            self.rows_quarantined + other.rows_quarantined,
-            self.rows_dropped + other.rows_dropped,
-            self.rows_out + other.rows_out,
-            self.rows_discarded + other.rows_discarded,
-            self.windows_recalculated + other.windows_recalculated,
-            self.batches + other.batches,
-            self.failures + other.failures,
-        )
+        sums = {counter.name: getattr(self, counter.name) + getattr(other, counter.name) for counter in fields(self)}
+        return JobCounters(**sums | {"rows_pending": other.rows_pending})
 
 
 @dataclass(frozen=True, slots=True)

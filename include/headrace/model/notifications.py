@@ -38,13 +38,7 @@ class FailurePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """`NOTIFY (…) ON (…)` of a stream.
-
-    Attributes:
-        urls: WebSocket addresses. Each gets all messages.
-        events: The types of events to send, each once.
-        history: Whether windows of the history are sent too.
-    """
+    """`NOTIFY (…) ON (…)` of a stream. Each WebSocket address gets all messages; `history` is whether also those of the history."""
 
     urls: tuple[str, ...]
     events: tuple[EventType, ...]

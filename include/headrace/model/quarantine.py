@@ -71,13 +71,7 @@ class QuarantinedRow:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineChange:
-    """What a micro-batch changes.
-
-    Attributes:
-        added: Rows that it sets aside.
-        released: Keys of rows that it no longer leaves out.
-        dropped: Keys of rows that leave the quarantine, and are left out for good.
-    """
+    """What a micro-batch changes: rows set aside, keys of rows released, and keys of rows that are left out for good."""
 
     added: tuple[QuarantinedRow, ...] = ()
     released: tuple[RowKey, ...] = ()

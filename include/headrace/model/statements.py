@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from headrace.model.expressions import Expression, Scalar
 from headrace.model.notifications import Notification
@@ -12,14 +12,13 @@ from headrace.model.spans import Span
 from headrace.model.streams import ErrorPolicy, StreamOptions
 from headrace.model.tables import Column, Name
 from headrace.model.time import Duration, Precision
-from headrace.model.tree_statements import TreeStatement
-from headrace.model.values import Now, RowValue
+from headrace.model.values import Now, RowValue, Statement
 
-__all__ = ["Now", "RowValue"]
+__all__ = ["Now", "RowValue", "Statement"]
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase:
+class CreateDatabase(Statement):
     """`CREATE DATABASE`."""
 
     name: Name
@@ -29,7 +28,7 @@ class CreateDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterDatabase:
+class AlterDatabase(Statement):
     """`ALTER DATABASE`."""
 
     name: Name
@@ -37,7 +36,7 @@ class AlterDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintainDatabase:
+class MaintainDatabase(Statement):
     """`COMPACT DATABASE name [START WITH text or ticks] [END WITH …]`, both inclusive, or `FLUSH`, which has nothing to do."""
 
     name: Name
@@ -48,7 +47,7 @@ class MaintainDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class DropDatabase:
+class DropDatabase(Statement):
     """`DROP DATABASE`, which drops its tables and streams."""
 
     name: Name
@@ -56,14 +55,14 @@ class DropDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class UseDatabase:
+class UseDatabase(Statement):
     """`USE database`."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Statement):
     """`CREATE STABLE`, or `CREATE TABLE` with columns; without tags it is a plain table. `is_virtual` is `VIRTUAL 1`."""
 
     name: Name
@@ -96,14 +95,14 @@ class SubtableSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSubtables:
+class CreateSubtables(Statement):
     """`CREATE TABLE … USING … TAGS (…)`, for one or more subtables."""
 
     subtables: tuple[SubtableSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSubtablesFromFile:
+class CreateSubtablesFromFile(Statement):
     """`CREATE TABLE USING supertable (tbname, tag, …) FILE 'path'`; `columns` are those of the file, in order."""
 
     using: Name
@@ -124,7 +123,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateVirtualTable:
+class CreateVirtualTable(Statement):
     """`CREATE VTABLE name (ts TIMESTAMP, column type [FROM origin], …)`; one origin for each column, None without FROM."""
 
     name: Name
@@ -134,7 +133,7 @@ class CreateVirtualTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateVirtualSubtable:
+class CreateVirtualSubtable(Statement):
     """`CREATE VTABLE name ([column FROM] origin, …) USING supertable TAGS (…)`.
 
     `origins` are pairs of a column and its origin; without names, columns are in the order of the supertable.
@@ -160,7 +159,7 @@ class InsertBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Statement):
     """`INSERT INTO`, for one or more tables."""
 
     blocks: tuple[InsertBlock, ...]
@@ -178,14 +177,14 @@ class FileBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertFiles:
+class InsertFiles(Statement):
     """`INSERT INTO … FILE`, for one or more tables."""
 
     blocks: tuple[FileBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class InsertSelect:
+class InsertSelect(Statement):
     """`INSERT INTO table [(columns)] SELECT …`; `columns` is None if the query has all columns in order."""
 
     table: Name
@@ -196,7 +195,7 @@ class InsertSelect:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Statement):
     """`DELETE FROM`."""
 
     table: Name
@@ -204,7 +203,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(Statement):
     """`DROP TABLE a, b` (plain tables and subtables), with `supertable` `DROP STABLE a`, with `is_virtual` `DROP VTABLE a`."""
 
     names: tuple[Name, ...]
@@ -214,7 +213,7 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
+class AddColumn(Statement):
     """`ALTER TABLE|STABLE table ADD COLUMN|TAG name type`; `supertable` is `ALTER STABLE`."""
 
     table: Name
@@ -224,7 +223,7 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn:
+class DropColumn(Statement):
     """`ALTER TABLE|STABLE table DROP COLUMN|TAG name`."""
 
     table: Name
@@ -235,7 +234,7 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class ModifyColumn:
+class ModifyColumn(Statement):
     """`ALTER TABLE|STABLE table MODIFY COLUMN|TAG name type`: the column with its new type."""
 
     table: Name
@@ -245,7 +244,7 @@ class ModifyColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(Statement):
     """`ALTER TABLE|STABLE table RENAME COLUMN|TAG name new_name`."""
 
     table: Name
@@ -257,7 +256,7 @@ class RenameColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTableOptions:
+class SetTableOptions(Statement):
     """`ALTER TABLE|STABLE table [COMMENT 'text'] [TTL days]`; what is None stays as it is."""
 
     table: Name
@@ -270,7 +269,7 @@ AlterTable = AddColumn | DropColumn | ModifyColumn | RenameColumn
 
 
 @dataclass(frozen=True, slots=True)
-class AlterVirtualTable:
+class AlterVirtualTable(Statement):
     """`ALTER VTABLE table ADD|DROP|MODIFY|RENAME COLUMN …`; `origin` is that of an added column."""
 
     change: AlterTable
@@ -278,7 +277,7 @@ class AlterVirtualTable:
 
 
 @dataclass(frozen=True, slots=True)
-class SetOrigin:
+class SetOrigin(Statement):
     """`ALTER VTABLE table ALTER COLUMN column SET origin|NULL`."""
 
     table: Name
@@ -288,7 +287,7 @@ class SetOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTags:
+class SetTags(Statement):
     """`ALTER TABLE|VTABLE subtable SET TAG name = value [, …]`."""
 
     table: Name
@@ -297,14 +296,14 @@ class SetTags:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class Describe(Statement):
     """`DESCRIBE table`."""
 
     table: Name
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
+class Show(Statement):
     """`SHOW what [FROM …] [LIKE …]`; `what` is what is shown, in small letters, such as `streams` or `create table`."""
 
     what: str
@@ -315,7 +314,7 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Statement):
     """A query as a statement."""
 
     query: Query | Union
@@ -340,7 +339,7 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateStream:
+class CreateStream(Statement):
     """`CREATE STREAM`. `text` is the statement as it was entered."""
 
     name: Name
@@ -357,7 +356,7 @@ class CreateStream:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterStream:
+class AlterStream(Statement):
     """`ALTER STREAM name option …`: the options that can change while a stream keeps its results; None leaves one as it is."""
 
     name: Name
@@ -370,14 +369,8 @@ class AlterStream:
 
     def apply(self, options: StreamOptions) -> StreamOptions:
         """Return the options of a stream with the changes."""
-        return replace(
-            options,
-            watermark=options.watermark if self.watermark is None else self.watermark,
-            ignore_expired=options.ignore_expired if self.ignore_expired is None else self.ignore_expired,
-            ignore_update=options.ignore_update if self.ignore_update is None else self.ignore_update,
-            max_ahead=options.max_ahead if self.max_ahead is None else self.max_ahead,
-            on_error=options.on_error if self.on_error is None else self.on_error,
-        )
+        changes: dict[str, Any] = {name: getattr(self, name) for name in ALTERABLE_OPTIONS}
+        return replace(options, **{name: value for name, value in changes.items() if value is not None})
 
 
 ALTERABLE_OPTIONS: Final = ("watermark", "ignore_expired", "ignore_update", "max_ahead", "on_error")
@@ -385,72 +378,58 @@ ALTERABLE_OPTIONS: Final = ("watermark", "ignore_expired", "ignore_update", "max
 
 
 @dataclass(frozen=True, slots=True)
-class ResetStream:
+class StreamStatement(Statement):
+    """A statement about an existing stream."""
+
+    name: Name
+    if_exists: bool = False
+
+
+class ResetStream(StreamStatement):
     """`RESET STREAM`: compute the stream again from the stored rows of its source."""
 
-    name: Name
-    if_exists: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class ReplayStream:
+class ReplayStream(StreamStatement):
     """`REPLAY QUARANTINE OF STREAM name`: process the rows that the stream has set aside again."""
 
-    name: Name
-    if_exists: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class DropQuarantine:
+class DropQuarantine(StreamStatement):
     """`DROP QUARANTINE OF STREAM name`: leave the rows that the stream has set aside out for good."""
 
-    name: Name
-    if_exists: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class DropStream:
+class DropStream(StreamStatement):
     """`DROP STREAM`; its target stays."""
 
-    name: Name
-    if_exists: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class PauseStream:
+class PauseStream(StreamStatement):
     """`PAUSE STREAM`."""
 
-    name: Name
-    if_exists: bool = False
-
 
 @dataclass(frozen=True, slots=True)
-class ResumeStream:
+class ResumeStream(StreamStatement):
     """`RESUME STREAM`, with `IGNORE UNTREATED` skipping rows written meanwhile."""
 
-    name: Name
-    if_exists: bool = False
     ignore_untreated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSnode:
+class SnodeStatement(Statement):
+    """A statement about an snode."""
+
+    dnode: int
+    span: Span | None = field(default=None, compare=False)
+
+
+class CreateSnode(SnodeStatement):
     """`CREATE SNODE ON DNODE n`."""
 
-    dnode: int
-    span: Span | None = field(default=None, compare=False)
 
-
-@dataclass(frozen=True, slots=True)
-class DropSnode:
+class DropSnode(SnodeStatement):
     """`DROP SNODE ON DNODE n`."""
 
-    dnode: int
-    span: Span | None = field(default=None, compare=False)
-
 
 @dataclass(frozen=True, slots=True)
-class KillQuery:
+class KillQuery(Statement):
     """`KILL QUERY 'id'`, with an id of SHOW QUERIES."""
 
     id: str
@@ -458,49 +437,9 @@ class KillQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Statement):
     """`EXPLAIN [ANALYZE [VERBOSE]] statement`; `analyze` runs a query, and `verbose` reports on each of its operators."""
 
     statement: Statement
     analyze: bool = False
     verbose: bool = False
-
-
-Statement = (
-    CreateDatabase
-    | AlterDatabase
-    | MaintainDatabase
-    | DropDatabase
-    | UseDatabase
-    | CreateTable
-    | CreateSubtables
-    | CreateSubtablesFromFile
-    | CreateVirtualTable
-    | CreateVirtualSubtable
-    | Insert
-    | InsertFiles
-    | InsertSelect
-    | Delete
-    | DropTable
-    | SetTags
-    | AlterTable
-    | SetTableOptions
-    | AlterVirtualTable
-    | SetOrigin
-    | Describe
-    | Show
-    | Select
-    | CreateStream
-    | AlterStream
-    | ResetStream
-    | ReplayStream
-    | DropQuarantine
-    | DropStream
-    | PauseStream
-    | ResumeStream
-    | CreateSnode
-    | DropSnode
-    | KillQuery
-    | Explain
-    | TreeStatement
-)

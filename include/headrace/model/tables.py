@@ -80,15 +80,7 @@ class TableKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ColumnReference:
-    """The stored column that fills a column of a virtual table, within one of its series.
-
-    Attributes:
-        series: The series of the virtual table: a virtual subtable, or the table itself.
-        column: The column of the virtual table.
-        origin: The stored table.
-        origin_series: The series of the stored table that provides the values: a subtable, or the table itself.
-        origin_column: The stored column.
-    """
+    """The stored column that fills a column of one series of a virtual table: a virtual subtable, or the table itself."""
 
     series: str
     column: str

@@ -10,13 +10,19 @@ from headrace.model.paths import PathPattern
 from headrace.model.spans import Span
 from headrace.model.tree_queries import CompoundDuration, TreeQuery
 from headrace.model.types import DataType
-from headrace.model.values import Now
+from headrace.model.values import Now, Statement
 
 Properties = tuple[tuple[str, str], ...]
 
 
+class TreeStatement(Statement):
+    """A statement of the IoTDB language."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class CreateTreeDatabase:
+class CreateTreeDatabase(TreeStatement):
     """`CREATE DATABASE path [WITH TTL=ms]`, `SET STORAGE GROUP TO path`."""
 
     path: PathPattern
@@ -24,7 +30,7 @@ class CreateTreeDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTreeDatabases:
+class DropTreeDatabases(TreeStatement):
     """`DELETE DATABASE pattern, …`."""
 
     patterns: tuple[PathPattern, ...]
@@ -46,7 +52,7 @@ class TimeseriesSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTimeseries:
+class CreateTimeseries(TreeStatement):
     """`CREATE TIMESERIES` (one series) and `CREATE ALIGNED TIMESERIES` (all series of a device)."""
 
     device: PathPattern
@@ -55,7 +61,7 @@ class CreateTimeseries:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTimeseries:
+class DropTimeseries(TreeStatement):
     """`DELETE TIMESERIES pattern, …`."""
 
     patterns: tuple[PathPattern, ...]
@@ -73,7 +79,7 @@ class TimeseriesChange(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTimeseries:
+class AlterTimeseries(TreeStatement):
     """`ALTER TIMESERIES path …`.
 
     Attributes:
@@ -90,7 +96,7 @@ class AlterTimeseries:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeInsert:
+class TreeInsert(TreeStatement):
     """`INSERT INTO device(time, m, …) [ALIGNED] VALUES (…), …`.
 
     Attributes:
@@ -108,7 +114,7 @@ class TreeInsert:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeDelete:
+class TreeDelete(TreeStatement):
     """`DELETE FROM pattern, … [WHERE time …]`."""
 
     patterns: tuple[PathPattern, ...]
@@ -116,7 +122,7 @@ class TreeDelete:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTTL:
+class SetTTL(TreeStatement):
     """`SET TTL TO path ms|INF` and `UNSET TTL FROM path`; `ttl_ms` is None for no limit."""
 
     path: PathPattern
@@ -124,14 +130,14 @@ class SetTTL:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeSelect:
+class TreeSelect(TreeStatement):
     """A query as a statement."""
 
     query: TreeQuery
 
 
 @dataclass(frozen=True, slots=True)
-class TreeShow:
+class TreeShow(TreeStatement):
     """`SHOW` and `COUNT` of the tree.
 
     Attributes:
@@ -161,7 +167,7 @@ class TreeShow:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTemplate:
+class CreateTemplate(TreeStatement):
     """`CREATE DEVICE TEMPLATE name [ALIGNED] (m type …, …)`."""
 
     name: str
@@ -170,14 +176,18 @@ class CreateTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTemplate:
-    """`DROP DEVICE TEMPLATE name`."""
+class NamedStatement(TreeStatement):
+    """A statement about what has a name."""
 
     name: str
 
 
+class DropTemplate(NamedStatement):
+    """`DROP DEVICE TEMPLATE name`."""
+
+
 @dataclass(frozen=True, slots=True)
-class SetTemplate:
+class SetTemplate(TreeStatement):
     """`SET DEVICE TEMPLATE name TO path`, or UNSET … FROM."""
 
     name: str
@@ -186,7 +196,7 @@ class SetTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTemplate:
+class AlterTemplate(TreeStatement):
     """`ALTER DEVICE TEMPLATE name ADD (m type …, …)`."""
 
     name: str
@@ -194,14 +204,14 @@ class AlterTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class ActivateTemplate:
+class ActivateTemplate(TreeStatement):
     """`CREATE TIMESERIES USING DEVICE TEMPLATE ON path`."""
 
     path: PathPattern
 
 
 @dataclass(frozen=True, slots=True)
-class DeactivateTemplate:
+class DeactivateTemplate(TreeStatement):
     """`DEACTIVATE DEVICE TEMPLATE [name] FROM pattern, …`, `DELETE TIMESERIES OF DEVICE TEMPLATE …`."""
 
     patterns: tuple[PathPattern, ...]
@@ -209,7 +219,7 @@ class DeactivateTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateFunction:
+class CreateFunction(TreeStatement):
     """`CREATE FUNCTION name AS 'class' [USING URI 'uri']`."""
 
     name: str
@@ -218,11 +228,8 @@ class CreateFunction:
     span: Span | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class DropFunction:
+class DropFunction(NamedStatement):
     """`DROP FUNCTION name`."""
-
-    name: str
 
 
 class TimeoutPolicy(StrEnum):
@@ -233,7 +240,7 @@ class TimeoutPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateContinuousQuery:
+class CreateContinuousQuery(TreeStatement):
     """`CREATE CONTINUOUS QUERY`, as written; `text` is the statement, `body` its SELECT."""
 
     name: str
@@ -247,48 +254,13 @@ class CreateContinuousQuery:
     body: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class DropContinuousQuery:
+class DropContinuousQuery(NamedStatement):
     """`DROP CONTINUOUS QUERY name`."""
 
-    name: str
 
-
-@dataclass(frozen=True, slots=True)
-class PauseContinuousQuery:
+class PauseContinuousQuery(NamedStatement):
     """`PAUSE CONTINUOUS QUERY name`, which IoTDB does not have."""
 
-    name: str
 
-
-@dataclass(frozen=True, slots=True)
-class ResumeContinuousQuery:
+class ResumeContinuousQuery(NamedStatement):
     """`RESUME CONTINUOUS QUERY name`, which IoTDB does not have."""
-
-    name: str
-
-
-TreeStatement = (
-    CreateTreeDatabase
-    | DropTreeDatabases
-    | CreateTimeseries
-    | DropTimeseries
-    | AlterTimeseries
-    | TreeInsert
-    | TreeDelete
-    | SetTTL
-    | TreeSelect
-    | TreeShow
-    | CreateTemplate
-    | DropTemplate
-    | SetTemplate
-    | AlterTemplate
-    | ActivateTemplate
-    | DeactivateTemplate
-    | CreateFunction
-    | DropFunction
-    | CreateContinuousQuery
-    | DropContinuousQuery
-    | PauseContinuousQuery
-    | ResumeContinuousQuery
-)

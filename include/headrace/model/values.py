@@ -1,10 +1,16 @@
-"""Values of rows to be inserted."""
+"""What statements of all languages have in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.model.expressions import Scalar
+
+
+class Statement:
+    """A statement of any language."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,16 +45,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class QueryAnalysis:
-    """A query that has run.
-
-    Attributes:
-        rows: The rows of its result.
-        seconds: How long it took.
-        rows_read: The rows that this process has read.
-        operators: The operators of Spark, from the result down; none if this process evaluated it.
-        kernel_tasks: The tasks that kernels ran in; 0 if they computed nothing.
-        kernel_files: The data files that these have read from.
-    """
+    """A query that has run. Operators are those of Spark, from the result down, none if this process evaluated it."""
 
     rows: int
     seconds: float

@@ -225,7 +225,6 @@ def may_read(definition: JobDefinition, other: JobDefinition) -> bool:
 
 
 def target_databases(definition: JobDefinition, databases: Iterable[str]) -> list[str]:
-    """Return those of the databases of trees that a continuous query may write to, judging by the first nodes of its paths."""
     paths = () if definition.continuous_query is None else definition.continuous_query.targets
     targets = [literal_prefix(path) for path in paths]
     return [name for name in databases if any(may_meet(target, split_path(name)) for target in targets)]
@@ -242,7 +241,6 @@ def literal_prefix(path: str) -> tuple[str, ...]:
 
 
 def calls_series_function(query: TreeQuery, context: Context) -> bool:
-    """Return whether an expression depends on more than one row or window."""
     functions = with_registered(language(DIALECT), context.catalog.functions.all())
     return any(
         isinstance(part, Call) and (functions.series(part.function) or functions.series_arrow(part.function)) is not None

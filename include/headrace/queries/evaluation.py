@@ -17,16 +17,58 @@ from headrace.context import Context
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
-from headrace.queries.local_reads import CountedReader, LocalReader
 from headrace.storage.delta.extents import extents
 from headrace.storage.spark.arrow_results import collect_arrow
-from headrace.streams.sources.shares import TableShares, is_unsupported
+from headrace.streams.sources.shares import TableShares, is_unsupported, stored_bounds
 from headrace.streams.sources.virtual_frames import virtual_frame
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from headrace.compute import Scan
+    from headrace.context import Context
     from headrace.storage.delta.shares import Share
+
+
+UNKNOWN_ROWS: Final = 2**63 - 1
+"""Counted if statistics do not tell the number of rows: more than any limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReader:
+    """Reads the data files of tables with Arrow."""
+
+    context: Context
+
+    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
+        """Return the greatest number of rows that `batches` may return."""
+        rows = self.context.tables.count_scanned(scan.table, devices, stored_bounds(scan, first, last))
+        return UNKNOWN_ROWS if rows is None else rows
+
+    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
+        """Return the columns of the scan as stored, the series key dictionary-encoded."""
+        return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
+
+
+@dataclass
+class CountedReader:
+    """A reader that counts the rows that it has read."""
+
+    reader: LocalReader
+    rows: int = 0
+
+    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
+        """See `LocalReader`."""
+        return self.reader.count(scan, devices, first, last)
+
+    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
+        """See `LocalReader`."""
+        for batch in self.reader.batches(scan, devices, first, last):
+            running.check()
+            self.rows += batch.num_rows
+            yield batch
+
 
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
@@ -48,13 +90,7 @@ def read_scan(scan: Scan, context: Context) -> DataFrame:
 
 @dataclass
 class Execution:
-    """What has evaluated a query.
-
-    Attributes:
-        frame: The data frame of the result; None if it was evaluated in this process.
-        shares: What kernels have read.
-        rows_read: The rows that this process has read.
-    """
+    """What has evaluated a query: a data frame, or this process, which has read rows; and the shares that kernels have read."""
 
     frame: DataFrame | None = None
     rows_read: int = 0

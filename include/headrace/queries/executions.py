@@ -124,13 +124,7 @@ def run_claimed(context: Context, definition: JobDefinition, claimed: Execution)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Executions of one continuous query to be computed at once: one, or several that adjoin each other.
-
-    Attributes:
-        number: Which piece of work it belongs to.
-        claims: In order.
-        points: What they write together.
-    """
+    """Executions of one continuous query to be computed at once, in order: one, or several that adjoin each other."""
 
     number: int
     claims: tuple[Execution, ...]
@@ -202,7 +196,6 @@ def write_runs(context: Context, runs: Sequence[Run]) -> dict[int, Error]:
 
 
 def write_group(context: Context, group: Sequence[Run]) -> None:
-    """Write the points of runs in one commit for each database, and mark them DONE."""
     ledger = context.catalog.executions
     claims = [claim for run in group for claim in run.claims]
     with ExitStack() as opened:
@@ -268,13 +261,9 @@ def record_failure(context: Context, execution: Execution, error: Exception) -> 
 
 
 def recomputed_instants(schedule: Schedule, start: int | None, end: int | None, now: int) -> range:
-    """Return the instants whose ranges overlap `[start, end)` and that are due, in order.
+    """Return the instants whose ranges overlap `[start, end)` in epoch milliseconds and that are due, in order.
 
-    Args:
-        schedule: The schedule.
-        start: In epoch milliseconds; None for the range of the first execution.
-        end: In epoch milliseconds; None for the present.
-        now: The present.
+    `start` is None for the range of the first execution, `end` for the present.
     """
     first = schedule.range_at(schedule.first)[0] if start is None else start
     instants = schedule.overlapping(first, now if end is None else end)
@@ -282,22 +271,11 @@ def recomputed_instants(schedule: Schedule, start: int | None, end: int | None, 
 
 
 def recompute(
-    context: Context,
-    definition: JobDefinition,
-    start: int | None,
-    end: int | None,
-    holder: str,
-    progress: Progress = no_progress,
+    context: Context, definition: JobDefinition, start: int | None, end: int | None, holder: str, progress: Progress = no_progress
 ) -> list[Execution]:
-    """Execute again all instants whose ranges overlap `[start, end)` in epoch milliseconds, in order.
+    """Execute again all instants whose ranges overlap `[start, end)`, in order; see `recomputed_instants`.
 
-    Args:
-        context: The environment.
-        definition: The continuous query.
-        start: None for the first execution of its schedule.
-        end: None for the present. Executions that are not due yet are left out.
-        holder: Who executes them.
-        progress: Called with the number of executions that are done and their total.
+    `progress` is called with the number of executions that are done and their total.
     """
     instants = recomputed_instants(definition.schedule, start, end, context.clock.now())
     done = []

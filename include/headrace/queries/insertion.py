@@ -30,15 +30,7 @@ NANOSECONDS: Final = pa.timestamp("ns", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class InsertTarget:
-    """What a query's columns are written to.
-
-    Attributes:
-        table: The table.
-        database: Its database.
-        columns: The table's column (or series key) for each column of the query.
-        subtable: The subtable of all rows; None if a column names it.
-        spans: The positions of the query's columns in the statement.
-    """
+    """What a query's columns are written to: columns or the series key of a table, and of one subtable if none is the key."""
 
     table: Table
     database: Database
@@ -102,7 +94,6 @@ def insert_query(plan: AnyPlan, target: InsertTarget, context: Context) -> int:
 
 
 def value_columns(target: InsertTarget) -> tuple[str, ...]:
-    """Return the columns that an existing row gets."""
     return tuple(name for name in target.columns if name != target.table.series_key)
 
 

@@ -99,7 +99,6 @@ class IntoPoints:
 
 
 def count_by_range(table: pa.Table, starts: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the number of values of stored rows within each of adjoining ranges."""
     times = table[TIME_COLUMN].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_MS
     ranges = np.searchsorted(starts, times, side="right") - 1
     valid = [ranges[pc.is_valid(table[name]).to_numpy()] for name in table.column_names[2:]]
@@ -111,12 +110,8 @@ def compute_into(
 ) -> IntoPoints:
     """Run a query and return what it writes.
 
-    Args:
-        context: The environment.
-        plan: The bound query.
-        targets: Where its columns go.
-        replaced: The range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
-            written again. None if it has written nothing there.
+    `replaced` is the range `[start, end)` in ticks that the query was computed for. What it wrote there before goes, unless it is
+    written again. None if it has written nothing there.
     """
     present = find_devices({target.device for target in targets}, context)
     check_types(targets, present)
@@ -218,11 +213,7 @@ def rows_by_database(
 def moved_rows(plan: TreePlan, table: pa.Table, layout: Layout, paths: Mapping[str | None, str]) -> list[pa.Table]:
     """Return the rows for devices whose columns are written to the same stored columns.
 
-    Args:
-        plan: The bound query.
-        table: Its result.
-        layout: Columns of the result and series.
-        paths: The target device of each source device; without ALIGN BY DEVICE, of each target device itself.
+    `paths` has the target device of each source device; without ALIGN BY DEVICE, of each target device itself.
     """
     key = device_column(plan)
     if key is None:

@@ -90,7 +90,6 @@ def time_value(plan: TreePlan) -> Column:
 
 
 def stored_value(index: int, series: Timeseries, precision: Precision) -> Column:
-    """Return a column of the result in the type and under the name of the stored column."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     return F.col(result_column(index)).cast(from_arrow_type(arrow_type(series.type, precision))).alias(series.column)
@@ -120,7 +119,6 @@ def merge_keys(parts: Sequence[DataFrame]) -> DataFrame:
 
 
 def count_by_range(frame: DataFrame, starts: Sequence[int]) -> dict[int, int]:
-    """Return the number of values within each of adjoining ranges of the same length, which begin at these milliseconds."""
     values = [F.col(quote_identifier(name)) for name in frame.columns if name not in (TIME_COLUMN, DEVICE)]
     number = reduce(lambda left, right: left + right, (value.isNotNull().cast("bigint") for value in values))
     length = starts[1] - starts[0]

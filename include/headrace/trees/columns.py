@@ -33,7 +33,6 @@ def allocate_columns(table: Table, database: Database, series: Iterable[NewSerie
 
 
 def plan_columns(table: Table, series: Iterable[NewSeries]) -> Allocation:
-    """Return the column that each measurement and type has, or is likely to get."""
     stored, taken = stored_columns(table), taken_names(table)
     keys = dict.fromkeys((new.measurement, new.type) for new in series)
     return {key: stored.get(key) or new_column(key, taken) for key in keys}
@@ -50,7 +49,6 @@ def taken_names(table: Table) -> set[str]:
 
 
 def new_column(key: Key, taken: set[str]) -> Column:
-    """Return a column under the first free name, which is taken then."""
     name = next(name for name in candidates(key[0]) if name.lower() not in taken)
     taken.add(name.lower())
     return Column(name, key[1], comment=key[0])
@@ -81,11 +79,7 @@ def clear_series(
 ) -> int:
     """Delete values within ranges of ticks, both ends inclusive; a row without any goes. Return the number of changed rows.
 
-    Args:
-        context: The environment.
-        database: The tree's database.
-        columns: Devices, and the stored columns to delete values from.
-        ranges: None for all times.
+    `columns` has devices and their stored columns; `ranges` is None for all times.
     """
     table = context.catalog.tables.get(database.name, TREE_TABLE)
     return context.tables.writer.clear(table, database, columns, ranges)

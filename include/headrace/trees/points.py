@@ -69,10 +69,8 @@ class DeviceRows:
 def write_points(context: Context, points: Sequence[Points], check: Callable[[], None] = lambda: None) -> dict[str, WriteMetrics]:
     """Write points in one commit for each database; of points at the same instant the last are kept.
 
-    Args:
-        context: The environment.
-        points: Of each source. Those with replaced points, and those that are not rows in memory, have to be alone.
-        check: Called before each commit. What it raises prevents the commit.
+    Those with replaced points, and those that are not rows in memory, have to be alone. `check` is called before each commit;
+    what it raises prevents the commit.
 
     Raises:
         Error: Of `Context.authorize_points`; nothing is created or written. Or a series cannot have its values.

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.columnar import cell_partials
-from headrace.compute.columnar.cell_partials import CellPartials, CellRules
+from headrace.compute.columnar import partials
+from headrace.compute.columnar.partials import CellPartials, CellRules
 from headrace.compute.nodes import NULL, Column, bigint, call, if_
 
 SIZE = 6
@@ -42,11 +42,11 @@ def expected(batches: list[list[Row]]) -> list[tuple[int | None, ...]]:
 
 @given(batches=BATCHES, waiting=st.integers(0, 8), gaps=st.integers(0, 4))
 def test_partials_are_those_of_all_rows(batches: list[list[Row]], waiting: int, gaps: int) -> None:
-    partials, at = CellPartials(RULES), 0
-    with patch.object(cell_partials, "MIN_WAITING", waiting), patch.object(cell_partials, "MAX_GAPS", gaps):
+    merged, at = CellPartials(RULES), 0
+    with patch.object(partials, "MIN_WAITING", waiting), patch.object(partials, "MAX_GAPS", gaps):
         for batch in batches:
             columns = {"x": pa.array([x for _, x in batch], pa.int64()), "t": pa.array(range(at, at + len(batch)), pa.int64())}
-            partials.add(np.array([cell for cell, _ in batch], np.int64), columns)
+            merged.add(np.array([cell for cell, _ in batch], np.int64), columns)
             at += len(batch)
-        results = partials.result(SIZE)
+        results = merged.result(SIZE)
     assert list(zip(*(results[name].to_pylist() for name in ("n", "s", "h", "k", "v")), strict=True)) == expected(batches)

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute import language
-from headrace.compute.functions.aggregates import AggregateFunction
-from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.functions.aggregates import AggregateFunction, StreamUse
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Expression, Star

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.compute.iotdb.last_local import real_text
+from headrace.compute.iotdb.last import real_text
 from headrace.compute.nodes import UnsupportedError
 
 if TYPE_CHECKING:

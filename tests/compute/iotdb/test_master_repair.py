@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.compute.functions.series_arrow import apply_rule
+from headrace.compute.functions.arrow import apply_rule
 from headrace.errors import DataError, TypeMismatchError
 from tests.compute.iotdb.test_whole_series import applied
 

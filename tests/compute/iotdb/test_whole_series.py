@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.compute import language
-from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction, apply_rule
+from headrace.compute.functions.arrow import SeriesArrowArguments, SeriesArrowFunction, apply_rule
 from headrace.compute.iotdb.outliers import OUTLIERS
 from headrace.compute.iotdb.samples import AGGREGATIONS
 from headrace.errors import TypeMismatchError

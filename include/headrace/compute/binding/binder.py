@@ -107,7 +107,6 @@ class Binder:
         return self._apply_binary(sign, left, right).node
 
     def _match_instants(self, left: Term, right: Term) -> tuple[Term, Term]:
-        """Convert both sides to timestamps if one of them is."""
         if is_instant(left) or is_instant(right):
             zone, precision = self.expression_context.timezone, self.expression_context.precision
             instant_of = self.language.operators.instant
@@ -166,6 +165,5 @@ class Binder:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return a hint with the most similar existing name, or an empty string."""
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"did you mean {matches[0]}?" if matches else ""

@@ -50,12 +50,7 @@ class SourceColumn:
 
 @dataclass(slots=True)
 class Environment:
-    """The columns of a source, with the precision and time zone of its database.
-
-    Attributes:
-        one_series: Whether all rows are of one series.
-        used: Collects the columns that the plan reads.
-    """
+    """The columns of a source, with the precision and time zone of its database; `used` collects those that the plan reads."""
 
     language: Language
     columns: tuple[SourceColumn, ...]
@@ -168,7 +163,6 @@ def plan_environment(plan: Plan | UnionPlan, alias: str | None, language: Langua
 
 
 def output_role(output: Output, time: str | None) -> ColumnRole | None:
-    """Return the role that an output of a sub-query has in the outer query."""
     if output.column == time:
         return ColumnRole.TIME
     return ColumnRole.SERIES if output.role is ColumnRole.SERIES else None

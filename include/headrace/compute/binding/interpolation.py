@@ -8,8 +8,8 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.binding.resolvers import bind_constants
-from headrace.compute.durations import fixed_ticks
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
+from headrace.compute.instants import fixed_ticks
 from headrace.compute.language import Language
 from headrace.compute.nodes import Column, Node
 from headrace.compute.plan_clauses import InterpPlan, Key
@@ -28,7 +28,6 @@ def uses_interp(items: tuple[SelectItem, ...], language: Language) -> bool:
 
 
 def point_terms(language: Language) -> dict[str, Term]:
-    """Return the pseudo-columns of interpolated points."""
     names = language.pseudo_columns
     return {names.point_time: Term(Column(POINT), TIMESTAMP), names.point_filled: Term(Column(FILLED), BOOL)}
 
@@ -105,7 +104,6 @@ class PointResolver:
 
 
 def make_interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
-    """Bind RANGE, EVERY and FILL of a query with interp."""
     clause = query.interpolation or InterpolationClause()
     precision = resolver.environment.precision
     first, last = (bind_range_end(end, resolver.row_binder) for end in (clause.start, clause.end))

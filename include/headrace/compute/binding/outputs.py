@@ -30,7 +30,6 @@ def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectI
 
 
 def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
-    """Bind one item of the select list as column `o<number>`."""
     if isinstance(binder.resolver, GroupResolver):
         binder.resolver.depends_on_rows = False
     term = binder.bind(item.expression)

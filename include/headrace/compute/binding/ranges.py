@@ -1,19 +1,32 @@
-"""The range of instants that WHERE lets through, derived from its conditions on the time column."""
+"""The range of instants that WHERE lets through, derived from its conditions on the time column, and what refers to it.
+
+Constants replace `_qstart` and the like, and the offset `AUTO` of INTERVAL, before a query is bound. `SELECT TAGS`, with a row for
+each subtable, also for those without rows, becomes a query of groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
+from headrace.compute.language import PseudoColumns
 from headrace.compute.nodes import NOW, Column, Node, bigint, both, call
+from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import is_instant
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import Bound
-from headrace.errors import Error
-from headrace.model.expressions import Call, ColumnRef, Expression, conjuncts, walk
+from headrace.errors import Error, NotSupportedError, ProgrammingError
+from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, Star, conjuncts, transform, walk
+from headrace.model.queries import IntervalClause, Ordering, Query, SelectItem
+from headrace.model.spans import Span
+from headrace.model.time import Duration, Precision
+from headrace.model.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    from headrace.compute.binding.sources import BoundSource
 
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -45,7 +58,6 @@ def where_condition(node: Expression | None, conditions: Sequence[Node], row_bin
 
 
 def located_bounds(node: Expression, row_binder: Binder, names: Environment) -> list[tuple[str, Bound]]:
-    """Call `time_bounds`, adding the position of the condition to its errors."""
     try:
         return time_bounds(node, row_binder, names)
     except Error as error:
@@ -115,3 +127,140 @@ def tightest(ends: list[Bound], sign: int) -> Bound | None:
     """Return the tightest bound, preferring fixed bounds over those relative to the present."""
     fixed = [end for end in ends if not end.relative] or ends
     return max(fixed, key=lambda end: sign * end.ticks, default=None)
+
+
+TICK_UNITS: Final = {Precision.MILLISECOND: "a", Precision.MICROSECOND: "u", Precision.NANOSECOND: "b"}
+CONDITIONS: Final = {"start": "ts >= …", "end": "ts <= …"}
+
+
+def resolve_range(query: Query, where: WhereCondition, names: Environment, now: int, *, stream: bool) -> Query:
+    """Return a query with constants instead of what refers to the range of its WHERE; `now` is in epoch milliseconds.
+
+    Raises:
+        ProgrammingError: WHERE has no such end.
+        NotSupportedError: The query is that of a stream, or its windows follow a calendar.
+    """
+    constants = QueryRange(where, names, now, stream)
+    if isinstance(query.window, IntervalClause) and query.window.auto_offset:
+        query = replace(query, window=constants.shifted(query.window))
+    expressions = [item.expression for item in query.items] + [ordering.expression for ordering in query.order_by]
+    expressions += [query.having] if query.having is not None else []
+    if not any(constants.is_reference(part) for expression in expressions for part in walk(expression)):
+        return query
+    return replace(
+        query,
+        items=tuple(constants.in_item(item) for item in query.items),
+        order_by=tuple(constants.in_ordering(ordering) for ordering in query.order_by),
+        having=None if query.having is None else constants.in_expression(query.having),
+    )
+
+
+class QueryRange:
+    """The range of time in WHERE as constants."""
+
+    def __init__(self, where: WhereCondition, names: Environment, now: int, stream: bool) -> None:
+        self._bounds = {"start": where.first, "end": where.last}
+        self._precision = names.precision
+        self._timezone = names.timezone
+        self._now = now * names.precision.ticks_per_second // 1000
+        self._stream = stream
+        self._names = reference_names(names.language.pseudo_columns)
+
+    def is_reference(self, node: Expression) -> bool:
+        return isinstance(node, ColumnRef) and node.table is None and node.name in self._names
+
+    def in_item(self, item: SelectItem) -> SelectItem:
+        """Return an item of the select list with constants, and the same name."""
+        changed = self.in_expression(item.expression)
+        return item if changed == item.expression else replace(item, expression=changed, alias=item.name)
+
+    def in_ordering(self, ordering: Ordering) -> Ordering:
+        return replace(ordering, expression=self.in_expression(ordering.expression))
+
+    def in_expression(self, expression: Expression) -> Expression:
+        """Return an expression with constants."""
+        return transform(expression, self._constant)
+
+    def _constant(self, node: Expression) -> Expression | None:
+        if not isinstance(node, ColumnRef) or not self.is_reference(node):
+            return None
+        what = self._names[node.name]
+        if what == "duration":
+            return Literal(self._ticks("end", node.name, node.span) - self._ticks("start", node.name, node.span), node.span)
+        return Cast(Literal(self._ticks(what, node.name, node.span), node.span), TIMESTAMP, node.span)
+
+    def shifted(self, window: IntervalClause) -> IntervalClause:
+        """Return a window whose offset makes the range start with a window; without a start, one without offset."""
+        if not self._stream and self._bounds["start"] is None:
+            return replace(window, auto_offset=False)
+        sliding = window.sliding or window.length
+        if any(part.unit in "ny" or (part.unit in "dw" and self._timezone != "UTC") for part in (window.length, sliding)):
+            raise NotSupportedError(
+                f"the offset AUTO of INTERVAL({window.length}) is not supported: its windows follow the calendar",
+                hint="write the offset as a duration, or use the units a, s, m or h",
+                span=window.span,
+            )
+        start, step = self._ticks("start", "AUTO", window.span), max(1, sliding.ticks(self._precision))
+        return replace(window, offset=Duration(start % step, TICK_UNITS[self._precision]), auto_offset=False)
+
+    def _ticks(self, end: str, what: str, span: Span | None) -> int:
+        """Return an end of the range in ticks."""
+        if self._stream:
+            raise NotSupportedError(
+                f"{what} is not supported in a stream, which has no range of time", hint="use it in a query", span=span
+            )
+        bound: Bound | None = self._bounds[end]
+        if bound is None:
+            raise ProgrammingError(
+                f"{what} needs the {end} of a range of time", hint=f"add a condition to WHERE: {CONDITIONS[end]}", span=span
+            )
+        return bound.at(self._now)
+
+
+def reference_names(columns: PseudoColumns) -> Mapping[str, str]:
+    named = {columns.query_start: "start", columns.query_end: "end", columns.query_duration: "duration"}
+    return {name: what for name, what in named.items() if name}
+
+
+HINT: Final = "use SELECT DISTINCT, or GROUP BY"
+COUNTED: Final = Call(">=", (Call("count", (Star(),)), Literal(0)))
+"""A condition that is always true. A query that counts by tags and series key has a group for each subtable."""
+
+
+def query_of_tags(query: Query, source: BoundSource, *, stream: bool) -> Query:
+    """Return a query that reads no rows but has the same result as `SELECT TAGS`: it groups by tags and series key.
+
+    Raises:
+        ProgrammingError: It selects other columns, or the source has no tags.
+        NotSupportedError: It has a window or groups, or is that of a stream.
+    """
+    names = source.names
+    if stream or query.window is not None or query.partition_by or query.group_by or query.having or query.interpolation:
+        what = "in a stream" if stream else "with windows or groups"
+        raise NotSupportedError(f"SELECT TAGS {what} is not supported", hint=HINT, span=query.span)
+    if not isinstance(source.source, Scan) or not source.source.table.tags or names.time is None:
+        raise ProgrammingError("SELECT TAGS needs a supertable or subtable", hint=HINT, span=query.span)
+    expressions = [item.expression for item in query.items] + [ordering.expression for ordering in query.order_by]
+    check_tags([*expressions, *([] if query.where is None else [query.where])], names)
+    references = {part for expression in expressions for part in walk(expression) if isinstance(part, ColumnRef)}
+    keys = {ColumnRef(names.language.pseudo_columns.series), *references}
+    time = ColumnRef(names.time.name)
+    # An empty range of time, because of which no file is read.
+    conditions = (Call(">=", (time, Literal(1))), Call("<=", (time, Literal(0))))
+    where = Call("and", conditions if query.where is None else (query.where, *conditions))
+    return replace(
+        query, where=where, group_by=tuple(SelectItem(key) for key in sorted(keys, key=str)), having=COUNTED, tags_only=False
+    )
+
+
+def check_tags(expressions: list[Expression], names: Environment) -> None:
+    """Refuse expressions over other columns than tags and the series key."""
+    for expression in expressions:
+        for part in walk(expression):
+            if isinstance(part, Star) or (isinstance(part, ColumnRef) and not is_constant_in_series(part, names)):
+                raise ProgrammingError("SELECT TAGS takes only tags and tbname", hint=HINT, span=part.span)
+
+
+def is_constant_in_series(node: Expression, names: Environment) -> bool:
+    """Return whether an expression has one value per series: its columns are tags or the series key."""
+    return all(names.column(part).tag for part in walk(node) if isinstance(part, ColumnRef))

@@ -19,9 +19,8 @@ from headrace.compute.functions.aggregates import (
     Y,
     selected_row_partials,
 )
-from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction
+from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction, SeriesArrowArguments, SeriesArrowFunction
 from headrace.compute.functions.series import SeriesFunction
-from headrace.compute.functions.series_arrow import SeriesArrowArguments, SeriesArrowFunction
 from headrace.compute.language import Language
 from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, spark_sql, string, substitute
 from headrace.compute.nodes import call as call_node
@@ -247,7 +246,6 @@ class GroupResolver:
         return Term(aggregate.value, aggregate.type)
 
     def _bind_call(self, function: AggregateFunction | ArrowFunction, call: Call) -> Aggregate:
-        """Check the arguments of a call and collect its partials."""
         if not call.arguments:
             raise TypeMismatchError(f"{function.name} takes an argument")
         if isinstance(function, ArrowFunction):

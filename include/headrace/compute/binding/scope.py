@@ -40,11 +40,7 @@ SeriesPredicate = SeriesNames | SeriesPattern
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, and a predicate that selects its series. None selects all of them.
-
-    Attributes:
-        references: Where the columns of these series of a virtual table come from.
-    """
+    """A table, and a predicate that selects its series, None for all; `references` are those of a virtual table's columns."""
 
     table: Table
     database: Database

@@ -17,12 +17,10 @@ from headrace.compute.binding.outputs import (
     resolve_position,
     star_item,
 )
-from headrace.compute.binding.query_range import resolve_range
-from headrace.compute.binding.ranges import WhereCondition, where_condition
+from headrace.compute.binding.ranges import WhereCondition, is_constant_in_series, query_of_tags, resolve_range, where_condition
 from headrace.compute.binding.resolvers import GroupResolver, RowResolver, SeriesResolver, aggregate_calls
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
-from headrace.compute.binding.tag_queries import is_constant_in_series, query_of_tags
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.nodes import TRUE, Column, Node, bigint, both, call, columns_of
@@ -134,7 +132,6 @@ class SelectBinder:
     def _bind_plain(
         self, source: BoundSource, where: WhereCondition, row_binder: Binder, items: tuple[SelectItem, ...], keys: list[Key]
     ) -> Plan:
-        """Bind a query without windows and aggregates."""
         resolver = SeriesResolver(source.names, row_binder=row_binder)
         binder = self._make_binder(resolver, row_binder.expression_context)
         outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
@@ -346,7 +343,6 @@ class SelectBinder:
         return self.scope.language.windows[type(window)](window, row_binder, names)
 
     def window_terms(self, window: WindowPlan | None) -> dict[str, Term]:
-        """Return the pseudo-columns of a window as terms over finished segments."""
         if window is None:
             return {}
         start: Node = Column(WSTART)
@@ -373,7 +369,6 @@ class SelectBinder:
         return replace(window, fill=FillPlan(fill.mode, values))
 
     def is_aggregated(self, items: tuple[SelectItem, ...]) -> bool:
-        """Return whether the result has one row per window or group."""
         if self.query.window is not None or self.query.group_by:
             return True
         nodes = [item.expression for item in items]
@@ -406,7 +401,6 @@ class SelectBinder:
 
 
 def series_conditions(source: BoundSource) -> list[Node]:
-    """Return what restricts a scan to the requested series."""
     match source.source:
         case Scan(condition=Node() as condition):
             return [condition]
@@ -419,7 +413,6 @@ def groups_by_series(keys: list[Key]) -> bool:
 
 
 def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
-    """Return the error for an Arrow function in a stream query, with its span."""
     columns = {group_call.column for group_call in groups.group_calls}
     call = next(
         call for call, aggregate in groups.aggregates.items() if any(name in columns for name in columns_of(aggregate.final))
@@ -432,20 +425,17 @@ def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
 
 
 def require_rows(binder: Binder, having: Node | None) -> Node:
-    """Extend HAVING so that no rows give no result row."""
     has_rows = binder.bind(Call("count", (Star(),))).node > bigint(0)
     return has_rows if having is None else both(has_rows, having)
 
 
 def has_counting_aggregate(items: tuple[SelectItem, ...], language: Language) -> bool:
-    """Return whether a select list has an aggregate that gives a row even if there are no rows."""
     return any(
         call.function in language.counting_aggregates for item in items for call in aggregate_calls(item.expression, language)
     )
 
 
 def tie_order(names: Environment) -> Node:
-    """Return what orders rows whose instants may be equal."""
     parts = [TS] + [column for column, source in ((SERIES_KEY, names.series), (KEY, names.key)) if source is not None]
     return call("struct", *map(Column, parts)) if len(parts) > 1 else Column(TS)
 

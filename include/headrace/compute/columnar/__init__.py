@@ -5,7 +5,7 @@ be computed exactly as Spark does raises `UnsupportedError`: a function or type 
 refuses, such as a sum out of range. Spark then does the work.
 """
 
-from headrace.compute.columnar.outputs import OutputKernel, ProjectionKernel
+from headrace.compute.columnar.columns import OutputKernel, ProjectionKernel
 from headrace.compute.columnar.segments import SegmentKernel
 from headrace.compute.nodes import UnsupportedError
 

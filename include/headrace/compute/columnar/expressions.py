@@ -34,11 +34,7 @@ ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Return the type of an expression.
-
-    Args:
-        node: The expression.
-        types: Types of the columns.
+    """Return the type of an expression over columns of these types.
 
     Raises:
         UnsupportedError: A function is not supported, or not for these types.
@@ -316,21 +312,11 @@ def to_timestamp(microseconds: int) -> Callable[[Values], Values]:
 
 
 def same_type(*accepted: pa.DataType) -> Callable[[list[pa.DataType]], pa.DataType]:
-    """Return the type rule of a function of one argument that keeps its type."""
-
-    def rule(types: list[pa.DataType]) -> pa.DataType:
-        return require(len(types) == 1 and types[0] in accepted, types[0], "a function")
-
-    return rule
+    return lambda types: require(len(types) == 1 and types[0] in accepted, types[0], "a function")
 
 
 def constant_type(result: pa.DataType, *accepted: pa.DataType) -> Callable[[list[pa.DataType]], pa.DataType]:
-    """Return the type rule of a function of one argument with a fixed result."""
-
-    def rule(types: list[pa.DataType]) -> pa.DataType:
-        return require(len(types) == 1 and types[0] in accepted, result, "a function")
-
-    return rule
+    return lambda types: require(len(types) == 1 and types[0] in accepted, result, "a function")
 
 
 def if_type(types: list[pa.DataType]) -> pa.DataType:
@@ -351,17 +337,9 @@ def integer_type(types: list[pa.DataType]) -> pa.DataType:
     return require(len(set(types)) == 1 and pa.types.is_integer(types[0]), types[0], "a function of integers")
 
 
-def shift_type(types: list[pa.DataType]) -> pa.DataType:
-    return require(types == [pa.int64(), pa.int32()], pa.int64(), "shiftright")
-
-
-def halves_type(types: list[pa.DataType]) -> pa.DataType:
-    """Return the type of two halves of BIGINT that are joined."""
-    return require(types == [pa.int64(), pa.int64()], pa.int64(), "halves")
-
-
-def left_bytes_type(types: list[pa.DataType]) -> pa.DataType:
-    return require(types == [pa.string(), pa.int32()], pa.string(), "a text with a limit")
+def exact_type(name: str, *accepted: pa.DataType) -> Callable[[list[pa.DataType]], pa.DataType]:
+    """Return the type rule of a function of arguments of these types, whose result has the type of the first."""
+    return lambda types: require(types == list(accepted), accepted[0], name)
 
 
 FLOATS: Final = (pa.float32(), pa.float64())
@@ -387,15 +365,18 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
     "&": (integer_type, pc.bit_wise_and),
     "|": (integer_type, pc.bit_wise_or),
     "^": (integer_type, pc.bit_wise_xor),
-    "shiftright": (shift_type, lambda values, places: pc.shift_right(values, pc.cast(places, values.type))),
+    "shiftright": (
+        exact_type("shiftright", pa.int64(), pa.int32()),
+        lambda values, places: pc.shift_right(values, pc.cast(places, values.type)),
+    ),
     "abs": (same_type(*FLOATS), pc.abs),
     "isnan": (constant_type(TYPES["boolean"], *FLOATS), is_nan),
     "sqrt": (same_type(pa.float64()), pc.sqrt),
     "unix_millis": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1000)),
     "unix_micros": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1)),
     "is_negative_zero": (constant_type(TYPES["boolean"], pa.float64()), is_negative_zero),
-    "join_halves": (halves_type, join_halves),
-    "left_bytes": (left_bytes_type, check_length),
+    "join_halves": (exact_type("halves", pa.int64(), pa.int64()), join_halves),
+    "left_bytes": (exact_type("a text with a limit", pa.string(), pa.int32()), check_length),
     "timestamp_millis": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1000)),
     "timestamp_micros": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1)),
 }

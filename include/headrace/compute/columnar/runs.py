@@ -48,12 +48,7 @@ class Groups(Protocol):
 
 @dataclass(frozen=True)
 class Runs:
-    """Consecutive rows that belong together.
-
-    Attributes:
-        starts: The first row of each run.
-        rows: The number of all rows.
-    """
+    """Consecutive rows that belong together: the first row of each run, and the number of all rows."""
 
     starts: Int64s
     rows: int
@@ -126,7 +121,6 @@ def codes(column: pa.Array) -> Array:
 
 
 def is_fixed(type_: pa.DataType) -> bool:
-    """Return whether NumPy compares the values of a type as they are."""
     return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
 
 
@@ -168,7 +162,6 @@ def from_zero(values: Array) -> tuple[Int64s, int]:
 
 
 def renumbered(values: Array) -> tuple[Int64s, int]:
-    """Return numbers from 0 without gaps in the order of integers, and how many there are."""
     distinct, numbers = np.unique(values, return_inverse=True)
     return numbers.astype(np.int64), max(1, len(distinct))
 

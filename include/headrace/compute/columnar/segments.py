@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar import numbering
 from headrace.compute.columnar.columns import (
     Arrays,
     as_array,
@@ -25,7 +24,6 @@ from headrace.compute.columnar.columns import (
     to_arrays,
 )
 from headrace.compute.columnar.expressions import evaluate, infer_type
-from headrace.compute.columnar.numbering import NO_ROW, Numbered
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import (
     Array,
@@ -37,6 +35,7 @@ from headrace.compute.columnar.runs import (
     marks,
     order_of,
     ranks,
+    running_maximum,
     stable_order,
     to_numpy,
 )
@@ -52,8 +51,76 @@ from headrace.compute.window_plans import (
     SessionWindow,
     StateWindow,
 )
-from headrace.compute.windows.segments import key_columns, prepared_columns
+from headrace.compute.windows.segments import ATTRIBUTES, key_columns, prepared_columns
 from headrace.model.windows import WindowGrid
+
+NO_ROW: Final = -1
+"""The first row of a segment that is a row, not yet a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Segments of windows, in the order of groups and time.
+
+    Attributes:
+        index: The segments, which may be in several windows or in none.
+        window: The window of each; different from its neighbor's if the windows are of one group and differ.
+    """
+
+    index: Int64s
+    window: Int64s
+
+
+def number_sessions(start: Int64s, end: Int64s, groups: Runs, gap: int) -> Numbered:
+    """Number sessions: a segment further than the gap from all earlier ones of its group starts one."""
+    index = np.arange(len(start))
+    breaks = np.zeros(len(start), np.bool_)
+    breaks[groups.starts] = True
+    breaks[1:] |= start[1:] > running_maximum(end, groups)[:-1] + gap
+    return Numbered(index, np.cumsum(breaks))
+
+
+def number_states(states: Array, groups: Runs, apart: Bools | None) -> Numbered:
+    """Number runs of equal states. Two neighbors that are both `apart` are never of one run."""
+    breaks = marks([states], len(states))
+    breaks[groups.starts] = True
+    if apart is not None:
+        breaks[1:] |= apart[1:] & apart[:-1]
+    return Numbered(np.arange(len(states)), np.cumsum(breaks))
+
+
+def number_events(is_start: Bools, is_end: Bools, groups: Runs) -> Numbered:
+    """Number event windows. A segment is in one if there is a START since the last END before it."""
+    rows = np.arange(len(is_start))
+    before_group = groups.start_of_row - 1
+    opened = np.maximum(np.maximum.accumulate(np.where(is_start, rows, -1)), before_group)
+    closed = np.concatenate(([-1], np.maximum.accumulate(np.where(is_end, rows, -1))[:-1]))
+    closed = np.maximum(closed, before_group)
+    index = np.flatnonzero(opened > closed)
+    return Numbered(index, closed[index])
+
+
+def number_counts(first: Int64s, count: Int64s, groups: Runs, window: CountWindow) -> Numbered:
+    """Number windows of a fixed number of rows. New rows, with the first row `NO_ROW`, continue the count of carried windows."""
+    is_row = first == NO_ROW
+    carried = np.maximum.reduceat(np.where(is_row, 0, first + count), groups.starts)
+    new_rows = np.cumsum(np.where(is_row, count, 0))
+    before_group = (new_rows - np.where(is_row, count, 0))[groups.starts]
+    position = carried[groups.of_row] + new_rows - before_group[groups.of_row] - count
+    position = np.where(is_row, position, first)
+    latest = position // window.sliding
+    earliest = np.where(is_row & (position >= window.count), (position - window.count) // window.sliding + 1, 0)
+    earliest = np.where(is_row, earliest, latest)
+    if window.sliding == window.count:
+        return Numbered(np.arange(len(first)), latest)
+    copies = latest - earliest + 1
+    index = np.repeat(np.arange(len(first)), copies)
+    offset = np.arange(len(index)) - np.repeat(np.cumsum(copies) - copies, copies)
+    # A row is in several windows, so that those of a group have to be brought together.
+    group, number = groups.of_row[index], earliest[index] + offset
+    order = np.lexsort((number, group))
+    return Numbered(index[order], number[order])
+
 
 BIGINT = pa.int64()
 MIN_RUN: Final = 2
@@ -62,17 +129,10 @@ MIN_RUN: Final = 2
 
 @dataclass(frozen=True)
 class SegmentKernel:
-    """The segments of a plan.
+    """The segments of a plan that reads columns of `types`.
 
-    Attributes:
-        plan: The bound query.
-        types: Types of the columns that it reads.
-        filter: WHERE; None if there is none.
-        prepared: What prepared rows consist of.
-        rows: The partials of one row.
-        reducers: How partials are merged.
-        grid: The windows of INTERVAL; None for other windows.
-        schema: The columns of segments.
+    `prepared` has the columns of prepared rows, `rows` the partials of one row, `schema` the columns of segments. `grid` is None
+    for windows other than INTERVAL.
     """
 
     plan: Plan
@@ -86,11 +146,7 @@ class SegmentKernel:
 
     @classmethod
     def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> SegmentKernel:
-        """Compile the kernel of a plan.
-
-        Args:
-            plan: The bound query, with a window that is made of segments or without one.
-            types: The types of the source's columns.
+        """Compile the kernel of a plan, whose window is made of segments if it has one, over columns of these types.
 
         Raises:
             UnsupportedError: Kernels cannot evaluate a part of the plan.
@@ -144,9 +200,7 @@ class SegmentKernel:
     def merge(self, segments: pa.Table, apart: Bools | None = None) -> pa.Table:
         """Merge the segments of each window into one, in the order of groups and time.
 
-        Args:
-            segments: The segments.
-            apart: A mask of segments that are complete runs of a state: two of them are never merged.
+        Segments in the mask `apart` are complete runs of a state: two of them are never merged.
         """
         if segments.num_rows == 0:
             return self.schema.empty_table()
@@ -220,14 +274,12 @@ class SegmentKernel:
         return merged if is_mixed else self.merge(merged)
 
     def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
-        """Return the segment of each prepared row, several where windows overlap."""
         if self.grid is None:
             return self._segments_at(prepared, size, None)
         rows, starts = self.grid.assign(ticks(prepared[TS]))
         return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
 
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
-        """Return the segment of each prepared row, in a window of INTERVAL that starts at an instant."""
         position: Arrays = {}
         if self.grid is not None and starts is not None:
             position = {WSTART: pa.array(starts), WEND: pa.array(starts + (self.grid.length - 1))}
@@ -250,14 +302,14 @@ class SegmentKernel:
         """Return which windows segments belong to that are in the order of groups and time."""
         match self.plan.window:
             case SessionWindow(gap=gap):
-                return numbering.number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
+                return number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
             case StateWindow():
-                return numbering.number_states(codes(columns[STATE]), groups, apart)
+                return number_states(codes(columns[STATE]), groups, apart)
             case EventWindow():
-                return numbering.number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
+                return number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
             case CountWindow() as window:
                 first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
-                return numbering.number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
+                return number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
         raise UnsupportedError("window")
 
     def _aggregate(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> pa.Table:
@@ -291,7 +343,6 @@ class SegmentKernel:
         return [codes(columns[name]) for name in key_columns(self.plan)]
 
     def _ties(self, prepared: Arrays) -> list[Int64s]:
-        """Return what orders rows of a group with equal instants."""
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
 
 
@@ -323,11 +374,5 @@ def segment_schema(plan: Plan, prepared: Mapping[str, pa.DataType], partials: Ma
     fields = {name: prepared[name] for name in key_columns(plan)}
     if plan.window is not None:
         fields |= {WSTART: BIGINT, WEND: BIGINT}
-    match plan.window:
-        case StateWindow():
-            fields[STATE] = prepared[STATE]
-        case EventWindow():
-            fields |= {IS_START: pa.bool_(), IS_END: pa.bool_()}
-        case CountWindow():
-            fields |= {FIRST_ROW: BIGINT, ROW_COUNT: BIGINT}
+    fields |= {name: prepared.get(name, BIGINT) for name in ATTRIBUTES.get(type(plan.window), ())}
     return pa.schema([pa.field(name, type_) for name, type_ in (fields | dict(partials)).items()])

@@ -37,11 +37,7 @@ from headrace.storage.types import arrow_type
 def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result_rows: int | None = None) -> pa.Table | None:
     """Return the result that `evaluate` has, ordered; None if Spark has to evaluate the plan.
 
-    Args:
-        plan: The bound query.
-        reader: Reads its tables.
-        max_rows: Rows that may be read at most.
-        max_result_rows: Rows that the result may have at most; None for as many as fit in memory.
+    At most `max_rows` rows are read, and at most `max_result_rows` returned; None for as many as fit in memory.
     """
     try:
         return LocalPlan(plan).run(reader, max_rows, max_result_rows) if isinstance(plan, Plan) else None
@@ -58,11 +54,7 @@ def is_supported(plan: AnyPlan) -> bool:
 
 
 class LocalPlan:
-    """A plan of which every part is supported.
-
-    Raises:
-        UnsupportedError: A part is not supported.
-    """
+    """A plan of which every part is supported. Raises `UnsupportedError` if a part is not supported."""
 
     def __init__(self, plan: Plan) -> None:
         check_shape(plan)
@@ -79,7 +71,6 @@ class LocalPlan:
         self._check_outputs()
 
     def _check_outputs(self) -> None:
-        """Check the select list and HAVING before any row is read."""
         types = dict(self.types)
         if self.aggregation is not None:
             types = self.aggregation.column_types()
@@ -110,7 +101,6 @@ class LocalPlan:
         return True
 
     def _device_columns(self) -> list[str]:
-        """Return the names of the column of devices in expressions."""
         keys, series = [key.column for key in self.plan.keys], self.plan.identity.series_column
         return keys if self.plan.aggregated or series is None else [*keys, series]
 
@@ -134,7 +124,6 @@ class LocalPlan:
         return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
 
     def _groups(self, aggregation: Aggregation, reader: SeriesReader) -> pa.Table:
-        """Return the select list of all groups, in the order of devices and time."""
         columns = aggregation.run(reader)
         rows = Rows(np.zeros(aggregation.count, np.int64), columns)
         if self.plan.groups.having is not None:
@@ -143,7 +132,6 @@ class LocalPlan:
         return self._select(rows, aggregation)
 
     def _projection(self, reader: SeriesReader) -> pa.Table:
-        """Return the select list of all rows, in the order of devices and time."""
         if self.source.aligned and len(self.source.devices) > 1:
             early = self.where if self.where is not None and set(columns_of(self.where)) == {TIME} else None
             return self._select(apply_filter(aligned_rows(reader, self.types, early), self.where))
@@ -159,11 +147,9 @@ class LocalPlan:
         return table if order is None else table.take(pa.array(order))
 
     def _no_rows(self) -> Rows:
-        """Return the columns of the source without rows."""
         return Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
 
     def _with_devices(self, rows: Rows) -> Rows:
-        """Add the paths of the rows' devices under their names in expressions."""
         names = self._device_columns()
         if not names:
             return rows

@@ -57,7 +57,6 @@ def filters_time_only(plan: Plan) -> bool:
 
 
 def split_partial(plan: Plan, source: SeriesRows, update: Node) -> tuple[str, Node] | None:
-    """Return the only device that a partial aggregate depends on, and the aggregate over stored columns."""
     series = {name: part for (_, name), part in zip(source.columns[0], source.stored[0], strict=True) if part is not None}
     arguments = {argument.column: at_present(plan, argument.node) for argument in plan.arguments}
     used = [arguments[name] for name in columns_of(update) if name in arguments]

@@ -15,13 +15,9 @@ if TYPE_CHECKING:
 
 
 def add_empty_groups(plan: Plan, groups: DataFrame, prepared: DataFrame, subtables: DataFrame) -> DataFrame:
-    """Add the groups of `subtables` that `groups` lacks, with the partials of no rows.
+    """Add the groups of `subtables` that `groups` lacks, with the partials of no rows, in their types over `prepared` rows.
 
-    Args:
-        plan: The query.
-        groups: One segment per group, possibly with ranks.
-        prepared: The prepared rows, for the types of the partials.
-        subtables: Series key, tags and, if `groups` has them, ranks of every subtable.
+    `subtables` has series key, tags and, if `groups` has them, ranks of every subtable.
     """
     keys = key_columns(plan)
     ranks = [column for column in (RANK, RANGE_PARTITION) if column in groups.columns]

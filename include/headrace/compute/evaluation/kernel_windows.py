@@ -88,7 +88,6 @@ def unsupported_by_kernels(plan: Plan) -> str | None:
 
 
 def is_within_series(plan: Plan, scan: Scan) -> bool:
-    """Return whether no window has rows of two series."""
     return plan.grouped_series is not None or scan.subtable is not None or not scan.table.has_series
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.plan import Plan, UnionPlan
+from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import NO_CALLS, ResultOrder, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.windows.numbering import over
@@ -42,7 +42,6 @@ def limits_before_select(plan: Plan) -> bool:
 
 
 def limit_first(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
-    """Sort and limit rows whose select list is not evaluated yet."""
     if plan.order.limit is not None:
         return apply_limit(sort_rows(rows, plan.order.sorts, natural), plan.order)
     # Spark would evaluate the select list before an OFFSET without LIMIT.
@@ -54,10 +53,6 @@ def needs_single_task(plan: Plan) -> bool:
     """Return whether one task should sort the rows: if they are few compared to those they are computed from, and all returned."""
     is_reduced = plan.aggregated or plan.order.distinct or plan.interp is not None or bool(plan.series.calls)
     return is_reduced and not plan.order.is_limited
-
-
-def order_union(plan: UnionPlan, rows: DataFrame) -> DataFrame:
-    return apply_limit(sort_rows(rows, plan.order.sorts, ()), plan.order)
 
 
 def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *, single_task: bool = False) -> DataFrame:
@@ -88,12 +83,10 @@ def sort_keys(sort: Sort) -> list[str]:
 
 
 def sort_columns(sort: Sort) -> list[Column]:
-    """Return the sort expressions of an ORDER BY item."""
     return [directed(F.expr(key), sort) for key in sort_keys(sort)]
 
 
 def directed(column: Column, sort: Sort) -> Column:
-    """Return an expression in the direction of an ORDER BY item."""
     if sort.descending:
         return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.compute.functions.series_arrow import TIME, VALUE, apply_rule
+from headrace.compute.functions.arrow import TIME, VALUE, apply_rule
 from headrace.compute.nodes import Column, columns_of
 from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import SeriesArrowCall
@@ -50,8 +50,6 @@ def call_points(plan: Plan, call: SeriesArrowCall, timed: DataFrame, keys: Seque
 
 
 def evaluator(call: SeriesArrowCall, keys: tuple[str, ...]) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that runs in Spark's tasks for each series."""
-
     def evaluate(group: pa.Table) -> pa.Table:
         points = apply_rule(call.rule, group.drop_columns(list(keys)) if keys else group)
         columns = {INSTANT: points[TIME], call.column: points[VALUE]}

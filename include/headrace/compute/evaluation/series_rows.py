@@ -78,14 +78,9 @@ def with_groups(rows: DataFrame, key: str, groups: Sequence[RowGroup]) -> DataFr
 def add_empty_windows(
     plan: Plan, source: SeriesRows, partials: DataFrame, prepared: DataFrame, windows: DataFrame | None
 ) -> DataFrame:
-    """Add the partials of no rows for each device and window that has no row.
+    """Add the partials of no rows, in their types over `prepared` rows, for each device and window that has no row.
 
-    Args:
-        plan: The plan, for its keys and partials.
-        source: The source, for the devices that the query names.
-        partials: Keys, the window's ends and partials.
-        prepared: Rows before aggregation, for the types of the partials.
-        windows: All windows; None if the query has none.
+    `windows` are all windows; None if the query has none.
     """
     keys = key_columns(plan)
     empty = prepared.where("false").agg(*update_columns(plan))

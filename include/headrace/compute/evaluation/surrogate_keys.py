@@ -27,7 +27,6 @@ HASH: Final = "xxhash64"
 
 
 def encode_subtables(plan: Plan, key: Key) -> Plan:
-    """Replace the series key of a plan by its surrogate, and remove the keys derived from it."""
     surrogate = replace(key, node=call(HASH, key.node), type=BIGINT)
     return replace(plan, keys=tuple(surrogate if other is key else other for other in plan.keys if not other.is_derived))
 

@@ -14,14 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.nodes import NULL, Column, Node, call, if_, spark_sql
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 from headrace.model.types import NUMBERS, STRINGS, DataType, TypeKind
+
+
+class StreamUse(Enum):
+    """Where a stream's query may call a function.
+
+    ANY: in every stream. FORCED_CLOSE: only if the clock closes its windows. NONE: only in queries.
+    """
+
+    ANY = "any"
+    FORCED_CLOSE = "forced close"
+    NONE = "none"
+
 
 X, Y, T, ORDER, BEFORE, AFTER = map(Column, ("x", "y", "t", "o", "before", "after"))
 ANY: Final = frozenset(TypeKind)
@@ -152,7 +164,6 @@ class AggregateFunction:
 
 
 def simple_partial(name: str, function: str, value: Node) -> PartialRule:
-    """Return a partial that is updated and merged by the same function, such as min."""
     return PartialRule(name, call(function, value), call(function, Column(name)), value)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.functions.aggregates import StreamUse
 from headrace.compute.nodes import NULL, Node, call, double, if_
 from headrace.compute.terms import Term, to_double, to_string
 from headrace.compute.types import is_text
@@ -69,12 +69,7 @@ Build = Callable[[ScalarArguments], Term]
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None.
-
-    Attributes:
-        build: Returns the term for the arguments of a call.
-        summary: Description in the function reference.
-    """
+    """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None."""
 
     name: str
     min_arguments: int
@@ -91,7 +86,6 @@ class ScalarFunction:
         return self.build(arguments)
 
     def arity(self) -> str:
-        """Describe how many arguments it takes."""
         if self.max_arguments == self.min_arguments:
             return f"{self.min_arguments} argument{'' if self.min_arguments == 1 else 's'}"
         return f"{self.min_arguments} {'or more' if self.max_arguments is None else f'to {self.max_arguments}'} arguments"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.functions.aggregates import AggregateArguments, check_count
-from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.functions.aggregates import AggregateArguments, StreamUse, check_count
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DataType, TypeKind
 
@@ -39,12 +38,7 @@ class SeriesRule:
 
 @dataclass(frozen=True, slots=True)
 class SeriesFunction:
-    """A series function of `min_arguments` to `max_arguments` arguments.
-
-    Attributes:
-        accepts: The kinds of type that its first argument may have.
-        rule: Returns the rule for the arguments of a call.
-    """
+    """A series function of `min_arguments` to `max_arguments` arguments, the first of a type that it accepts."""
 
     name: str
     accepts: frozenset[TypeKind]

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActivityPlan:
-    """The latest points of devices, or of their stored columns.
-
-    Attributes:
-        rows: Rows by device, with a column `s0`, `s1`, … for each of `columns`.
-        columns: Stored columns; empty if only the devices matter.
-        filter: The condition on time as Spark SQL.
-    """
+    """The latest points of devices, or of their stored columns if there are any: `s0`, `s1`, … of `rows`."""
 
     rows: SeriesRows
     columns: tuple[str, ...]
@@ -45,14 +39,7 @@ class ActivityPlan:
 def bind_activity(
     devices: Iterable[Device], series: Iterable[SeriesRef], where: Expression | None, scope: TreeScope
 ) -> ActivityPlan:
-    """Bind the times of devices and of their series.
-
-    Args:
-        devices: The devices to read, at least one.
-        series: Series of these devices whose times are wanted.
-        where: A condition that compares time with constants.
-        scope: Tables and times to live of the devices.
-    """
+    """Bind the times of devices, at least one, and of their series; `where` compares time with constants."""
     rows = RowsBuilder(scope, aligned=False)
     rows.devices |= {device.path: device for device in devices}
     parts: dict[str, dict[ColumnPart, None]] = {}

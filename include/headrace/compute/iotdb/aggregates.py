@@ -16,6 +16,7 @@ from headrace.compute.functions.aggregates import (
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    StreamUse,
     T,
     X,
     Y,
@@ -23,7 +24,6 @@ from headrace.compute.functions.aggregates import (
     selected_row_partials,
     simple_partial,
 )
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.iotdb.types import EVERY, EXECUTION_ERROR, FLOATING, NUMERIC, SEMANTIC_ERROR, type_error, type_list, type_name
 from headrace.compute.nodes import FALSE, NULL, TRUE, call, if_, negated, spark_sql, string
 from headrace.compute.tdengine.aggregates import (
@@ -128,7 +128,6 @@ def extreme(arguments: AggregateArguments) -> AggregateRule:
 
 
 def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
-    """Return the maker of the rule of the earliest (`min`) or latest (`max`) value."""
     return lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, PRESENT, X), V)
 
 
@@ -238,7 +237,6 @@ def length_condition(arguments: AggregateArguments) -> str:
 
 
 def numeric(name: str, rule: Callable[[AggregateArguments], AggregateRule], summary: str) -> TreeAggregate:
-    """Return an aggregate that accepts numbers only."""
     return TreeAggregate(name, NUMBERS, rule, summary, message=NUMERIC_ONLY)
 
 

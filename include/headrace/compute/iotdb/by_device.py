@@ -9,16 +9,20 @@ from typing import Any, cast
 
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.checks import is_aggregated
-from headrace.compute.iotdb.conditions import COUNTS, empty_if_null, expand_having, expand_where, is_never_true
 from headrace.compute.iotdb.derived import has_series_call
 from headrace.compute.iotdb.device_types import CHOICE, check_equal, common_type, devices_by_type, typed_name, written_types
 from headrace.compute.iotdb.expansion import (
+    COUNTS,
     DEVICE,
     TIME,
     Alternatives,
     DeviceNames,
     counts_times,
+    empty_if_null,
     expand,
+    expand_having,
+    expand_where,
+    is_never_true,
     paths,
     result_header,
 )
@@ -238,10 +242,7 @@ class DeviceQuery:
     ) -> RowsBuilder:
         """Return the source rows of the devices that have all measurements of one of the columns at least.
 
-        Args:
-            names: Each device with its names, which devices of equal schemas share.
-            nodes: The expressions.
-            selected: The measurements of each column of the select list.
+        `selected` has the measurements of each column of the select list, `nodes` all expressions.
         """
         rows = RowsBuilder(self.scope, aligned=False)
         resolvers = {id(resolver): resolver for _, resolver in names}
@@ -290,8 +291,6 @@ class DeviceQuery:
 
     @staticmethod
     def first_match(names: Sequence[DeviceNames]) -> Callable[[ColumnRef], Sequence[ColumnRef]]:
-        """Return the resolver that looks a name up in the first device that has it."""
-
         def resolve(reference: ColumnRef) -> Sequence[ColumnRef]:
             return next((matched for resolver in names if (matched := resolver(reference))), [])
 
@@ -321,7 +320,6 @@ def is_device(key: Expression) -> bool:
 
 
 def with_choice(scope: TreeScope) -> TreeScope:
-    """Return a scope whose language has the function that expressions evaluated device by device call."""
     return replace(scope, language=replace(scope.language, functions={**scope.language.functions, CHOICE.name: CHOICE}))
 
 
@@ -341,7 +339,6 @@ def control_needs(clause: object | None) -> tuple[Expression, ...]:
 
 
 def split_clause(clause: object | None, rows: RowsBuilder) -> object | None:
-    """Return a window clause whose control expression reads measurements of several types from the columns of each type."""
     controls = control_expressions(clause)
     return replace(cast("Any", clause), expression=rows.split(controls[0])) if controls else clause
 

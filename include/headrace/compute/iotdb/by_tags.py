@@ -184,10 +184,7 @@ class TagQuery:
         name = self.column_of(call, refs)
         parts = [
             ColumnPart(
-                database,
-                column,
-                condition=f"array_contains(_columns, {string_sql(token(name, column))})",
-                presence=len(types) > 1,
+                database, column, condition=f"array_contains(_columns, {string_sql(token(name, column))})", presence=len(types) > 1
             )
             for database, column in stored
         ]
@@ -205,7 +202,6 @@ class TagQuery:
         return next(f"c{at}" for at, (other, own) in enumerate(outputs) if own == refs and (other.function in TYPELESS) == kind)
 
     def row_groups(self, groups: Sequence[TagValues]) -> tuple[RowGroup, ...]:
-        """Return which columns of each device belong to which group."""
         numbers = {group: number for number, group in enumerate(groups)}
         width = len(str(len(groups)))
         tokens: dict[tuple[str, int], dict[str, None]] = {}
@@ -265,7 +261,6 @@ def has_overlaps(grouping: TreeGrouping) -> bool:
 
 
 def paths_of(node: Expression) -> list[ColumnRef]:
-    """Return the paths of a condition, without time."""
     return [path for path in paths(node) if not is_time(path)]
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.by_level import LevelQuery
 from headrace.compute.iotdb.checks import is_aggregated
-from headrace.compute.iotdb.conditions import empty_if_null, expand_having, expand_where
 from headrace.compute.iotdb.expansion import (
     MAX_COLUMNS,
     SeriesNames,
     counts_times,
+    empty_if_null,
+    expand_having,
+    expand_where,
     paths,
     result_header,
 )

@@ -57,7 +57,6 @@ def check_columns(query: TreeQuery, language: Language) -> None:
 
 
 def is_aggregated(node: Expression, language: Language) -> bool:
-    """Return whether an expression contains a call of an aggregate function."""
     return any(is_aggregate(part, language) for part in walk(node))
 
 

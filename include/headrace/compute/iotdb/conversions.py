@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.iotdb.types import (
-    BLOB,
-    BOOLEAN,
-    DATE,
-    FLOATING,
-    INT32,
-    INT64,
-    TEXT,
-    TEXTUAL,
-)
+from headrace.compute.iotdb.types import BLOB, BOOLEAN, DATE, FLOATING, INT32, INT64, TEXT, TEXTUAL
 from headrace.compute.nodes import NULL, Node, call, double, if_, integer, spark_sql, string, string_sql
 from headrace.compute.terms import Term, cast, to_string
 from headrace.compute.types import spark_type
@@ -52,7 +43,6 @@ def raise_if_null(sql: Node, source: Node, type_: DataType, message: Node) -> No
 
 
 def quoted_input(sql: Node) -> Node:
-    """Return the message of text that is no number."""
     return spark_sql("concat('301: For input string: \"', {}, '\"')", sql)
 
 
@@ -107,7 +97,6 @@ def within_bigint(term: Term) -> Node:
 
 
 def as_number(term: Term) -> Node:
-    """Return a number as it is, and a date as the number of its digits, such as 20240131."""
     return call("date_format", term.node, string("yyyyMMdd")).cast("int") if term.type == DATE else term.node
 
 
@@ -131,7 +120,6 @@ def raise_if_infinite(number: Node, source: Node, type_: DataType, kind: str) ->
 
 
 def as_date(term: Term) -> Node:
-    """Convert a number such as 20240131, or its text, to a date."""
     text = term.node if term.type is not None and term.type.kind in TEXTUAL else cast(Term(term.node, term.type), INT64)
     digits = spark_sql("regexp_replace(CAST({} AS STRING), '[-/.]', '')", text)
     value = spark_sql("CAST(try_to_timestamp({}, 'yyyyMMdd') AS DATE)", digits)

@@ -15,7 +15,7 @@ from headrace.compute.iotdb.expansion import END_TIME, TIME
 from headrace.compute.language import Language
 from headrace.compute.plan import Plan
 from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, transform, walk
-from headrace.model.queries import Query, SelectItem, WindowClause
+from headrace.model.queries import Query, SelectItem
 from headrace.model.types import TIMESTAMP
 
 TIME_COLUMN: Final = ColumnRef(TIME)
@@ -39,13 +39,11 @@ def has_series_call(node: Expression, language: Language) -> bool:
 
 
 def nests_calls(query: Query, language: Language) -> bool:
-    """Return whether a time-series function takes the points of another one."""
     calls = (part for item in query.items for part in walk(item.expression))
     return any(is_nested(part, language) for part in calls)
 
 
 def takes_aggregates(query: Query, language: Language) -> bool:
-    """Return whether a time-series function takes aggregates, as in `difference(count(s1))`."""
     parts = (part for item in query.items for part in walk(item.expression))
     calls = (part for part in parts if isinstance(part, Call) and has_series_call(replace(part, arguments=()), language))
     return any(isinstance(inner, Call) and language.aggregate(inner.function) for call in calls for inner in walk(call))
@@ -61,13 +59,7 @@ def is_nested(node: Expression, language: Language) -> bool:
 def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> tuple[Query, BoundSource] | None:
     """Split a query in two: the inner one computes arguments that call time-series functions, the outer one takes its rows.
 
-    Args:
-        query: The query, with paths resolved.
-        bind: Binds the inner query.
-        language: Its functions.
-
-    Returns:
-        The outer query, and the inner one as its source; None if no argument needs it.
+    Returns the outer query, and the inner one, bound by `bind`, as its source; None if no argument needs it.
     """
     aggregated = needs_points(query, language)
     derivation: Derivation
@@ -98,15 +90,21 @@ class Derivation:
 
     def outer(self) -> Query:
         """Return the outer query."""
-        query = self.query
+        having, control = self.query.having, getattr(self.query.window, "expression", None)
         return replace(
-            query,
-            items=tuple(replace(item, expression=transform(item.expression, self.change)) for item in query.items),
-            where=None,
-            window=derived_window(query.window, self.column),
-            having=None if query.having is None else transform(query.having, self.change),
-            order_by=tuple(replace(order, expression=transform(order.expression, self.change)) for order in query.order_by),
+            self.changed(),
+            window=self.query.window
+            if control is None
+            else replace(cast("Any", self.query.window), expression=self.column(control)),
+            having=None if having is None else transform(having, self.change),
         )
+
+    def changed(self) -> Query:
+        """Return the query over the rows of the inner one, without its conditions."""
+        query = self.query
+        items = tuple(replace(item, expression=transform(item.expression, self.change)) for item in query.items)
+        orders = tuple(replace(order, expression=transform(order.expression, self.change)) for order in query.order_by)
+        return replace(query, items=items, where=None, window=None, having=None, order_by=orders)
 
     def inner(self) -> Query:
         """Return the inner query."""
@@ -140,15 +138,7 @@ class WindowDerivation(Derivation):
 
     def outer(self) -> Query:
         """Return the outer query."""
-        query = self.query
-        return replace(
-            query,
-            items=tuple(replace(item, expression=transform(item.expression, self.change)) for item in query.items),
-            where=None,
-            window=None,
-            having=None,
-            order_by=tuple(replace(order, expression=transform(order.expression, self.change)) for order in query.order_by),
-        )
+        return self.changed()
 
     def inner(self) -> Query:
         """Return the inner query. All rows that aggregate to one have the instant 0."""
@@ -163,8 +153,3 @@ class WindowDerivation(Derivation):
         """Replace what the inner query computes in an expression of the outer one."""
         is_aggregate = isinstance(node, Call) and self.language.aggregate(node.function) is not None
         return self.column(node) if is_aggregate or node == ColumnRef(END_TIME) else None
-
-
-def derived_window(clause: WindowClause | None, column: Callable[[Expression], Expression]) -> WindowClause | None:
-    control = getattr(clause, "expression", None)
-    return clause if control is None else replace(cast("Any", clause), expression=column(control))

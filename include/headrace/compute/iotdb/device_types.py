@@ -29,14 +29,7 @@ PRESENCE_ONLY: Final = COUNTING | {"is null", "is not null"}
 def common_type(name: str, types: Collection[DataType], nodes: Sequence[Expression], span: Span | None) -> DataType | None:
     """Return the type of the column of a measurement that has one of several types, depending on the device.
 
-    Args:
-        name: The measurement.
-        types: Its types.
-        nodes: All expressions of the query.
-        span: The query.
-
-    Returns:
-        DOUBLE for numbers; None if only the presence of values matters.
+    It is DOUBLE for numbers, and None if only the presence of values matters to `nodes`, all expressions of the query.
 
     Raises:
         TypeMismatchError: The expressions need the values themselves.
@@ -51,8 +44,6 @@ def common_type(name: str, types: Collection[DataType], nodes: Sequence[Expressi
 
 
 def needs_value(node: Expression, name: str) -> bool:
-    """Return whether an expression depends on the values of a measurement, not only on their presence."""
-
     def hide(part: Expression) -> Expression | None:
         is_presence = isinstance(part, Call) and part.function in PRESENCE_ONLY and part.arguments == (ColumnRef(name),)
         return Literal(None) if is_presence else None
@@ -81,8 +72,6 @@ def typed_name(name: str, type_: DataType) -> str:
 
 
 def split_casts(node: Expression, types: Mapping[str, Sequence[DataType]]) -> Expression:
-    """Cast a measurement of several types to text in the type that it has on each device."""
-
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, Cast) or part.type.kind not in TEXTUAL:
             return None
@@ -100,12 +89,7 @@ def split_casts(node: Expression, types: Mapping[str, Sequence[DataType]]) -> Ex
 def devices_by_type(
     devices: Iterable[tuple[Device, Mapping[str, SeriesRef]]], names: Collection[str]
 ) -> dict[str, dict[DataType, list[str]]]:
-    """Return the paths of the devices on which a measurement has each type, unless all of them are numeric.
-
-    Args:
-        devices: Devices with their series by measurement.
-        names: The measurements of several types.
-    """
+    """Return the paths of the devices on which measurements of several types have each type, unless all of them are numeric."""
     typed: dict[str, dict[DataType, list[str]]] = {name: defaultdict(list) for name in names}
     for device, refs in devices:
         for name in names:
@@ -117,10 +101,7 @@ def devices_by_type(
 def split_devices(node: Expression, types: Mapping[str, Mapping[DataType, Collection[str]]], device: Expression) -> Expression:
     """Evaluate an expression with a measurement of several types, of which not all are numeric, device by device.
 
-    Args:
-        node: The expression.
-        types: Devices, by measurement and type.
-        device: What has the device of a row.
+    `types` has devices by measurement and type; `device` is what has the device of a row.
     """
     name = next((name for name in types if needs_value(node, name)), None)
     if name is None or isinstance(node, ColumnRef):
@@ -173,7 +154,6 @@ def check_equal(results: Iterable[Sequence[tuple[Expression, DataType]]], span: 
 
 
 def mixed_types(span: Span | None) -> TypeMismatchError:
-    """Return the error for a column that would have another type for each device."""
     return TypeMismatchError(
         "ALIGN BY DEVICE: the data types of the same measurement column should be the same across devices.",
         hint="name the devices of one type in FROM, or cast to one type, as in CAST(x AS DOUBLE)",

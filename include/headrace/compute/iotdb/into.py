@@ -65,11 +65,7 @@ def check_into(query: TreeQuery) -> None:
 
 
 def into_targets(query: TreeQuery, bound: TreePlan) -> tuple[IntoColumn, ...]:
-    """Return the target of each result column.
-
-    Raises:
-        ProgrammingError: Columns and targets do not correspond.
-    """
+    """Return the target of each result column. Raises `ProgrammingError` if columns and targets do not correspond."""
     check_into(query)
     columns = by_device(query, bound) if query.by_device else by_time(query, bound)
     paths = [column.path for column in columns]
@@ -194,7 +190,6 @@ def target_measurement(query: TreeQuery, template: str, ref: SeriesRef | None) -
 
 
 def expand_levels(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
-    """Replace `${n}` in a node by the n-th node of the source."""
     if not LEVEL.search(template):
         return template
 

@@ -13,9 +13,8 @@ from enum import Enum
 from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments
-from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.scalars import RowFunction
-from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, type_error
+from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, Attributes, type_error
 from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Value, bigint, both, double, spark_sql, string
 from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
@@ -132,7 +131,6 @@ class Parser:
     # Tokens
 
     def is_at(self, *string: str) -> bool:
-        """Return whether the next token is one of these words or signs."""
         return self.at < len(self.tokens) and self.tokens[self.at][0] != "text" and self.tokens[self.at][1] in string
 
     def advance(self) -> tuple[str, str]:
@@ -155,7 +153,6 @@ class Parser:
     # The lambda
 
     def parse_parameters(self) -> list[str]:
-        """Parse the parameter names before the arrow."""
         is_function = self.accept("function") is not None
         names = []
         if self.accept("("):
@@ -169,7 +166,6 @@ class Parser:
         return names
 
     def parse_body(self) -> Part:
-        """Parse the lambda's body up to the end of the text."""
         value = self.parse_block() if self.accept("{") else self.parse_expression()
         self.accept(";")
         if self.at < len(self.tokens):
@@ -231,7 +227,6 @@ class Parser:
         return choose(condition.truth, then, self.parse_expression())
 
     def parse_operation(self, level: int) -> Part:
-        """Parse a chain of operators of one precedence level, left-associative."""
         if level == len(PRECEDENCE):
             return self.parse_unary()
         left = self.parse_operation(level + 1)
@@ -240,7 +235,6 @@ class Parser:
         return left
 
     def parse_unary(self) -> Part:
-        """Parse signs and negations, then their operand."""
         if self.accept("!"):
             return Part(spark_sql("(NOT {})", self.parse_unary().truth), ValueKind.BOOLEAN_VALUE)
         if self.accept("-"):
@@ -251,7 +245,6 @@ class Parser:
         return self.parse_unary() if self.accept("+") else self.parse_primary()
 
     def parse_primary(self) -> Part:
-        """Parse a literal, a name, or an expression in parentheses."""
         kind, word = self.advance()
         if kind == "number":
             return (

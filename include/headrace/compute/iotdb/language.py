@@ -11,8 +11,7 @@ from headrace.compute.iotdb.conversions import convert_to
 from headrace.compute.iotdb.jexl import JEXL
 from headrace.compute.iotdb.master_repair import MASTER_REPAIR
 from headrace.compute.iotdb.samples import WHOLE_SERIES_TABLE
-from headrace.compute.iotdb.scalars import MATH_TABLE
-from headrace.compute.iotdb.scalars_text import TEXT_TABLE
+from headrace.compute.iotdb.scalars import MATH_TABLE, TEXT_TABLE
 from headrace.compute.iotdb.series import SERIES_TABLE
 from headrace.compute.iotdb.windows import WINDOWS
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
@@ -30,7 +29,6 @@ def now(_: ExpressionContext) -> Term:
 
 
 def column_name(item: SelectItem) -> str:
-    """Return the item's name, which the expansion of paths has set."""
     return item.name
 
 

@@ -1,16 +1,23 @@
-"""Binding and evaluation of SELECT LAST: the latest point of each series, with its value as text."""
+"""Binding and evaluation of SELECT LAST, by Spark or with Arrow: the latest point of each series, with its value as text."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import where_condition
 from headrace.compute.binding.resolvers import RowResolver
+from headrace.compute.columnar.cells import MAX_CELLS
+from headrace.compute.columnar.partials import CellPartials, CellRules
+from headrace.compute.columnar.rows import RowReader, SeriesReader, apply_filter, source_types
 from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.iotdb.expansion import SeriesNames, expand, paths
@@ -18,7 +25,7 @@ from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
-from headrace.compute.nodes import NOW, Column, Node, bigint, substitute
+from headrace.compute.nodes import NOW, NULL, TIME, Column, Node, UnsupportedError, bigint, call, if_, substitute
 from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.compute.types import to_ticks
 from headrace.errors import ProgrammingError
@@ -31,6 +38,7 @@ from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 HEADERS: Final = ("Time", "Timeseries", "Value", "DataType")
 
@@ -122,7 +130,6 @@ def check_last(query: TreeQuery) -> None:
 
 
 def sort_header(order: TreeOrdering) -> str:
-    """Return the header of the column that an item of ORDER BY names."""
     name = order.key.name.lower() if isinstance(order.key, ColumnRef) else ""
     header = next((header for header in HEADERS if header.lower() == name), None)
     if header is None:
@@ -164,3 +171,101 @@ def as_text(column: str, kind: TypeKind, precision: Precision) -> str:
     if kind is TypeKind.VARBINARY:
         return f"concat('0x', lower(hex({column})))"
     return f"CAST({column} AS STRING)"
+
+
+SIGNIFICANT_DIGITS: Final = {np.dtype(np.float32): 6, np.dtype(np.float64): 15}
+"""Digits up to which Java writes the shortest text of a number between `MIN_PLAIN` and `MAX_PLAIN`."""
+MIN_PLAIN: Final = 1e-3
+MAX_PLAIN: Final = 1e7
+"""Java writes numbers outside of these bounds with an exponent."""
+
+
+def last_points_locally(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table | None:
+    """Return what `last_points` does; None if Spark has to evaluate the plan."""
+    try:
+        return find_points(plan, rows, max_rows)
+    except UnsupportedError:
+        return None
+
+
+def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
+    """Return the latest point of each series.
+
+    Raises:
+        UnsupportedError: A part is not supported, or too much has to be read or kept.
+    """
+    source = plan.rows
+    writers = {column: TEXTS.get(ref.type.kind) for ref, column in plan.series}
+    if not source.stored or None in writers.values() or len(source.devices) * len(writers) > MAX_CELLS:
+        raise UnsupportedError("series")
+    reader = SeriesReader(source, rows, None, None)
+    if reader.count() > max_rows:
+        raise UnsupportedError("too many rows")
+    latest = latest_values(plan, reader)
+    ranks = {path: rank for rank, path in enumerate(source.devices)}
+    points = []
+    for ref, column in plan.series:
+        rank, write = ranks[ref.device.path], writers[column]
+        instant, value = (latest[name][rank] for name in (instant_of(column), column))
+        if write is not None and value is not None:
+            points.append((instant, ref.device.series_path(ref.series.measurement), write(value), type_name(ref.type)))
+    for header, descending in reversed(plan.orders):
+        points.sort(key=itemgetter(HEADERS.index(header)), reverse=descending)
+    first = plan.offset or 0
+    points = points[first : None if plan.limit is None else first + plan.limit]
+    times = pa.array([point[0] for point in points], pa.int64())
+    unit = plan.precision.ticks_per_second
+    stored = (
+        times if unit > 1_000_000 else pa.array([point[0] * (1_000_000 // unit) for point in points], pa.timestamp("us", "UTC"))
+    )
+    texts = [pa.array([point[number] for point in points], pa.string()) for number in (1, 2, 3)]
+    return pa.table(dict(zip(HEADERS, (stored, *texts), strict=True)))
+
+
+def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, list[Any]]:
+    types, ticks = source_types(plan.rows, plan.precision), to_ticks(Column(TIME), plan.precision)
+    rows: dict[str, Node] = {}
+    merges: dict[str, Node] = {}
+    for column in dict.fromkeys(column for _, column in plan.series):
+        value, instant = Column(column), Column(instant_of(column))
+        rows |= {value.name: value, instant.name: if_(value.is_null(), NULL, ticks)}
+        merges |= {value.name: call("max_by", value, instant), instant.name: call("max", instant)}
+    latest = CellPartials(CellRules.compile(rows, merges, types))
+    for batch in reader.named(types):
+        filtered = apply_filter(batch, plan.filter)
+        latest.add(filtered.devices.astype(np.int64), filtered.columns)
+    return {name: values.to_pylist() for name, values in latest.result(len(plan.rows.devices)).items()}
+
+
+def instant_of(column: str) -> str:
+    """Return the name of the instant of a column's value."""
+    return f"{column} at"
+
+
+def real_text(value: Any) -> str:
+    """Return a floating-point number as Java writes it.
+
+    Raises:
+        UnsupportedError: Java may write more digits than necessary, or an exponent.
+    """
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    text: str = np.format_float_positional(value, unique=True, trim="0")
+    digits = text.lstrip("-").replace(".", "").strip("0")
+    if value != 0 and not (MIN_PLAIN <= abs(value) < MAX_PLAIN and len(digits) <= SIGNIFICANT_DIGITS[value.dtype]):
+        raise UnsupportedError(text)
+    return text
+
+
+TEXTS: Final[dict[TypeKind, Callable[[Any], str]]] = {
+    TypeKind.BOOL: lambda value: "true" if value else "false",
+    TypeKind.INT: str,
+    TypeKind.BIGINT: str,
+    TypeKind.FLOAT: lambda value: real_text(np.float32(value)),
+    TypeKind.DOUBLE: lambda value: real_text(np.float64(value)),
+    TypeKind.VARCHAR: str,
+    TypeKind.NCHAR: str,
+}
+"""How values are written as the text that IoTDB prints. Spark writes those of other types."""

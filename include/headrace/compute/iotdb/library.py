@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments
-from headrace.compute.iotdb.inputs import Attributes
 from headrace.compute.iotdb.operators import check_regexp
-from headrace.compute.iotdb.scalars import RowFunction
-from headrace.compute.iotdb.scalars_text import TEXT_ONLY
-from headrace.compute.iotdb.types import INT32, TEXT, type_error
+from headrace.compute.iotdb.scalars import TEXT_ONLY, RowFunction
+from headrace.compute.iotdb.types import INT32, TEXT, Attributes, type_error
 from headrace.compute.language import Language
 from headrace.compute.nodes import Node, spark_sql, string_sql
 from headrace.compute.terms import Term, to_string

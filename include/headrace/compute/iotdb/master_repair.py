@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.functions.series_arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowRule
-from headrace.compute.iotdb.inputs import Attributes
+from headrace.compute.functions.arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowRule
 from headrace.compute.iotdb.samples import WholeSeriesFunction
-from headrace.compute.iotdb.types import type_error
+from headrace.compute.iotdb.types import Attributes, type_error
 from headrace.errors import DataError
 from headrace.model.types import DOUBLE
 
@@ -98,7 +97,6 @@ class Repair:
     k: int
 
     def distances(self, left: Array, right: Array) -> Array:
-        """Return the matrix of distances between two lists of tuples."""
         difference = (left[:, None, :] - right[None, :, :]) / self.deviations
         return np.asarray(np.sqrt((difference * difference).sum(axis=2)))
 
@@ -146,7 +144,6 @@ def complete_repair(times: Array, data: Array, master: Array, settings: Settings
 
 
 def median_interval(times: Array) -> int:
-    """Return the median time between neighboring points, 0 if there is only one point."""
     intervals = np.sort(np.diff(times))
     return int(intervals[len(intervals) // 2]) if len(intervals) else 0
 

@@ -60,7 +60,6 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
 
 
 def is_nonzero(term: Term) -> bool:
-    """Return whether a divisor is a constant other than 0."""
     value = term.constant.value if term.constant is not None and not term.constant.relative else None
     return isinstance(value, int | float | Decimal) and value != 0
 
@@ -123,7 +122,6 @@ def mismatch(left: Term, right: Term) -> TypeMismatchError:
 
 
 def match_dates(left: Term, right: Term) -> tuple[Term, Term]:
-    """Convert a text constant to a date if the other side is a DATE."""
     kinds = [term.type.kind if term.type else None for term in (left, right)]
     if TypeKind.DATE not in kinds:
         return left, right
@@ -156,7 +154,6 @@ def is_zero(term: Term) -> bool:
 
 
 def is_computed(term: Term) -> bool:
-    """Return whether a number is of type FLOAT or DOUBLE, and not just a column."""
     return is_floating(term) and not isinstance(term.node, Column)
 
 
@@ -312,12 +309,10 @@ Binary = Callable[[Term, Term], Term]
 
 
 def conjunction(left: Term, right: Term) -> Term:
-    """Return `AND`, in three-valued logic."""
     return Term(both(truth(left), truth(right)), BOOL)
 
 
 def disjunction(left: Term, right: Term) -> Term:
-    """Return `OR`, in three-valued logic."""
     return Term(either(truth(left), truth(right)), BOOL)
 
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from headrace.compute.binding.environment import Environment, SourceColumn, series_column
 from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.device_types import split_casts, split_devices
-from headrace.compute.iotdb.expansion import (
-    DEVICE,
-    TIME,
-)
+from headrace.compute.iotdb.expansion import DEVICE, TIME
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.nodes import Column, Node, bigint, both, call, either, negated, quote, string, string_sql
@@ -180,7 +177,6 @@ class RowsBuilder:
         return (f"{quote(table.timestamp.name)} AS {TIME}", f"{device_sql(name, source)} AS {DEVICE}", *values)
 
     def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[Node]:
-        """Return the conditions that exclude rows older than their time to live."""
         by_ttl: dict[int, list[str]] = {}
         for path in devices:
             if (ttl := self.scope.ttl_ms.get(path)) is not None:

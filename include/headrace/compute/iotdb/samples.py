@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.functions.series_arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
-from headrace.compute.iotdb.inputs import Attributes, check_inputs
-from headrace.compute.iotdb.java_heap import top_indexes
-from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes
-from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, type_error
+from headrace.compute.functions.arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
+from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes, top_indexes
+from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, Attributes, check_inputs, type_error
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
 
@@ -47,7 +45,6 @@ def first_input(rows: pa.Table) -> Array:
 
 
 def select_points(rows: pa.Table, places: Places) -> pa.Table:
-    """Return the points of the first input at these indexes."""
     return pa.table({TIME: rows[TIME].take(places), VALUE: rows["x0"].take(places)})
 
 
@@ -62,7 +59,6 @@ def select_k_rule(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesA
 
 
 def select_extremes(rows: pa.Table, count: int, greatest: bool) -> pa.Table:
-    """Return the `count` greatest or least points, in the order of time."""
     return select_points(rows, top_indexes(first_input(rows), count, greatest=greatest))
 
 
@@ -166,7 +162,6 @@ def first_extremes(values: Array, starts: Places) -> tuple[Places, Places]:
 
 
 def bucket_size(arguments: SeriesArrowArguments) -> int:
-    """Return the bucket size, the inverse of the attribute `proportion`."""
     proportion = Attributes(arguments.attributes).real("proportion", 0.1)
     if not 0 < proportion <= 1:
         raise type_error("Illegal sample proportion. proportion > 0 and proportion <= 1", hint="use 0.1 to keep one point of ten")
@@ -174,12 +169,10 @@ def bucket_size(arguments: SeriesArrowArguments) -> int:
 
 
 def random_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    """Return the rule of `EQUAL_SIZE_BUCKET_RANDOM_SAMPLE`."""
     return SeriesArrowRule(arguments.types[0], partial(random_points, size=bucket_size(arguments)))
 
 
 def random_points(rows: pa.Table, size: int) -> pa.Table:
-    """Return a random point of each bucket, from a fixed seed."""
     starts = np.arange(0, rows.num_rows, size)
     lengths = np.diff(np.append(starts, rows.num_rows))
     return select_points(rows, starts + np.random.default_rng(size).integers(0, np.maximum(lengths, 1)))
@@ -210,7 +203,6 @@ def m4_sample(rows: pa.Table, size: int) -> pa.Table:
 
 
 def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    """Return the rule of `EQUAL_SIZE_BUCKET_AGG_SAMPLE`."""
     name = Attributes(arguments.attributes).text("type", "avg").lower()
     if name not in AGGREGATIONS:
         raise type_error(
@@ -239,7 +231,6 @@ def means(values: Array, starts: Places, _: int) -> Array:
 
 
 def variances(values: Array, starts: Places, size: int) -> Array:
-    """Return the population variance of each segment."""
     deviations = values - np.repeat(means(values, starts, size), segment_lengths(values, starts))
     return means(deviations * deviations, starts, size)
 
@@ -258,7 +249,6 @@ def farthest(values: Array, starts: Places, size: int) -> Array:
 
 
 def reduce_segments(function: np.ufunc) -> Callable[[Array, Places, int], Array]:
-    """Return the function that reduces each segment with a NumPy ufunc."""
     return lambda values, starts, _: function.reduceat(values, starts)
 
 

@@ -50,7 +50,6 @@ class SeriesRef:
 
 @lru_cache(maxsize=1 << 16)
 def java_hash(text: str) -> int:
-    """Return `String.hashCode` with HashMap's spreading, unsigned."""
     return _spread(_string_hash(text))
 
 
@@ -72,7 +71,6 @@ def hash_order(names: Sequence[str]) -> list[str]:
 
 
 def _capacity(size: int) -> int:
-    """Return the number of buckets of a HashMap with this many keys."""
     capacity = _INITIAL_CAPACITY
     while size > capacity * _LOAD_FACTOR:
         capacity *= 2
@@ -146,11 +144,7 @@ def _bucket_order(names: Sequence[str], capacity: int) -> list[str]:
 
 @dataclass(slots=True)
 class _Node:
-    """A node above the series: an internal node, or a device.
-
-    Attributes:
-        earlier: Number of children that were created before the device's series.
-    """
+    """An internal node above the series, or a device; `earlier` children were created before the device's series."""
 
     children: dict[str, _Node] = field(default_factory=dict)
     device: Device | None = None
@@ -186,9 +180,7 @@ class SeriesTree:
     def __init__(self, devices: Iterable[Device], order: Order = query_order) -> None:
         """Build the tree of devices, given in the order of their creation.
 
-        Args:
-            devices: The devices.
-            order: Sorts the children of a node. Queries list them by `query_order`, SHOW by `concurrent_order`.
+        `order` sorts the children of a node. Queries list them by `query_order`, SHOW by `concurrent_order`.
         """
         self.devices = tuple(devices)
         self.order = order

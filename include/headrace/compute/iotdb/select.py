@@ -12,17 +12,12 @@ from headrace.compute.binding.select import SelectBinder
 from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.derived import derive, has_series_call
-from headrace.compute.iotdb.expansion import (
-    END_TIME,
-    TIME,
-    expand,
-)
-from headrace.compute.iotdb.fills import gap_fill
+from headrace.compute.iotdb.expansion import END_TIME, TIME, expand
 from headrace.compute.iotdb.rows import RowsBuilder, device_column
 from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.types import type_error
-from headrace.compute.iotdb.windows import SHOWN_END, limit_windows
+from headrace.compute.iotdb.windows import SHOWN_END, gap_fill, limit_windows
 from headrace.compute.language import Language
 from headrace.compute.nodes import Column
 from headrace.compute.plan import WEND, WSTART, Plan
@@ -238,7 +233,6 @@ def calls_series(query: TreeQuery, clause: object | None, language: Language) ->
 
 
 def flat_scope(scope: TreeScope) -> Scope:
-    """Return the scope of an expanded query, which has no names of tables."""
     return Scope(lambda _: (), scope.language, scope.timezone, scope.now)
 
 

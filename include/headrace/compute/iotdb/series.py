@@ -12,9 +12,8 @@ from typing import Final
 
 from headrace.compute.functions.aggregates import AggregateArguments
 from headrace.compute.functions.series import SeriesFunction, SeriesRule
-from headrace.compute.iotdb.inputs import Attributes, check_inputs
 from headrace.compute.iotdb.scalars import ANY_KIND
-from headrace.compute.iotdb.types import FLOATING, NUMERIC, type_error
+from headrace.compute.iotdb.types import FLOATING, NUMERIC, Attributes, check_inputs, type_error
 from headrace.compute.types import spark_type
 from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, THROUGH_CURRENT_ROW
 from headrace.model.types import BIGINT, DOUBLE, TypeKind

@@ -18,12 +18,12 @@ from headrace.compute.functions.aggregates import (
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    StreamUse,
     T,
     X,
     selected_row_partials,
     simple_partial,
 )
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.nodes import NULL, Column, Node, bigint, call, case, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.types import spark_type

@@ -8,10 +8,9 @@ from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
 from headrace.compute.tdengine import limits, operators
 from headrace.compute.tdengine.aggregates import TABLE
-from headrace.compute.tdengine.conversions import convert_to
 from headrace.compute.tdengine.lists import LIST_TABLE
-from headrace.compute.tdengine.scalars import MATH_TABLE
-from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.tdengine.operators import convert_to
+from headrace.compute.tdengine.scalars import MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.tdengine.series import SERIES_TABLE
 from headrace.compute.terms import Term, instant_literal
@@ -27,7 +26,6 @@ def now(_: ExpressionContext) -> Term:
 
 
 def column_name(item: SelectItem) -> str:
-    """Return the alias, the column's name, or the expression as written."""
     return item.name
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
-from headrace.compute.durations import check_ticks, fixed_ticks, tick_unit
-from headrace.compute.instants import is_utc
+from headrace.compute.instants import check_ticks, fixed_ticks, is_utc, tick_unit
 from headrace.compute.nodes import FALSE, call
 from headrace.compute.plan import STATE
 from headrace.compute.window_plans import Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow

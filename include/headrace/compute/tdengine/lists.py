@@ -17,11 +17,11 @@ from headrace.compute.functions.aggregates import (
     AggregateFunction,
     AggregateRule,
     PartialRule,
+    StreamUse,
     T,
     X,
     list_partial,
 )
-from headrace.compute.functions.stream_use import StreamUse
 from headrace.compute.nodes import TRUE, Column, Node, call, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.aggregates import percent
@@ -142,18 +142,12 @@ def bin_row(low: float, high: float, share: bool) -> Node:
     return call("concat", string(lead), count_text, string("}"))
 
 
-def user_bins(description: Any) -> list[float]:
-    return [float(edge) for edge in description]
-
-
 def linear_bins(description: Any) -> list[float]:
-    """Return bin edges of equal width."""
     start, width, count = float(description["start"]), float(description["width"]), int(description["count"])
     return add_infinite_edges([start + width * number for number in range(count + 1)], description)
 
 
 def logarithmic_bins(description: Any) -> list[float]:
-    """Return bin edges that grow by a factor."""
     start, factor, count = float(description["start"]), float(description["factor"]), int(description["count"])
     return add_infinite_edges([start * factor**number for number in range(count + 1)], description)
 
@@ -163,7 +157,7 @@ def add_infinite_edges(edges: list[float], description: Any) -> list[float]:
 
 
 BINS: Final[dict[str, Callable[[Any], list[float]]]] = {
-    "user_input": user_bins,
+    "user_input": lambda description: [float(edge) for edge in description],
     "linear_bin": linear_bins,
     "log_bin": logarithmic_bins,
 }

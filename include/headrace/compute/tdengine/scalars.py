@@ -1,4 +1,4 @@
-"""TDengine's mathematical functions, and the table of all single-row functions."""
+"""TDengine's mathematical functions and those of text, and the table of all single-row functions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,164 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction, finite, number
-from headrace.compute.nodes import NULL, Node, call, double, either, if_, integer
-from headrace.compute.tdengine.operators import arithmetic, common_type, convert
-from headrace.compute.tdengine.scalars_text import TEXT_TABLE
+from headrace.compute.nodes import NULL, Node, call, double, either, if_, integer, spark_sql, string
+from headrace.compute.tdengine.operators import arithmetic, common_type, convert, to_whole
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text, spark_type
-from headrace.model.types import BIGINT, DOUBLE, FLOATS, TypeKind
+from headrace.model.types import BIGINT, DOUBLE, FLOATS, VARCHAR, DataType, TypeKind
+
+
+def result_type(arguments: ScalarArguments) -> DataType:
+    """Return NCHAR if an argument is NCHAR, else VARCHAR."""
+    wide = any(term.type is not None and term.type.kind is TypeKind.NCHAR for term in arguments.terms)
+    return DataType(TypeKind.NCHAR) if wide else VARCHAR
+
+
+def text_function(template: str) -> Build:
+    """Return a function of texts with a text result. The template names its arguments x, y, z."""
+
+    def build(arguments: ScalarArguments) -> Term:
+        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
+        return Term(spark_sql(template, **names), result_type(arguments))
+
+    return build
+
+
+def integer_function(template: str) -> Build:
+    """Return a function of texts with a whole-number result. The template names its arguments x, y, z."""
+
+    def build(arguments: ScalarArguments) -> Term:
+        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
+        return Term(spark_sql(template, **names).cast("bigint"), BIGINT)
+
+    return build
+
+
+def length(arguments: ScalarArguments) -> Term:
+    """Build `length(x)`: the bytes of text or binary data."""
+    term = arguments.terms[0]
+    if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
+        arguments.text(0)
+    return Term(call("octet_length", term.node).cast("bigint"), BIGINT)
+
+
+def joining_function(function: str) -> Build:
+    def build(arguments: ScalarArguments) -> Term:
+        values = [arguments.text(index) for index in range(len(arguments.terms))]
+        return Term(call(function, *values), result_type(arguments))
+
+    return build
+
+
+def concat_ws(arguments: ScalarArguments) -> Term:
+    separator, *values = (arguments.text(index) for index in range(len(arguments.terms)))
+    joined = call("concat_ws", separator, *values)
+    return Term(if_(call("coalesce", *values).is_null(), NULL, joined), result_type(arguments))
+
+
+def substring(arguments: ScalarArguments) -> Term:
+    """Build `substr(text, position[, length])`. Positions count from 1, negative ones from the end; at 0 the result is empty."""
+    value, position = arguments.text(0), to_whole(arguments.terms[1])
+    parts = [value, position.cast("int")]
+    if len(arguments.terms) > 2:
+        parts.append(to_whole(arguments.terms[2]).cast("int"))
+    return Term(if_(position.equals(integer(0)), string(""), call("substring", *parts)), result_type(arguments))
+
+
+def trim(arguments: ScalarArguments) -> Term:
+    value = arguments.text(0)
+    if len(arguments.terms) == 1:
+        return Term(spark_sql("trim(BOTH ' ' FROM {})", value), result_type(arguments))
+    side = arguments.string(2).upper() if len(arguments.terms) > 2 else "BOTH"
+    return Term(spark_sql("trim({} {} FROM {})", side, arguments.text(1), value), result_type(arguments))
+
+
+def repeat(arguments: ScalarArguments) -> Term:
+    return Term(spark_sql("repeat({}, CAST({} AS INT))", arguments.text(0), to_whole(arguments.terms[1])), result_type(arguments))
+
+
+def substring_index(arguments: ScalarArguments) -> Term:
+    return Term(
+        spark_sql("substring_index({}, {}, CAST({} AS INT))", arguments.text(0), arguments.text(1), to_whole(arguments.terms[2])),
+        result_type(arguments),
+    )
+
+
+def characters(arguments: ScalarArguments) -> Term:
+    """Build `char(code, …)`. A code is one to four bytes of UTF-8, highest byte first. NULL codes are ignored."""
+    codes = [spark_sql("coalesce(unhex(hex({} & 4294967295L)), X'')", to_whole(term)) for term in arguments.terms]
+    return Term(call("make_valid_utf8", call("concat", *codes).cast("string")), VARCHAR)
+
+
+def find_in_set(arguments: ScalarArguments) -> Term:
+    """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
+    separator = arguments.text(2) if len(arguments.terms) > 2 else string(",")
+    return Term(
+        spark_sql(
+            "CAST(array_position(split({}, concat('\\\\Q', {}, '\\\\E')), {}) AS BIGINT)",
+            arguments.text(1),
+            separator,
+            arguments.text(0),
+        ),
+        BIGINT,
+    )
+
+
+def first_byte(arguments: ScalarArguments) -> Term:
+    """Build `ascii(text)`: the first byte in UTF-8, 0 for empty text."""
+    value = arguments.text(0)
+    byte = spark_sql("conv(hex(substring(CAST({} AS BINARY), 1, 1)), 16, 10)", value)
+    return Term(spark_sql("if({} = '', 0L, CAST({} AS BIGINT))", value, byte), BIGINT)
+
+
+TEXT_TABLE: Final = (
+    ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8; 0 for empty text"),
+    ScalarFunction("char", 1, None, characters, "text of the codes, each of one to four bytes in UTF-8; ignores NULL"),
+    ScalarFunction("char_length", 1, 1, integer_function("char_length({x})"), "number of characters"),
+    ScalarFunction("concat", 2, None, joining_function("concat"), "concatenation of the arguments; NULL if any argument is NULL"),
+    ScalarFunction(
+        "concat_ws", 3, None, concat_ws, "y, z, … joined with the separator x; ignores NULL, and is NULL if all of them are NULL"
+    ),
+    ScalarFunction(
+        "find_in_set",
+        2,
+        3,
+        find_in_set,
+        "position of x in the list y, or 0 if it is not in the list; z is the separator (default: a comma)",
+    ),
+    ScalarFunction("length", 1, 1, length, "number of bytes in UTF-8"),
+    ScalarFunction("lower", 1, 1, text_function("lower({x})"), "x in lower case"),
+    ScalarFunction("ltrim", 1, 1, text_function("ltrim({x})"), "x without leading spaces"),
+    ScalarFunction("position", 2, 2, integer_function("locate({x}, {y})"), "position of x in y, or 0 if y does not contain x"),
+    ScalarFunction("repeat", 2, 2, repeat, "x repeated y times"),
+    ScalarFunction("replace", 3, 3, text_function("replace({x}, {y}, {z})"), "x with every y replaced by z"),
+    ScalarFunction("rtrim", 1, 1, text_function("rtrim({x})"), "x without trailing spaces"),
+    ScalarFunction(
+        "substr",
+        2,
+        3,
+        substring,
+        "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0",
+    ),
+    ScalarFunction(
+        "substring",
+        2,
+        3,
+        substring,
+        "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0",
+    ),
+    ScalarFunction(
+        "substring_index",
+        3,
+        3,
+        substring_index,
+        "part of x before the z-th occurrence of y; if z is negative, the part after it, counted from the end",
+    ),
+    ScalarFunction("to_json", 1, 1, lambda text: Term(text.text(0), DataType(TypeKind.JSON)), "text converted to JSON"),
+    ScalarFunction("trim", 1, 3, trim, "x without spaces, or without the specified characters, at both ends or at one end"),
+    ScalarFunction("upper", 1, 1, text_function("upper({x})"), "x in upper case"),
+)
 
 
 def real_function(function: str) -> Build:
@@ -21,8 +172,6 @@ def real_function(function: str) -> Build:
 
 
 def same_type_function(function: str) -> Build:
-    """Return a function of one number whose result has the type of its argument."""
-
     def build(arguments: ScalarArguments) -> Term:
         term = arguments.terms[0]
         number(term)
@@ -48,13 +197,11 @@ def integral_function(apply: Callable[[Node], Node]) -> Build:
 
 
 def round_number(arguments: ScalarArguments) -> Term:
-    """Build `round(x[, digits])`, halves away from zero."""
     digits = arguments.integer(1) if len(arguments.terms) > 1 else 0
     return integral_function(lambda x: call("round", x, integer(digits)))(arguments)
 
 
 def truncate_number(arguments: ScalarArguments) -> Term:
-    """Build `truncate(x, digits)`, toward zero."""
     scale = double(10.0 ** arguments.integer(1))
 
     def cut(x: Node) -> Node:
@@ -65,13 +212,11 @@ def truncate_number(arguments: ScalarArguments) -> Term:
 
 
 def logarithm(arguments: ScalarArguments) -> Term:
-    """Build `log(x)`, which is natural, or `log(x, base)`."""
     values = [call("ln", number(term)) for term in arguments.terms]
     return Term(finite(values[0] if len(values) == 1 else values[0] / values[1]), DOUBLE)
 
 
 def power(arguments: ScalarArguments) -> Term:
-    """Build `power(x, y)`."""
     return Term(finite(call("power", *map(number, arguments.terms))), DOUBLE)
 
 
@@ -87,12 +232,10 @@ def extreme_function(function: str) -> Build:
 
 
 def random(arguments: ScalarArguments) -> Term:
-    """Build `rand([seed])`."""
     return Term(call("rand", *([integer(arguments.integer(0))] if arguments.terms else [])), DOUBLE)
 
 
 def checksum(arguments: ScalarArguments) -> Term:
-    """Build `crc32(x)`."""
     term = arguments.terms[0]
     return Term(call("crc32", term.node.cast("string" if term.type and not is_text(term.type) else "binary")), BIGINT)
 
@@ -142,3 +285,64 @@ MATH_TABLE: Final = (
 )
 
 SCALARS: Final[Mapping[str, ScalarFunction]] = {function.name: function for function in (*MATH_TABLE, *TEXT_TABLE, *TIME_TABLE)}
+
+
+EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
+    "abs": ("abs(-2.5)", "2.5"),
+    "acos": ("acos(2)", "NULL"),
+    "asin": ("asin(0)", "0"),
+    "atan": ("atan(1)", "0.785398"),
+    "ceil": ("ceil(-2.5)", "-2"),
+    "cos": ("cos(0)", "1"),
+    "crc32": ("crc32('abc')", "891568578"),
+    "degrees": ("degrees(pi())", "180"),
+    "exp": ("exp(1)", "2.71828"),
+    "floor": ("floor(-2.5)", "-3"),
+    "greatest": ("greatest(1, 3, 2)", "3"),
+    "least": ("least(1, NULL)", "NULL"),
+    "ln": ("ln(0)", "NULL"),
+    "log": ("log(8, 2)", "3"),
+    "mod": ("mod(-7, 4)", "-3"),
+    "pi": ("pi()", "3.14159"),
+    "pow": ("pow(2, 10)", "1024"),
+    "power": ("power(4, 0.5)", "2"),
+    "radians": ("radians(180)", "3.14159"),
+    "round": ("round(2.345, 1)", "2.3"),
+    "sign": ("sign(-2.5)", "-1"),
+    "sin": ("sin(0)", "0"),
+    "sqrt": ("sqrt(-1)", "NULL"),
+    "tan": ("tan(0)", "0"),
+    "trunc": ("trunc(-2.78, 1)", "-2.7"),
+    "truncate": ("truncate(-2.78, 1)", "-2.7"),
+    "ascii": ("ascii('A')", "65"),
+    "char": ("char(72, 105)", "'Hi'"),
+    "char_length": ("char_length('héllo')", "5"),
+    "concat": ("concat('a', '-', 'b')", "'a-b'"),
+    "concat_ws": ("concat_ws('-', 'a', NULL, 'b')", "'a-b'"),
+    "find_in_set": ("find_in_set('b', 'a,b,c')", "2"),
+    "length": ("length('héllo')", "6"),
+    "lower": ("lower('Abc')", "'abc'"),
+    "ltrim": ("ltrim('  a ')", "'a '"),
+    "position": ("position('l' IN 'hello')", "3"),
+    "repeat": ("repeat('ab', 3)", "'ababab'"),
+    "replace": ("replace('hello', 'l', 'L')", "'heLLo'"),
+    "rtrim": ("rtrim(' a  ')", "' a'"),
+    "substr": ("substr('hello', -3, 2)", "'ll'"),
+    "substring": ("substring('hello' FROM 2 FOR 3)", "'ell'"),
+    "substring_index": ("substring_index('a.b.c', '.', -2)", "'b.c'"),
+    "to_json": ("""to_json('{"a": 1}')->'a'""", "'1'"),
+    "trim": ("trim(LEADING 'x' FROM 'xxyx')", "'yx'"),
+    "upper": ("upper('Abc')", "'ABC'"),
+    "dayofweek": ("dayofweek('2024-05-01')", "4"),
+    "timediff": ("timediff('2024-05-01 12:00:59', '2024-05-01 12:00:00', 1m)", "0"),
+    "timetruncate": ("timetruncate('2024-05-01 12:34:56', 1h)", "'2024-05-01 12:00:00'"),
+    "timezone": ("timezone()", "'UTC'"),
+    "to_char": ("to_char('2024-05-01 15:00:00', 'dd.mm.yyyy hh12 am')", "'01.05.2024 03 PM'"),
+    "to_iso8601": ("to_iso8601('2024-05-01 12:00:00', '+02:00')", "'2024-05-01T14:00:00.000+02:00'"),
+    "to_timestamp": ("to_timestamp('01.05.2024', 'dd.mm.yyyy')", "'2024-05-01 00:00:00'"),
+    "to_unixtimestamp": ("to_unixtimestamp('1970-01-01T00:00:01Z')", "1000"),
+    "week": ("week('2024-12-30', 3)", "1"),
+    "weekday": ("weekday('2024-05-01')", "2"),
+    "weekofyear": ("weekofyear('2024-12-30')", "1"),
+}
+"""`rand` is missing because its value is random."""

@@ -1,4 +1,4 @@
-"""TDengine's single-row functions of time, in the zone of the statement."""
+"""TDengine's single-row functions of time, in the zone of the statement, with their formats and weeks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,88 @@ from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFun
 from headrace.compute.instants import is_utc, load_zone
 from headrace.compute.nodes import NULL, Node, bigint, bigint_sql, spark_sql, string, string_sql
 from headrace.compute.tdengine.operators import timestamp
-from headrace.compute.tdengine.patterns import java_pattern
-from headrace.compute.tdengine.weeks import week_sql
 from headrace.compute.terms import Term, instant_literal, to_string
 from headrace.compute.types import is_text
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.instants import parse_instant
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, TIMESTAMP, VARCHAR
+
+TOKENS: Final = {
+    "hh24": "HH",
+    "hh12": "hh",
+    "hh": "hh",
+    "yyyy": "yyyy",
+    "yyy": "yyyy",
+    "yy": "yy",
+    "month": "MMMM",
+    "mon": "MMM",
+    "mm": "MM",
+    "mi": "mm",
+    "ms": "SSS",
+    "us": "SSSSSS",
+    "ns": "SSSSSSSSS",
+    "ss": "ss",
+    "day": "EEEE",
+    "ddd": "DDD",
+    "dy": "EEE",
+    "dd": "dd",
+    "am": "a",
+    "pm": "a",
+    "a.m.": "a",
+    "p.m.": "a",
+}
+_TOKEN: Final = re.compile(
+    "|".join([r'"(?P<quoted>[^"]*)"', *(re.escape(token) for token in sorted(TOKENS, key=len, reverse=True))]), re.IGNORECASE
+)
+
+
+def java_pattern(format_: str) -> str:
+    """Translate the tokens of a format. Everything else is literal text."""
+    parts, end = [], 0
+    for match in _TOKEN.finditer(format_):
+        parts.append(quote_text(format_[end : match.start()]))
+        literal = match["quoted"]
+        parts.append(quote_text(literal) if literal is not None else TOKENS[match[0].lower()])
+        end = match.end()
+    return "".join([*parts, quote_text(format_[end:])])
+
+
+def quote_text(text: str) -> str:
+    """Quote literal text. Punctuation needs no quotes."""
+    if not any(character.isalpha() or character in "'[]{}#" for character in text):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def week_sql(date: Node, mode: int) -> Node:
+    """Return the week of a date.
+
+    The bits of the mode:
+
+    - 0: weeks begin on Monday instead of Sunday.
+    - 1: weeks count from 1 to 53, so that the first days of a year may be in the last week of the year before, instead of from 0.
+    - 2 (inverted if weeks begin on Sunday): the first week begins with its first weekday, instead of having at least 4 days.
+    """
+    monday, week_year = bool(mode & 1), bool(mode & 2)
+    by_weekday = bool(mode & 4) == monday
+    year = spark_sql("year({})", date)
+    own = week_number(date, year, monday, by_weekday)
+    if not week_year:
+        return spark_sql("CAST(greatest({}, 0) AS BIGINT)", own)
+    last = week_number(date, spark_sql("({} - 1)", year), monday, by_weekday)
+    following = week_number(date, spark_sql("({} + 1)", year), monday, by_weekday)
+    return spark_sql("CAST(CASE WHEN {} < 1 THEN {} WHEN {} >= 1 THEN 1 ELSE {} END AS BIGINT)", own, last, following, own)
+
+
+def week_number(date: Node, year: Node, monday: bool, by_weekday: bool) -> Node:
+    """Return the number of the week counted from the first week of a year, which is 1. Before it, 0 or less."""
+    january = spark_sql("make_date({}, 1, 1)", year)
+    weekday = spark_sql("weekday({})", january) if monday else spark_sql("(dayofweek({}) - 1)", january)
+    is_late = spark_sql("{} <> 0", weekday) if by_weekday else spark_sql("{} >= 4", weekday)
+    first = spark_sql("(unix_date({}) - {} + if({}, 7, 0))", january, weekday, is_late)
+    return spark_sql("CAST(floor((unix_date({}) - {}) / 7) + 1 AS INT)", date, first)
+
 
 DIGITS: Final = {Precision.MILLISECOND: 3, Precision.MICROSECOND: 6, Precision.NANOSECOND: 9}
 ZONE: Final = re.compile(r"[zZ]|[+-]\d{2}(:?\d{2})?")
@@ -125,14 +199,12 @@ def to_timestamp(arguments: ScalarArguments) -> Term:
 
 
 def date_function(template: str) -> Build:
-    """Return a function that reads a whole number off the date, `{d}` in the template."""
     return lambda arguments: Term(
         spark_sql(template, d=arguments.expression_context.date(instant_argument(arguments))).cast("bigint"), BIGINT
     )
 
 
 def week(arguments: ScalarArguments) -> Term:
-    """Build `week(ts[, mode])`, modes 0 to 7."""
     mode = arguments.integer(1) if len(arguments.terms) > 1 else 0
     if not 0 <= mode <= 7:
         raise LimitError(f"week takes a mode from 0 to 7, not {mode}")
@@ -140,7 +212,6 @@ def week(arguments: ScalarArguments) -> Term:
 
 
 def timezone(arguments: ScalarArguments) -> Term:
-    """Build `timezone()`."""
     load_zone(arguments.expression_context.timezone)
     return Term(string(arguments.expression_context.timezone), VARCHAR)
 

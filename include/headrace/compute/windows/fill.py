@@ -87,7 +87,6 @@ def add_starts(window: IntervalWindow, precision: Precision, stepped: DataFrame)
 
 
 def has_bounded_range(plan: Plan) -> bool:
-    """Return whether WHERE has a non-empty range with two ends."""
     first, last = plan.range
     return first is not None and last is not None and first <= last
 

@@ -37,8 +37,6 @@ def value_type(call: GroupCall) -> str:
 def make_evaluator(
     calls: tuple[GroupCall, ...], schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that runs in Spark's tasks."""
-
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = [call_for_groups(call, batch.column(call.rows), schema.field(call.column).type) for call in calls]

@@ -53,7 +53,6 @@ def month_floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
 
 
 def floor_months(month: str, count: int) -> str:
-    """Round a number of months down to a multiple."""
     return month if count == 1 else f"({month} - pmod({month}, {count}L))"
 
 

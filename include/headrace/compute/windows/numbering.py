@@ -89,14 +89,12 @@ def number_count_segments(window: CountWindow, rows: DataFrame, keys: list[str],
 
 
 def count_window_column(window: CountWindow) -> str:
-    """Return the numbers of the windows that contain a row, exploded if there are several."""
     if window.sliding == window.count:
         return f"({FIRST_ROW} div {window.count}L)"
     return f"explode({count_window_array(window)})"
 
 
 def count_window_array(window: CountWindow) -> str:
-    """Return the numbers of the windows that contain a row, as an array."""
     if window.sliding == window.count:
         return f"array({FIRST_ROW} div {window.count}L)"
     earliest = f"greatest(0L, ({FIRST_ROW} - {window.count}L) div {window.sliding}L + if({FIRST_ROW} >= {window.count}L, 1L, 0L))"

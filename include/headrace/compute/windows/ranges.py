@@ -87,11 +87,7 @@ def rows_in_windows(plan: Plan, window: RangeWindow, rows: DataFrame, ticks: str
 
 
 def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFrame:
-    """Return the start and last instant of every window.
-
-    Raises:
-        LimitError: There are too many of them.
-    """
+    """Return the start and last instant of every window. Raises `LimitError` if there are too many of them."""
     first, end = range_bounds(plan, window)
     if any(window.months):
         pairs = calendar_windows(window, first, end, plan.precision)

@@ -1,19 +1,27 @@
-"""Windows of consecutive rows by the value of an expression: `GROUP BY VARIATION`, `CONDITION` and `COUNT`."""
+"""Windows of consecutive rows by the value of an expression: `GROUP BY VARIATION`, `CONDITION` and `COUNT`, and STATE windows.
+
+STATE windows of many rows are merged without sorting the rows. A hash aggregation groups rows by time bucket and state. If the
+groups of a bucket do not overlap in time, each is a run of consecutive rows, and only these few groups have to be sorted and
+merged. Rows are sorted only in buckets where states alternate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import STATE, TS
+from headrace.compute.plan import STATE, TS, WEND, WSTART, Plan
 from headrace.compute.types import is_text
-from headrace.compute.window_plans import Argument, RunWindow
-from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW, WINDOW_NUMBER, number_by_breaks, over
+from headrace.compute.window_plans import RunWindow
+from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, THROUGH_CURRENT_ROW, WINDOW_NUMBER, number_by_breaks, over
+from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge, point_segments, time_bucket, update_columns
 from headrace.model.types import TypeKind
+from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +35,13 @@ def number_runs(window: RunWindow, prepared: DataFrame, keys: list[str]) -> Data
         case "count":
             return number_by_count(window, rows, keys)
         case "condition":
-            return apply_keep(window, number_by_condition(rows, keys), keys)
+            numbered = number_by_condition(rows, keys)
+            return numbered if window.keep is None else filter_by_size(*window.keep, numbered, keys)
         case _:
-            if window.delta == 0 or not has_distance(window.control):
+            if window.delta == 0 or is_text(window.control.type) or window.control.type.kind is TypeKind.BOOL:
                 changed = f"NOT ({STATE} <=> lag({STATE}) {over(keys, order)}) AND row_number() {over(keys, order)} > 1"
                 return number_by_breaks(rows, keys, order, changed)
             return number_by_variation(window, rows, keys)
-
-
-def has_distance(control: Argument) -> bool:
-    return not is_text(control.type) and control.type.kind is not TypeKind.BOOL
 
 
 def number_by_count(window: RunWindow, rows: DataFrame, keys: list[str]) -> DataFrame:
@@ -50,10 +55,6 @@ def filter_by_size(sign: str, size: int, numbered: DataFrame, keys: list[str]) -
     """Return the rows of windows whose number of rows is `size`, or less or more by `sign`."""
     sized = numbered.selectExpr("*", f"count(*) OVER (PARTITION BY {', '.join([*keys, WINDOW_NUMBER])}) AS _size")
     return sized.where(f"_size {sign} {size}L").drop("_size")
-
-
-def apply_keep(window: RunWindow, numbered: DataFrame, keys: list[str]) -> DataFrame:
-    return numbered if window.keep is None else filter_by_size(*window.keep, numbered, keys)
 
 
 def number_by_condition(rows: DataFrame, keys: list[str]) -> DataFrame:
@@ -100,7 +101,6 @@ def window_numbers(control: pa.Array, delta: float) -> np.ndarray[Any, Any]:
 
 
 def window_starts(values: np.ndarray[Any, Any], present: np.ndarray[Any, Any], delta: float) -> Iterator[int]:
-    """Yield where each window starts, looking ahead in blocks that double while a window continues."""
     start, size = 0, len(values)
     while start < size:
         yield start
@@ -117,3 +117,42 @@ def next_start(values: np.ndarray[Any, Any], present: np.ndarray[Any, Any], delt
             return at + int(leaves.argmax())
         at, block = at + block, block * 2
     return len(values)
+
+
+ROWS_PER_BUCKET: Final = 12
+"""Approximate rows of a subtable per bucket: many enough to pay off, few enough that states rarely alternate in one."""
+MAX_MIXED_BUCKETS: Final = 200_000
+"""Maximum number of buckets with alternating states. Beyond it, sorting all rows is faster."""
+BUCKET: Final = "_bucket"
+MIXED: Final = "_mixed"
+
+
+def merge_runs(plan: Plan, prepared: DataFrame, spacing: int) -> tuple[DataFrame, DataFrame] | None:
+    """Return each run of equal states as a segment, and the data frame cached for it. None if states alternate in too many buckets.
+
+    Starts a Spark job that counts these buckets. Rows have distinct instants in each partition, about `spacing` ticks apart.
+    """
+    keys = base_key_columns(plan)
+    bucketed = prepared.withColumn(BUCKET, F.expr(time_bucket(spacing * ROWS_PER_BUCKET)))
+    ends = F.min(TS).alias(WSTART), F.max(TS).alias(WEND)
+    groups = bucketed.groupBy(*keys, BUCKET, STATE).agg(*ends, *update_columns(plan))
+    last_end = f"max({WEND}) {over(keys, [WSTART, WEND], BEFORE_CURRENT_ROW)}"
+    marked = groups.selectExpr("*", f"coalesce({WSTART} <= {last_end}, false) AS {MIXED}").persist()
+    mixed = marked.where(MIXED).select(*keys, BUCKET).distinct()
+    with ExitStack() as cleanup:
+        cleanup.callback(marked.unpersist)
+        count = mixed.count()
+        if count > MAX_MIXED_BUCKETS:
+            return None
+        cleanup.pop_all()
+    unmixed = marked if count == 0 else filter_by_keys(marked, mixed, [*keys, BUCKET], "left_anti")
+    segments = add_derived_keys(plan, unmixed.drop(BUCKET, MIXED))
+    if count:
+        segments = segments.unionByName(point_segments(plan, filter_by_keys(bucketed, mixed, [*keys, BUCKET], "left_semi")))
+    return merge(plan, segments), marked
+
+
+def filter_by_keys(rows: DataFrame, mixed: DataFrame, keys: list[str], kind: str) -> DataFrame:
+    """Keep the rows with keys in `mixed` (`left_semi`) or the others (`left_anti`). NULL keys are equal."""
+    keys_frame = F.broadcast(mixed.toDF(*(f"_m_{key}" for key in keys)))
+    return rows.join(keys_frame, F.expr(" AND ".join(f"{key} <=> _m_{key}" for key in keys)), kind)

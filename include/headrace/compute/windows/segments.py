@@ -63,9 +63,7 @@ def prepare(plan: Plan, rows: DataFrame) -> DataFrame:
 
 
 def prepared_columns(plan: Plan) -> dict[str, Node]:
-    """Return what prepared rows consist of, over the source."""
-    columns = {key.column: key.node for key in plan.keys}
-    columns |= plan.identity.columns
+    columns = {key.column: key.node for key in plan.keys} | plan.identity.columns
     columns |= {argument.column: argument.node for argument in plan.arguments}
     match plan.window:
         case StateWindow(state=state):
@@ -100,7 +98,6 @@ def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> Dat
 
 
 def window_starts(plan: Plan, window: IntervalWindow) -> str:
-    """Return the column of window starts, exploded if windows overlap."""
     if window.slides:
         return f"explode({intervals.starts(window, TS, plan.precision)})"
     return intervals.start(window, TS, plan.precision)
@@ -126,15 +123,8 @@ def group_rows(plan: Plan, prepared: DataFrame, groupings: Mapping[str, str], *,
 
 
 def point_segments(plan: Plan, prepared: DataFrame) -> DataFrame:
-    """Convert each row to a segment of length zero, for windows that depend on the order of rows."""
-    positions = {WSTART: TS, WEND: TS}
-    match plan.window:
-        case StateWindow():
-            positions[STATE] = STATE
-        case EventWindow():
-            positions |= {IS_START: IS_START, IS_END: IS_END}
-        case CountWindow():
-            positions |= {FIRST_ROW: "CAST(NULL AS BIGINT)", ROW_COUNT: "1L"}
+    counted = {FIRST_ROW: "CAST(NULL AS BIGINT)", ROW_COUNT: "1L"}
+    positions = {WSTART: TS, WEND: TS} | {name: counted.get(name, name) for name in ATTRIBUTES.get(type(plan.window), ())}
     if all(partial.row for partial in plan.partials):
         return rows_as_segments(plan, prepared, positions)
     attributes = [column for column in (STATE, IS_START, IS_END, SERIES_KEY, KEY) if column in prepared.columns]
@@ -200,7 +190,6 @@ def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str]
 
 
 def to_stored_columns(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
-    """Return the select list in stored types, with keys, window bounds and `extra_columns`."""
     columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else []), *extra_columns]
     columns += [
         f"{to_stored_type(nodes.Column(output.column), output.type, plan.precision)} AS {output.column}" for output in plan.outputs
@@ -222,14 +211,10 @@ def add_derived_keys(plan: Plan, rows: DataFrame) -> DataFrame:
     derived = named_sql(plan, {key.column: key.node for key in plan.keys if key.is_derived})
     if not derived:
         return rows
-    series = plan.grouped_series
+    series, name = plan.grouped_series, plan.identity.series_column
     assert series is not None
-    assert plan.identity.series_column is not None
-    return (
-        rows.withColumn(plan.identity.series_column, F.col(series.column))
-        .selectExpr("*", *derived)
-        .drop(plan.identity.series_column)
-    )
+    assert name is not None
+    return rows.withColumn(name, F.col(series.column)).selectExpr("*", *derived).drop(name)
 
 
 def update_columns(plan: Plan) -> list[Column]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from headrace.compute import Language, Relation
-from headrace.compute.functions.stream_use import StreamUse
+from headrace.compute.functions.aggregates import StreamUse
 from headrace.errors import InvalidStreamError, LimitError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource

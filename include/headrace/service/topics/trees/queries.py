@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 def find_last(plan: LastPlan) -> Stage:
     def apply(session: SessionState) -> Result:
-        from headrace.compute.iotdb.last import last_points
-        from headrace.compute.iotdb.last_local import last_points_locally
+        from headrace.compute.iotdb.last import last_points, last_points_locally
         from headrace.queries import running
-        from headrace.queries.evaluation import read_scan, translated
-        from headrace.queries.local_reads import LocalReader
+        from headrace.queries.evaluation import LocalReader, read_scan, translated
         from headrace.storage.spark.arrow_results import collect_arrow
 
         context = session.context
