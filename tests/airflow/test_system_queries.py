@@ -103,6 +103,46 @@ def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(que
     assert {execution.state for execution in executions} == {ExecutionState.DONE}
     assert [execution.attempt for execution in executions] == [1] * 4 + [2] + [1] * (len(executions) - 5)
     queries.assert_equals_query("killed", executions)
+    queries.sql("DROP CQ killed")
+
+
+def test_a_query_that_is_due_often_is_supervised_until_it_is_dropped_and_its_form_recomputes_a_range(queries: Queries) -> None:
+    queries.create("often", "30s", ago=0, clauses="BOUNDARY 2100-01-01T00:00:00")
+    queries.until(lambda: queries.up.client.dag("headrace_cq__often"), "the DAG")
+    run = queries.until(lambda: queries.runs("often", "scheduled"), "its run")[0]["dag_run_id"]
+    queries.until(lambda: queries.tasks("often", run)["supervise"] == "deferred", "supervision to start")
+    form = {"from": iso(queries.now - 2 * MINUTE), "to": iso(queries.now)}
+    manual = queries.up.client.trigger("headrace_cq__often", form)
+    queries.until(lambda: done_runs(queries, "often", "manual"), "the range to be recomputed")
+    assert queries.tasks("often", manual) == {"recompute": "success", "begin": "skipped", "supervise": "skipped"}
+    assert {execution.holder for execution in queries.done("often")} == {f"airflow/{manual}"}
+    queries.assert_equals_query("often", queries.done("often"))
+    queries.sql("DROP CQ often")
+    queries.until(lambda: queries.tasks("often", run)["supervise"] == "success", "supervision to end")
+
+
+def test_a_failing_query_is_stopped_and_resumed_by_clearing_its_task(queries: Queries) -> None:
+    """It has been away for long, and executes its latest interval only."""
+    queries.create("latest", "5m", ago=50 * MINUTE, clauses="TIMEOUT POLICY DISCARD")
+    queries.sql("CREATE TIMESERIES root.latest.d.m WITH DATATYPE=BOOLEAN")
+    queries.until(lambda: queries.record("latest").state is JobState.STOPPED, "the query to be STOPPED")
+    reason = str(queries.record("latest").reason)
+    ((_, _, shown),) = [row for row in queries.sql("SHOW CQS") if row[0] == "latest"]
+    assert shown == f"STOPPED: {reason}"
+    failed = queries.until(lambda: [run for run in queries.runs("latest", "scheduled") if run["state"] == "failed"], "the failure")[
+        0
+    ]
+    assert reason in queries.up.log_text("headrace_cq__latest", failed["dag_run_id"], "execute", 2)
+    queries.sql("DELETE TIMESERIES root.latest.d.m")
+    queries.up.client.clear("headrace_cq__latest", failed["dag_run_id"])
+    queries.until(lambda: queries.done("latest"), "the execution")
+    assert queries.record("latest").state is JobState.RUNNING
+    states = [row[4] for row in queries.sql("SHOW CQ EXECUTIONS latest")]
+    earlier = states[len(states) - states[::-1].index("DONE") :]
+    assert len(earlier) >= 9
+    assert set(earlier) == {"MISSED"}
+    queries.assert_equals_query("latest", queries.done("latest"))
+    queries.sql("DROP CQ latest")
 
 
 def test_a_native_backfill_computes_every_interval_of_its_range(queries: Queries) -> None:
@@ -134,50 +174,7 @@ def test_a_cleared_run_computes_its_interval_again(queries: Queries) -> None:
     assert queries.until(repeated, "the interval to be computed again") == [start]
     largest = [row[2] for row in queries.sql("SELECT c, m FROM root.hourly.d") if row[2] == 1_000_000]
     assert largest == [1_000_000], "the interval after it was not computed again"
-
-
-def test_a_failing_query_is_stopped_and_resumed_by_clearing_its_task(queries: Queries) -> None:
-    """It has been away for long, and executes its latest interval only."""
-    queries.create("latest", "5m", ago=50 * MINUTE, clauses="TIMEOUT POLICY DISCARD")
-    queries.sql("CREATE TIMESERIES root.latest.d.m WITH DATATYPE=BOOLEAN")
-    queries.until(lambda: queries.record("latest").state is JobState.STOPPED, "the query to be STOPPED")
-    reason = str(queries.record("latest").reason)
-    ((_, _, shown),) = [row for row in queries.sql("SHOW CQS") if row[0] == "latest"]
-    assert shown == f"STOPPED: {reason}"
-    failed = queries.until(lambda: [run for run in queries.runs("latest", "scheduled") if run["state"] == "failed"], "the failure")[
-        0
-    ]
-    assert reason in queries.up.log_text("headrace_cq__latest", failed["dag_run_id"], "execute", 2)
-    queries.sql("DELETE TIMESERIES root.latest.d.m")
-    queries.up.client.clear("headrace_cq__latest", failed["dag_run_id"])
-    queries.until(lambda: queries.done("latest"), "the execution")
-    assert queries.record("latest").state is JobState.RUNNING
-    states = [row[4] for row in queries.sql("SHOW CQ EXECUTIONS latest")]
-    earlier = states[len(states) - states[::-1].index("DONE") :]
-    assert len(earlier) >= 9
-    assert set(earlier) == {"MISSED"}
-    queries.assert_equals_query("latest", queries.done("latest"))
-
-
-def test_a_query_that_is_due_often_is_supervised_and_its_form_recomputes_a_range(queries: Queries) -> None:
-    queries.create("often", "30s", ago=0, clauses="BOUNDARY 2100-01-01T00:00:00")
-    queries.until(lambda: queries.up.client.dag("headrace_cq__often"), "the DAG")
-    run = queries.until(lambda: queries.runs("often", "scheduled"), "its run")[0]["dag_run_id"]
-    queries.until(lambda: queries.tasks("often", run)["supervise"] == "deferred", "supervision to start")
-    form = {"from": iso(queries.now - 2 * MINUTE), "to": iso(queries.now)}
-    manual = queries.up.trigger("headrace_cq__often", form)
-    queries.until(lambda: done_runs(queries, "often", "manual"), "the range to be recomputed")
-    assert queries.tasks("often", manual) == {"recompute": "success", "begin": "skipped", "supervise": "skipped"}
-    assert {execution.holder for execution in queries.done("often")} == {f"airflow/{manual}"}
-    queries.assert_equals_query("often", queries.done("often"))
-
-
-def test_dropping_queries_ends_their_runs_and_removes_their_dags(queries: Queries) -> None:
-    names = ("killed", "hourly", "latest", "often")
-    for name in names:
-        queries.sql(f"DROP CQ {name}")
-    for name in names:
-        queries.until(lambda: queries.up.client.dag(f"headrace_cq__{name}") is None, f"the DAG of {name} to disappear")  # noqa: B023
+    queries.sql("DROP CQ hourly")
     assert queries.sql("SHOW CQS") == []
 
 
