@@ -9,6 +9,9 @@ import pytest
 from headrace.context import Context
 from headrace.runtime.context import open_context
 from headrace.settings import Settings
+from tests.support.interpreted import interpret_plans
+
+interpret_plans()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from headrace.runtime.context import open_context
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.meters import START, Meters, readings
+from tests.support.drawing import SEED, TAKES_ALL
 from tests.support.jobs import Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -183,12 +184,14 @@ def lose_locks(url: str) -> None:
         assert connection.execute(holders).fetchall()
 
 
+FREEZES = {"before the commit": "history.commit:1", "between reading the version and the commit": "storage.commit:2"}
+"""Where a job is frozen: each run of the tests takes one of both."""
+
+
 @pytest.mark.postgres
-@pytest.mark.parametrize(
-    "frozen_at", ["history.commit:1", "storage.commit:2"], ids=["before the commit", "between reading the version and the commit"]
-)
+@pytest.mark.parametrize("moment", FREEZES if TAKES_ALL else [list(FREEZES)[SEED % 2]])
 def test_a_frozen_backfill_job_commits_nothing_once_another_has_done_its_chunk(
-    context: Context, start: Callable[..., Job], frozen_at: str
+    context: Context, start: Callable[..., Job], moment: str
 ) -> None:
     meters = Meters.create(context)
     meters.write(readings(100))
@@ -196,7 +199,7 @@ def test_a_frozen_backfill_job_commits_nothing_once_another_has_done_its_chunk(
     target = context.catalog.tables.get("db", "out")
     (chunk,) = backfill.plan_chunks(context, stream)
     arguments = ("--stream", stream, "--run", chunk.run, "--chunk", "0")
-    frozen = start("fill_history", *arguments, faults=f"{frozen_at}:stop")
+    frozen = start("fill_history", *arguments, faults=f"{FREEZES[moment]}:stop")
     until(lambda: psutil.Process(frozen.process.pid).status() == psutil.STATUS_STOPPED, "the job does not stop", (frozen,))
     assert context.tables.tags.read(target).num_rows == 3  # only the commit of the results is left to do
     assert meters.results() == []

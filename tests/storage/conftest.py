@@ -8,6 +8,9 @@ import pytest
 
 from headrace.storage import Tables
 from tests.storage.samples import METERS, POWER, open_tables
+from tests.support.interpreted import interpret_plans
+
+interpret_plans()
 
 
 @pytest.fixture
