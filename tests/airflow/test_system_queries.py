@@ -112,7 +112,7 @@ def test_a_query_that_is_due_often_is_supervised_until_it_is_dropped_and_its_for
     run = queries.until(lambda: queries.runs("often", "scheduled"), "its run")[0]["dag_run_id"]
     queries.until(lambda: queries.tasks("often", run)["supervise"] == "deferred", "supervision to start")
     form = {"from": iso(queries.now - 2 * MINUTE), "to": iso(queries.now)}
-    manual = queries.up.client.trigger("headrace_cq__often", form)
+    manual = queries.up.trigger("headrace_cq__often", form)
     queries.until(lambda: done_runs(queries, "often", "manual"), "the range to be recomputed")
     assert queries.tasks("often", manual) == {"recompute": "success", "begin": "skipped", "supervise": "skipped"}
     assert {execution.holder for execution in queries.done("often")} == {f"airflow/{manual}"}
