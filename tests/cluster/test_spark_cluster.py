@@ -16,6 +16,7 @@ from headrace.model.ledger import ChunkState
 from tests.cluster.conftest import Driver
 from tests.cluster.spark_cluster import SparkCluster, Worker
 from tests.runtime.meters import START, Meters, readings
+from tests.streams.effort import drawn
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.e2e]
@@ -74,7 +75,7 @@ def test_a_micro_batch_survives_the_death_of_a_worker(
     assert driver.process.poll() is None
 
 
-@pytest.mark.parametrize("settings", ["folder", "object store"], indirect=True)
+@pytest.mark.parametrize("settings", drawn(["folder", "object store"], "tables of a cluster"), indirect=True)
 def test_a_chunk_survives_the_death_of_a_worker(context: Context, cluster: SparkCluster, submit: Callable[..., Driver]) -> None:
     """Tasks read the files themselves, so that Python's packages and the tables must be found on the workers."""
     meters = Meters.create(context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from tests.streams import counting
+from tests.streams.effort import EXAMPLES
 from tests.streams.environment import Row, StreamEnvironment
 
-ORDINARY_EXAMPLES: Final = 2000
-"""About how many examples an ordinary run tries: independent histories of writes, times the streams over each."""
-EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
-"""About how many a campaign tries; 0 in an ordinary run."""
+ORDINARY_EXAMPLES: Final = 1500
+"""About how many examples an ordinary run would try in all profiles: independent histories of writes, times their streams."""
 SHRINK_S: Final = 120
 """How long to shrink a failing example."""
 MAX_LANES: Final = 8

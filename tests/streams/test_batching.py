@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.streams.effort import EXAMPLES
 from tests.streams.environment import StreamEnvironment, open_environment
 from tests.streams.expected import Shape
 from tests.streams.scenarios import (
-    EXAMPLES,
     SCENARIOS,
     Scenario,
     apply_action,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from multiprocessing.context import ForkServerProcess
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -16,9 +15,10 @@ import pytest
 
 from headrace.errors import OperationalError
 from tests.streams import counting
+from tests.streams.effort import SEED, drawn
 from tests.streams.environment import START, SUBTABLES, StreamEnvironment, open_profile
 from tests.streams.killing import STREAMS, Campaign, StreamRun, open_runs
-from tests.streams.test_kills import KILLS, SEED
+from tests.streams.worker import start_driver
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-KILLED_AT: Final = ("streams.evaluated", "storage.committed", "streams.target.committed", "outbox.sent", "streams.state.rename")
-ALL_KILLED_AT: Final = (*KILLED_AT, "streams.state.written", "storage.commit", "streams.progress.recorded", "outbox.removed")
+KILLED_AT: Final = (
+    *("streams.evaluated", "storage.committed", "streams.target.committed", "outbox.sent", "streams.state.rename"),
+    *("streams.state.written", "storage.commit", "streams.progress.recorded", "outbox.removed"),
+)
 FROZEN_AT: Final = ("streams.evaluated", "streams.state.written", "streams.target.committed", "outbox.sent")
 FROZEN_STREAMS: Final = ("interval_window_close", "state_at_once", "forced", "filled_delayed", "filled", "continuous")
 """Streams that notify, of which the clock writes three."""
 WITHOUT_SPARK: Final = tuple(name for name in STREAMS if name != "forced_filled")
 """The streams that need no Spark, which takes longer to start than these processes live."""
-KILLED_STREAMS: Final = WITHOUT_SPARK if KILLS else WITHOUT_SPARK[SEED % 2 :: 2]
-"""All of them in a campaign. An ordinary run has every second one, by the seed."""
 
 
 @pytest.fixture
@@ -54,11 +54,16 @@ def twins(home: StreamEnvironment, names: Sequence[str]) -> Iterator[tuple[list[
         yield first, second
 
 
-def start_driver(env: StreamEnvironment, epoch: int, failpoint: str = "") -> subprocess.Popen[bytes]:
+def start_driver_of(env: StreamEnvironment, epoch: int, failpoint: str) -> ForkServerProcess:
     """Start a driver of the streams of a database."""
-    arguments = [str(env.context.settings.home), "0", str(env.clock.now() - START), str(epoch), env.database.name]
-    command = [sys.executable, "-m", "tests.streams.worker", *arguments]
-    return subprocess.Popen(command, env={**os.environ, "HEADRACE_FAILPOINTS": failpoint})
+    now = env.clock.now() - START
+    return start_driver(env.context.settings.home_path, now, epoch, failpoint, database=env.database.name)
+
+
+def wait_for(driver: ForkServerProcess) -> int | None:
+    """Return the exit code of a driver once it has ended."""
+    driver.join()
+    return driver.exitcode
 
 
 def apply_step(campaign: Campaign, runs: Sequence[Sequence[StreamRun]]) -> None:
@@ -90,30 +95,27 @@ def assert_equal(disturbed: Sequence[StreamRun], undisturbed: Sequence[StreamRun
 
 def test_processes_that_are_killed_are_followed_by_ones_that_continue(home: StreamEnvironment) -> None:
     campaign = Campaign(SEED)
-    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
-    points, killed = ALL_KILLED_AT if KILLS else KILLED_AT, 0
-    with twins(home, KILLED_STREAMS) as (disturbed, undisturbed):
-        for number, point in enumerate(points, 1):
+    names, killed = drawn(WITHOUT_SPARK, "killed processes", len(WITHOUT_SPARK) // 3), 0
+    with twins(home, names) as (disturbed, undisturbed):
+        for number, point in enumerate(drawn(KILLED_AT, "ends of processes", 4), 1):
             apply_step(campaign, (disturbed, undisturbed))
             settle(undisturbed)
-            driver = start_driver(
-                disturbed[0].env, 2 * number, f"{point}:{campaign.random.randint(1, len(KILLED_STREAMS) // 2)}:kill"
-            )
-            killed += driver.wait() == -signal.SIGKILL
+            failpoint = f"{point}:{campaign.random.randint(1, len(names) // 2)}:kill"
+            killed += wait_for(start_driver_of(disturbed[0].env, 2 * number, failpoint)) == -signal.SIGKILL
             take_over(disturbed, 2 * number + 1)
             assert_equal(disturbed, undisturbed)
     counting.add("kills by SIGKILL", killed)
     assert killed
 
 
-def is_frozen(driver: subprocess.Popen[bytes]) -> bool:
+def is_frozen(driver: ForkServerProcess) -> bool:
     return psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED
 
 
 @contextmanager
 def frozen_driver(
     home: StreamEnvironment, campaign: Campaign, runs: tuple[list[StreamRun], list[StreamRun]], point: str
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+) -> Iterator[tuple[ForkServerProcess, int]]:
     """Yield a driver of the first runs that is frozen, and the epoch of the lease that was taken from it.
 
     A driver that freezes while another of its threads writes to the catalog blocks SQLite. It is killed, and the next one frozen.
@@ -124,14 +126,14 @@ def frozen_driver(
         apply_step(campaign, runs)
         home.clock.advance(10_000)
         settle(runs[1])
-        driver = start_driver(runs[0][0].env, lease.epoch, f"{point}:{campaign.random.randint(1, 3)}:stop")
+        driver = start_driver_of(runs[0][0].env, lease.epoch, f"{point}:{campaign.random.randint(1, 3)}:stop")
         try:
             wait_until(partial(is_frozen, driver), "the driver to freeze")
             try:
                 newer = home.catalog.leases.acquire("default", "newer", 600_000)
             except OperationalError:
                 driver.kill()
-                driver.wait()
+                wait_for(driver)
                 take_over(runs[0], lease.epoch)
                 continue
             assert newer is not None
@@ -139,18 +141,19 @@ def frozen_driver(
             return
         finally:
             driver.kill()
-            driver.wait()
+            wait_for(driver)
 
 
-@pytest.mark.parametrize("point", FROZEN_AT)
+@pytest.mark.parametrize("point", drawn(FROZEN_AT, "frozen processes", 2))
 def test_a_frozen_process_writes_nothing_once_another_has_taken_its_streams_over(home: StreamEnvironment, point: str) -> None:
     campaign = Campaign(SEED)
     with twins(home, FROZEN_STREAMS) as (disturbed, undisturbed):
         with frozen_driver(home, campaign, (disturbed, undisturbed), point) as (driver, epoch):
             take_over(disturbed, epoch)
             written = written_by(disturbed)
-            driver.send_signal(signal.SIGCONT)
-            driver.wait()
+            assert driver.pid is not None
+            os.kill(driver.pid, signal.SIGCONT)
+            wait_for(driver)
         assert written_by(disturbed) == written
         apply_step(campaign, (disturbed, undisturbed))
         settle(undisturbed)

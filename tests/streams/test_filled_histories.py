@@ -11,6 +11,7 @@ import pytest
 from headrace.history import backfill
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.streams.definition.define import StreamPlan
+from tests.streams.effort import drawn
 from tests.streams.environment import Row, StreamEnvironment, open_environment
 from tests.streams.filled import MODES, FillOptions, filled_results
 from tests.streams.oracle import Oracle
@@ -28,11 +29,24 @@ LIVE: list[list[Row]] = [[("d0", 9000, 7, "x")], [("d1", 11_000, 2, "x"), ("d0",
 EXPIRED: list[Row] = [("d0", 6000, 3, "z"), ("d0", 1000, 2, "z"), ("d1", 4000, 1, "x")]
 
 
-FILLS = [*(("driver", mode) for mode in MODES), ("executors", "linear"), ("executors", "next")]
-RECOMPUTATIONS = [("driver", "prev"), ("driver", "linear"), ("executors", "next"), ("executors", "null")]
+FILLS = [
+    *drawn([("driver", mode) for mode in MODES], "fills of the driver", 4),
+    *drawn([("executors", "linear"), ("executors", "next")], "fills of executors"),
+]
+SUBTABLE_CHUNKS = drawn([("driver", "linear"), ("executors", "next")], "chunks of subtables")
+TIME_CHUNKS = drawn([("driver", "next"), ("executors", "linear")], "chunks of time")
+CRASHES = [
+    (home, point)
+    for point in ("history.evaluate", "history.commit", "history.committed")
+    for home in drawn(["driver", "executors"], f"crashes at {point}")
+]
+RECOMPUTATIONS = [
+    *drawn([("driver", "prev"), ("driver", "linear")], "recomputations of the driver"),
+    *drawn([("executors", "next"), ("executors", "null")], "recomputations of executors"),
+]
 
 
-@pytest.fixture(params=["driver", "executors"])
+@pytest.fixture
 def home(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
     """An environment whose histories pass through the driver, or stay with Spark's executors."""
     settings: dict[str, Any] = {} if request.param == "driver" else {"driver_rows": 2}
@@ -73,7 +87,7 @@ def test_a_history_and_the_stream_after_it_are_filled_as_one(home: StreamEnviron
         assert results(home, plan) == filled_results(oracle, options)
 
 
-@pytest.mark.parametrize(("home", "mode"), [("driver", "linear"), ("executors", "next")], indirect=["home"])
+@pytest.mark.parametrize(("home", "mode"), SUBTABLE_CHUNKS, indirect=["home"])
 def test_a_history_of_subtables_is_filled_in_chunks(home: StreamEnvironment, mode: str) -> None:
     options = FillOptions(fill=mode, length=1000, partition="tbname")
     oracle = Oracle(options)
@@ -91,7 +105,7 @@ def test_a_history_of_subtables_is_filled_in_chunks(home: StreamEnvironment, mod
         assert results(home, plan) == filled_results(oracle, options)
 
 
-@pytest.mark.parametrize(("home", "mode"), [("driver", "next"), ("executors", "linear")], indirect=["home"])
+@pytest.mark.parametrize(("home", "mode"), TIME_CHUNKS, indirect=["home"])
 def test_a_history_of_one_group_is_filled_in_chunks_of_time(home: StreamEnvironment, mode: str) -> None:
     options = FillOptions(fill=mode, length=2000, sliding=1000, where=2)
     oracle = Oracle(options)
@@ -108,7 +122,7 @@ def test_a_history_of_one_group_is_filled_in_chunks_of_time(home: StreamEnvironm
     assert results(home, plan) == filled_results(oracle, options)
 
 
-@pytest.mark.parametrize("point", ["history.evaluate", "history.commit", "history.committed"])
+@pytest.mark.parametrize(("home", "point"), CRASHES, indirect=["home"])
 def test_a_history_is_filled_once_if_its_process_dies(home: StreamEnvironment, point: str) -> None:
     options = FillOptions(fill="linear", length=1000)
     oracle = Oracle(options)

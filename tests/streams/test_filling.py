@@ -19,11 +19,11 @@ from headrace.model.time import Precision
 from headrace.model.types import BIGINT, TIMESTAMP, DataType, TypeKind
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling import emitted, filler
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, START, StreamEnvironment, open_profile, profile_of
+from tests.streams.effort import EXAMPLES, drawn, drawn_profiles
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, StreamEnvironment, open_profile, profile_of
 from tests.streams.filled import MODES, FillOptions, filled_results
 from tests.streams.oracle import Oracle
 from tests.streams.scenarios import (
-    EXAMPLES,
     SCENARIOS,
     Scenario,
     apply_action,
@@ -31,7 +31,7 @@ from tests.streams.scenarios import (
     limit_shrinking,
     property_settings,
 )
-from tests.streams.test_windows import MAX_STREAMS_ON_SPARK
+from tests.streams.test_windows import STREAMS_BY_PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,18 +56,17 @@ OPTIONS = st.builds(
 )
 
 
-WAYS = [("kernels", emitted.MAX_CACHED_PER_GROUP), ("pieces", 2), ("spark", 2)]
-"""The profiles, and how many neighbors of a gap are in memory: all of these small examples, or so few that most are read."""
+MAX_CACHED = {"kernels": emitted.MAX_CACHED_PER_GROUP, "pieces": 2, "spark": 2}
+"""How many neighbors of a gap are in memory, by profile: all of these small examples, or so few that most are read."""
 
 
-@pytest.fixture(scope="module", params=WAYS, ids=PROFILES)
+@pytest.fixture(scope="module", params=drawn_profiles("filling"))
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[tuple[StreamEnvironment, int]]:
-    """An environment of each profile for all examples; each example gets a new database in it."""
-    profile, cached = request.param
-    with open_profile(profile, tmp_path_factory.mktemp("filling"), spark) as env:
-        yield env, cached
+    """An environment of each drawn profile for all examples; each example gets a new database in it."""
+    with open_profile(request.param, tmp_path_factory.mktemp("filling"), spark) as env:
+        yield env, MAX_CACHED[request.param]
 
 
 def writes(*actions: Any) -> Scenario:
@@ -105,8 +104,7 @@ def test_the_target_is_filled_at_every_moment(
     home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
 ) -> None:
     environment, cached = home
-    if profile_of(environment) == "spark":  # gaps are filled in one way, whatever has computed the windows
-        options = options[:MAX_STREAMS_ON_SPARK]
+    options = drawn(options, "filled streams", STREAMS_BY_PROFILE[profile_of(environment)])
     with environment.new_database(scenario.subtables) as own, pytest.MonkeyPatch.context() as patch:
         patch.setattr(emitted, "MAX_CACHED_PER_GROUP", cached)
         patch.setattr(emitted, "FIRST_SLIDES", 1)
@@ -150,8 +148,7 @@ CLOCKED_OPTIONS = st.builds(
 def test_gaps_between_windows_that_the_clock_writes_are_filled(
     home: tuple[StreamEnvironment, int], scenario: Scenario, options: list[FillOptions], crashes: list[str | None]
 ) -> None:
-    if profile_of(home[0]) == "spark":
-        options = options[:MAX_STREAMS_ON_SPARK]
+    options = drawn(options, "streams that the clock fills", STREAMS_BY_PROFILE[profile_of(home[0])])
     with home[0].new_database(scenario.subtables) as own:
         own.context = replace(own.context, clock=ManualClock(START))
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.clock import ManualClock
-from tests.streams.environment import PROFILES, START, StreamEnvironment, open_profile, profile_of
+from tests.streams.effort import EXAMPLES, drawn_profiles
+from tests.streams.environment import START, StreamEnvironment, open_profile, profile_of
 from tests.streams.expected import Shape, SourceModel, Stamped, interval, output_row
 from tests.streams.scenarios import (
-    EXAMPLES,
     SCENARIOS,
     Scenario,
     apply_action,
@@ -97,11 +97,11 @@ FORCED = (
 PAUSES = st.lists(st.sampled_from([0, 1000, 2500, 5000, 11_000]), min_size=12, max_size=12)
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+@pytest.fixture(scope="module", params=drawn_profiles("forced windows"))
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    """An environment of each profile for all examples; each example gets a new database in it."""
+    """An environment of each drawn profile for all examples; each example gets a new database in it."""
     with open_profile(request.param, tmp_path_factory.mktemp("forced"), spark) as env:
         yield env
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
@@ -13,18 +11,19 @@ import pytest
 from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
 from tests.streams import counting
-from tests.streams.environment import PROFILES, SUBTABLES, StreamEnvironment, open_profile, profile_of
+from tests.streams.effort import KILLS, SEED, drawn
+from tests.streams.environment import SUBTABLES, StreamEnvironment, open_profile, profile_of
 from tests.streams.killing import FAILPOINTS, STREAMS, Campaign, open_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS: Final = int(os.environ.get("HEADRACE_KILLS", "0"))
-"""Kills of a campaign; 0 for the one round of an ordinary run."""
-SEED: Final = int(os.environ.get("HEADRACE_KILL_SEED", "0")) or time.time_ns() % 1_000_000
 STEPS: Final = 12 if KILLS else 6
-"""Writes in a round, with about ten kills each, or half as many in an ordinary run."""
-
+"""Writes in a round. An ordinary run plays one round, a campaign as many as it takes for so many kills."""
+STREAMS_BY_PROFILE: Final = {"kernels": len(STREAMS) // 2, "pieces": len(STREAMS) // 4}
+"""The streams of an ordinary run, which are drawn by its seed. They have about three kills each."""
+POINTS_BY_PROFILE: Final = {"kernels": len(FAILPOINTS) // 2, "pieces": len(FAILPOINTS) // 4}
+"""At more failpoints than these a driver dies."""
 HISTORY_FAILPOINTS: Final = ("history.evaluate", "history.commit", "history.committed")
 FILLED_HISTORIES: Final = ("interval_at_once", "session_window_close", "state_max_delay", "event_at_once", "count", "filled")
 
@@ -45,19 +44,17 @@ def home(
 
 def test_drivers_that_die_anywhere_leave_the_results_and_events_of_an_undisturbed_run(home: StreamEnvironment) -> None:
     killed, seed = 0, SEED
-    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
     while killed == 0 or killed < KILLS:
         campaign = Campaign(seed)
         play(home, campaign)
         counting.add("kills", campaign.counts.total())
         killed, seed = killed + campaign.counts.total(), seed + 1
-        assert len(campaign.counts) > len(FAILPOINTS) // 2, campaign.counts
+        assert len(campaign.counts) > POINTS_BY_PROFILE[profile_of(home)], campaign.counts
 
 
 def test_backfills_that_die_anywhere_leave_the_results_of_an_undisturbed_one(home: StreamEnvironment) -> None:
     campaign = Campaign(SEED)
-    names = FILLED_HISTORIES if KILLS else campaign.random.sample(FILLED_HISTORIES, 2)
-    counting.note(f"seed of the kills: {SEED} (HEADRACE_KILL_SEED)")
+    names = drawn(FILLED_HISTORIES, f"histories of {profile_of(home)}", 2 if profile_of(home) == "kernels" else 1)
     with ExitStack() as stack:
         both = [stack.enter_context(home.new_database({name: (g, 0) for name, g in SUBTABLES.items()})) for _ in range(2)]
         write(campaign, both)
@@ -91,15 +88,10 @@ def write(campaign: Campaign, envs: Sequence[StreamEnvironment]) -> None:
             step.apply(env)
 
 
-def streams_of(home: StreamEnvironment, campaign: Campaign) -> list[str]:
-    """Return the streams of a round: all in a campaign. In an ordinary run each profile has every second one, by the seed."""
-    names = list(STREAMS)
-    return names if KILLS else names[(campaign.seed + PROFILES.index(profile_of(home))) % 2 :: 2]
-
-
 def play(home: StreamEnvironment, campaign: Campaign) -> None:
     """Run streams with and without kills, and compare them after each step."""
-    names = streams_of(home, campaign)
+    profile = profile_of(home)
+    names = drawn(list(STREAMS), f"streams of {profile}", STREAMS_BY_PROFILE[profile])
     with ExitStack() as stack:
         both = [stack.enter_context(home.new_database({name: (g, 0) for name, g in SUBTABLES.items()})) for _ in range(2)]
         runs = [stack.enter_context(open_runs(env, names)) for env in both]

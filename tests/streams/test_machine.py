@@ -22,9 +22,10 @@ from headrace.streams import lifecycle
 from headrace.streams.definition.define import StreamPlan, define, plan_recorded_stream
 from headrace.streams.sources.poller import SourcePollers
 from tests.streams import counting
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, SUBTABLES, StreamEnvironment, open_profile, profile_of
+from tests.streams.effort import EXAMPLES, drawn_profiles
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, SUBTABLES, StreamEnvironment, open_profile, profile_of
 from tests.streams.expected import SourceModel
-from tests.streams.scenarios import EXAMPLES, ROWS, scale
+from tests.streams.scenarios import ROWS, scale
 from tests.streams.test_windows import DELAYS_MS, FAR, SHAPES, TRIGGERS, Stream, target_rows
 
 if TYPE_CHECKING:
@@ -296,11 +297,11 @@ def run_zombie(pollers: SourcePollers) -> None:
     pollers.close()
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+@pytest.fixture(scope="module", params=drawn_profiles("machine"))
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    """An environment of each profile for all sequences; each gets a new database in it."""
+    """An environment of each drawn profile for all sequences; each gets a new database in it."""
     with open_profile(request.param, tmp_path_factory.mktemp("machine"), spark) as env:
         yield env
 

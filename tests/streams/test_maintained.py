@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.definition.define import StreamPlan
-from tests.streams.environment import PROFILES, StreamEnvironment, open_profile, profile_of
+from tests.streams.effort import EXAMPLES, drawn_profiles
+from tests.streams.environment import StreamEnvironment, open_profile, profile_of
 from tests.streams.oracle import Options, Oracle
 from tests.streams.scenarios import (
-    EXAMPLES,
     SCENARIOS,
     Scenario,
     apply_action,
@@ -21,7 +21,7 @@ from tests.streams.scenarios import (
     limit_shrinking,
     property_settings,
 )
-from tests.streams.test_windows import MAX_STREAMS, MAX_STREAMS_ON_SPARK
+from tests.streams.test_windows import MAX_STREAMS, STREAMS_BY_PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,11 +44,11 @@ AGAIN = Scenario([[("insert", [("d0", instant, 1, "x") for instant in instants])
 """A row whose first update is on time, and whose second one is expired."""
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+@pytest.fixture(scope="module", params=drawn_profiles("maintained"))
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
-    """An environment of each profile for all examples; each example gets a new database in it."""
+    """An environment of each drawn profile for all examples; each example gets a new database in it."""
     with open_profile(request.param, tmp_path_factory.mktemp("maintained"), spark) as env:
         yield env
 
@@ -60,8 +60,7 @@ def home(
 def test_a_stream_equals_its_definition_for_any_order_and_batching(
     home: StreamEnvironment, scenario: Scenario, options: list[Options]
 ) -> None:
-    if profile_of(home) == "spark":
-        options = options[:MAX_STREAMS_ON_SPARK]
+    options = options[: STREAMS_BY_PROFILE[profile_of(home)]]
     with home.new_database(scenario.subtables) as own:
         plans = [own.create(one.sql(f"s{number}")) for number, one in enumerate(options)]
         oracles = [Oracle(one, {name: g for name, (g, _) in scenario.subtables.items()}) for one in options]

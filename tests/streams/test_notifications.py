@@ -20,14 +20,16 @@ from headrace.storage.sandbox import open_database
 from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
 from headrace.streams.windows import retention
+from tests.streams.effort import EXAMPLES, drawn
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
+from tests.streams.scenarios import scale
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(900, 20 * EXAMPLES))]
 
 OPEN, CLOSE, INVALIDATION = "WINDOW_OPEN", "WINDOW_CLOSE", "WINDOW_INVALIDATION"
 
@@ -234,8 +236,9 @@ EXPECTED = [
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # commits of the delivering thread fail too
-@pytest.mark.parametrize("passage", [1, 2])
-@pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
+@pytest.mark.parametrize(
+    ("point", "passage"), [(point, passage) for point in MICRO_BATCH_FAILPOINTS for passage in drawn([1, 2], f"events at {point}")]
+)
 def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
     env: StreamEnvironment, server: WebSocketServer, point: str, passage: int
 ) -> None:
@@ -383,7 +386,7 @@ WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window 
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale(4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
     env: StreamEnvironment, server: WebSocketServer, window: str, data: st.DataObject

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,8 @@ from headrace.streams.sources.poller import SourcePollers
 from tests.streams.environment import StreamEnvironment
 from tests.streams.receiver import Receiver
 from tests.streams.ticking import SQL
-from tests.streams.worker import outbox_factory
+from tests.streams.worker import outbox_factory, start_driver
+from tests.support.forking import MAX_WAIT_S
 from tests.support.waiting import wait_until
 
 FIRST_TICKS = [{"tick": 10_000, "n": 1}, {"tick": 20_000, "n": 1}, {"tick": 30_000, "n": 1}, {"tick": 40_000, "n": 1}]
@@ -200,13 +198,7 @@ def sink_of(env: StreamEnvironment) -> OutboxSink:
 
 def work(env: StreamEnvironment, receiver: Receiver, epoch: int, faults: str) -> int:
     """Run a driver to its end, 40 seconds after the start; its exit code."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.streams.worker",
-        str(env.context.settings.home),
-        str(receiver.port),
-        "40000",
-        str(epoch),
-    ]
-    return subprocess.run(command, env={**os.environ, "HEADRACE_FAILPOINTS": faults}, check=False, timeout=120).returncode
+    driver = start_driver(env.context.settings.home_path, 40_000, epoch, faults, port=receiver.port)
+    driver.join(MAX_WAIT_S)
+    assert driver.exitcode is not None
+    return driver.exitcode

@@ -13,7 +13,9 @@ from headrace.model.jobs import JobState
 from headrace.model.quarantine import QuarantineCode, QuarantineRequest
 from headrace.storage.delta import changes
 from headrace.streams.runner import state_store
+from tests.streams.effort import SEED
 from tests.streams.environment import START, StreamEnvironment
+from tests.streams.scenarios import scale
 from tests.streams.set_aside import BAD, FAR, HOUR, LENGTHS, POSITIONS, SUMS, counters, crash, drop, held, replay, windows
 from tests.streams.state_files import remove_state
 
@@ -421,7 +423,7 @@ def test_a_row_in_quarantine_that_is_deleted_counts_like_any_other(offline_env: 
 
 
 @pytest.mark.parametrize("window", ["interval(10s)", "session(ts, 5s)"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEED, SEED + scale(2)))
 @pytest.mark.parametrize("in_pieces", [False, True], ids=["batches", "pieces"])
 def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
     offline_env: StreamEnvironment, seed: int, window: str, in_pieces: bool, monkeypatch: pytest.MonkeyPatch

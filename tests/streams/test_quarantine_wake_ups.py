@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.streams.runner import state_store
+from tests.streams.effort import drawn
 from tests.streams.environment import START, StreamEnvironment
 from tests.streams.set_aside import FAR, HOUR, POSITIONS, counters, crash, held, windows
 from tests.streams.state_files import remove_state
@@ -68,7 +69,10 @@ def test_a_row_that_was_set_aside_can_be_corrected(env: StreamEnvironment, marke
     assert (counts.rows_in, counts.rows_used, counts.rows_updated) == (5, 4, 1)
 
 
-@pytest.mark.parametrize("point", ["streams.state.written", "streams.quarantine.committed", "streams.target.committed"])
+POINTS = ("streams.state.written", "streams.quarantine.committed", "streams.target.committed")
+
+
+@pytest.mark.parametrize("point", drawn(POINTS, "wake-ups that set rows aside"))
 def test_a_wake_up_that_sets_rows_aside_is_done_once(env: StreamEnvironment, marked: StreamPlan, point: str) -> None:
     crash(env, point)
     env.settle()

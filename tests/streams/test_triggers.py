@@ -11,6 +11,7 @@ from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import DesiredState, JobState
 from headrace.streams import lifecycle
 from headrace.streams.runner import state_store
+from tests.streams.effort import drawn
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, StreamEnvironment
 
 if TYPE_CHECKING:
@@ -416,10 +417,11 @@ def test_options_that_the_clock_makes_pointless_are_set_silently(env: StreamEnvi
     assert (options.fill_history, options.ignore_expired, options.ignore_update) == (False, True, True)
 
 
-@pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
+WOKEN = [DELAYED.format("", BY_TABLE), FORCED.format("", f"{BY_TABLE} fill(prev)"), CLOSING.format("ignore expired 0", BY_TABLE)]
+
+
 @pytest.mark.parametrize(
-    "sql",
-    [DELAYED.format("", BY_TABLE), FORCED.format("", f"{BY_TABLE} fill(prev)"), CLOSING.format("ignore expired 0", BY_TABLE)],
+    ("point", "sql"), [(point, sql) for point in MICRO_BATCH_FAILPOINTS for sql in drawn(WOKEN, f"wake-ups at {point}")]
 )
 def test_a_driver_that_dies_at_a_wake_up_is_followed_by_one_that_makes_up_for_it(
     env: StreamEnvironment, point: str, sql: str

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from headrace.model.failpoints import FailpointError, armed
 from headrace.streams.runner import state_store
 from headrace.streams.sources.lag import measure_lag_ms
-from tests.streams.environment import MICRO_BATCH_FAILPOINTS, PROFILES, StreamEnvironment, open_profile
-from tests.streams.scenarios import EXAMPLES, limit_shrinking, property_settings
+from tests.streams.effort import EXAMPLES, drawn, drawn_profiles
+from tests.streams.environment import MICRO_BATCH_FAILPOINTS, StreamEnvironment, open_profile, profile_of
+from tests.streams.scenarios import limit_shrinking, property_settings
+from tests.streams.test_windows import STREAMS_BY_PROFILE
 from tests.streams.virtual import SUBTABLES, WRITES, VirtualTables, Write
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ SHORT = [
 ]
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+@pytest.fixture(scope="module", params=drawn_profiles("virtual tables"))
 def home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[StreamEnvironment]:
@@ -70,6 +72,7 @@ def devices(env: StreamEnvironment) -> Iterator[VirtualTables]:
 @example(SHORT, sorted(QUERIES))
 @limit_shrinking
 def test_a_stream_equals_its_query(home: StreamEnvironment, writes: list[Write], names: list[str]) -> None:
+    names = drawn(names, "streams over virtual tables", STREAMS_BY_PROFILE[profile_of(home)])
     with home.new_database(SUBTABLES) as env:
         tables = VirtualTables(env)
         tables.create()

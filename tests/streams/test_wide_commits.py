@@ -21,6 +21,7 @@ from headrace.streams.wide.divided import DividedCommits
 from headrace.streams.wide.staging import discard_leftovers
 from headrace.streams.windows.change_batch import Changes
 from tests.streams import test_windows
+from tests.streams.effort import EXAMPLES, drawn
 from tests.streams.environment import START, Row, StreamEnvironment, open_environment, open_profile
 from tests.streams.scenarios import SCENARIOS, Scenario, limit_shrinking, property_settings
 from tests.streams.state_files import remove_state
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.streams.definition.define import StreamPlan
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
 CLAUSES = ("interval(10s)", "session(ts, 2s)", "state_window(b)", "event_window start with a > 5 end with a < 3", "count_window(3)")
 SERIES = tuple(f"d{number}" for number in range(3))
@@ -89,15 +90,14 @@ def staged_files(env: StreamEnvironment) -> list[str]:
     return [info.path for info in infos if info.is_file and "/staged/" in info.path]
 
 
-@pytest.mark.parametrize("trigger", ["at_once", "window_close"])
-def test_tasks_and_driver_compute_the_same(tmp_path: Path, spark: SparkSession, outcomes: Outcomes, trigger: str) -> None:
+def test_tasks_and_driver_compute_the_same(tmp_path: Path, spark: SparkSession, outcomes: Outcomes) -> None:
     """Commits continue, close and leave windows of earlier ones. The last has rows of one series, and closes those of others."""
+    streams = [(clause, trigger) for clause in CLAUSES for trigger in drawn(["at_once", "window_close"], clause)]
     found: list[Any] = []
     wide: dict[str, Any] = {"driver_rows": 0, "batch_rows": 1, "wide_commit_rows": 0}
     for settings in (wide, {}):
         with open_environment(tmp_path / str(len(found)), lambda: spark, **settings) as env:
-            options = f"trigger {trigger} ignore expired 1 watermark 3s"
-            plans = [create(env, clause, options) for clause in CLAUSES]
+            plans = [create(env, clause, f"trigger {trigger} ignore expired 1 watermark 3s") for clause, trigger in streams]
             for first, seconds in ((0, 35), (35_000, 4), (60_000, 30)):
                 env.insert(readings(first, seconds))
                 env.settle()
@@ -110,7 +110,7 @@ def test_tasks_and_driver_compute_the_same(tmp_path: Path, spark: SparkSession, 
     for (results, progress), (near_results, near_progress) in zip(*found, strict=True):
         assert results == near_results
         assert (progress.counters, progress.watermark) == (near_progress.counters, near_progress.watermark)
-    assert (outcomes.wide, outcomes.near) == (4 * len(CLAUSES), 0)
+    assert (outcomes.wide, outcomes.near) == (4 * len(streams), 0)
 
 
 def test_only_rows_that_pass_where_move_the_watermark(wide: StreamEnvironment, outcomes: Outcomes) -> None:

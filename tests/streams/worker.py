@@ -1,17 +1,12 @@
-"""A driver in its own process, which a failpoint may kill or freeze: runs a home's streams until everything is written and sent.
-
-Arguments: home, the receiver's port (0 for streams as they are defined, instead of tickers), the time in ms after `START`, epoch,
-and the database of the streams if not all are to run.
-"""
+"""A driver in its own process, which a failpoint may kill or freeze."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +25,7 @@ from headrace.streams.sources import poller
 from headrace.streams.sources.poller import SourcePollers
 from tests.streams.receiver import sender
 from tests.streams.ticking import ticker_factory
+from tests.support.forking import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +53,25 @@ def use_one_thread() -> None:
     poller.BATCH_THREADS = 1  # type: ignore[misc]
 
 
-def main(home: Path, port: int, now: int, epoch: int, database: str | None = None) -> None:
+def start_driver(
+    home: Path, now: int, epoch: int, failpoints: str, *, port: int = 0, database: str | None = None
+) -> ForkServerProcess:
+    """Start a driver.
+
+    Args:
+        home: The home whose streams it runs, until everything is written and sent.
+        now: The time, in ms after `START`.
+        epoch: The epoch of its lease.
+        failpoints: Where it dies or freezes.
+        port: The port of a receiver to which it sends ticks instead of running the streams as they are defined.
+        database: The database of the streams, if not all are to run.
+    """
+    return start(run_driver, home, now, epoch, port, database, ":stop" in failpoints, failpoints=failpoints)
+
+
+def run_driver(home: Path, now: int, epoch: int, port: int, database: str | None, in_one_thread: bool) -> None:
+    if in_one_thread:
+        use_one_thread()
     settings = load(home=home, kernels="always")
     clock = ManualClock(START + now)
     with Catalog.open(settings.catalog, clock=clock.now) as catalog:
@@ -77,9 +91,3 @@ def main(home: Path, port: int, now: int, epoch: int, database: str | None = Non
 
 def no_spark() -> SparkSession:
     raise AssertionError("nothing here needs Spark")
-
-
-if __name__ == "__main__":
-    if ":stop" in os.environ.get("HEADRACE_FAILPOINTS", ""):
-        use_one_thread()
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.model import failpoints
+from headrace.model.failpoints import arm
 
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 # All that the functions of tests import: a process would take more than a second of processor time for what is missing here.
 CONTEXT.set_forkserver_preload(
-    ["pytest", "hypothesis", "headrace.service.connection", "tests.streams.environment", "tests.support.racing"]
+    ["pytest", "hypothesis", "headrace.service.connection", "tests.streams.worker", "tests.support.racing"]
 )
 MAX_WAIT_S: Final = 120
+
+
+def start(function: Callable[..., Any], *arguments: Any, failpoints: str = "") -> ForkServerProcess:
+    """Call a module-level function in a process with this one's environment, with failpoints armed; return the process."""
+    process = CONTEXT.Process(target=_call_armed, args=(dict(os.environ), failpoints, function, arguments))
+    process.start()
+    return process
 
 
 def die_at(failpoint: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -24,16 +33,18 @@ def die_at(failpoint: str, function: Callable[..., Any], *arguments: Any) -> Non
     Raises:
         AssertionError: The process ended in another way, or did not end.
     """
-    process = CONTEXT.Process(target=_call_armed, args=(f"{failpoint}:1:kill", function, arguments))
-    process.start()
+    process = start(function, *arguments, failpoints=f"{failpoint}:1:kill")
     process.join(MAX_WAIT_S)
     code = process.exitcode
     process.kill()
     assert code == -signal.SIGKILL, f"the process was not killed at {failpoint}: {code}"
 
 
-def _call_armed(specification: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    failpoints.arm(specification)
+def _call_armed(
+    environment: Mapping[str, str], specification: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    os.environ.update(environment)
+    arm(specification)
     function(*arguments)
 
 
