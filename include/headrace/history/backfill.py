@@ -19,14 +19,14 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
-from headrace.history.chunks import ChunkRange, Extent, chunk_by_duration, chunk_by_rows
+from headrace.history.chunks import ChunkRange, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration, Precision
 from headrace.model.windows import WindowGrid
-from headrace.storage.pieces import series_ranges
+from headrace.storage.delta.scans import Extent
 from headrace.streams import lifecycle
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
@@ -110,7 +110,7 @@ def ranges_of_run(
     duration: Duration | None,
 ) -> list[ChunkRange]:
     """Return the ranges of a run's chunks as of offsets; see `plan_chunks`."""
-    file_extents = [Extent(*extent) for extent in source_extents(context, plan, offsets)]
+    file_extents = source_extents(context, plan, offsets)
     max_rows = context.settings.chunk_rows if rows is None else rows
     if plan.fills_gaps and run != HISTORY:
         max_rows = min(max_rows, context.settings.driver_rows)
@@ -128,7 +128,7 @@ def can_split_series(record: JobRecord, plan: StreamPlan, run: str) -> bool:
 
 def split_series(context: Context, plan: StreamPlan, offsets: Offsets, whole: ChunkRange, rows: int) -> list[ChunkRange]:
     try:
-        ranges = series_ranges(context.tables, plan.source, offsets[plan.source_ids[0]], rows)
+        ranges = context.tables.series_ranges(plan.source, offsets[plan.source_ids[0]], rows)
     except NotSupportedError:
         return [whole]
     return [replace(whole, rows=count, series=series) for series, count in ranges]

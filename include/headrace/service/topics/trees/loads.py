@@ -50,11 +50,11 @@ class LoadTree(Stage):
         return [f"load {size} into {target}: all rows or none", "create the series that are missing"]
 
     def apply(self, session: SessionState) -> Result:
-        from headrace.storage.loading.tree_loader import TreeLoadOptions
+        from headrace.storage.loading.loader import LoadOptions
         from headrace.trees.loading import load_tree
 
         context = session.context
-        options = TreeLoadOptions(format=self.format, device=self.device, now=context.clock.now())
+        options = LoadOptions(format=self.format, device=self.device, now=context.clock.now())
 
         def progress(_: int, read: int) -> None:
             self.progress(read, self.bytes)
