@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import LimitError
-from headrace.history.chunks import MAX_CHUNKS, Extent, RowProfile, chunk_by_duration, chunk_by_rows
+from headrace.history.chunks import MAX_CHUNKS, RowProfile, chunk_by_duration, chunk_by_rows
 from headrace.model.windows import WindowGrid
+from headrace.storage.delta.scans import Extent
 
 MINUTE = WindowGrid(step=60, length=60)
 

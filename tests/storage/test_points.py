@@ -147,7 +147,7 @@ def test_a_data_frame_is_written_as_rows_in_memory_are(
     version = from_memory.version(TABLE)
     replaced = None if scope is None else scope.to_replaced()
     from_memory.writer.write_points(TABLE, TREE, rows_of(new), replaced, max_rows=1000)
-    from_frame.point_frames.write(TABLE, TREE, spark.createDataFrame(rows_of(new)), replaced, max_rows=max_rows)
+    from_frame.frames.write_points(TABLE, TREE, spark.createDataFrame(rows_of(new)), replaced, max_rows=max_rows)
     assert points_of(from_frame) == points_of(from_memory) == written(stored, new, scope)
     assert from_frame.version(TABLE) == from_memory.version(TABLE) <= version + 1
     assert changed_keys(from_frame, version) == changed_keys(from_memory, version)
@@ -169,6 +169,6 @@ def test_a_guard_that_does_not_hold_prevents_the_commit(
 
     new = spark.createDataFrame(rows_of({(DEVICES[0], time): {"a": time} for time in range(5)}))
     with pytest.raises(FencedError, match="taken over"):
-        tables.point_frames.write(TABLE, TREE, new, None if scope is None else scope.to_replaced(), max_rows=2, check=refuse)
+        tables.frames.write_points(TABLE, TREE, new, None if scope is None else scope.to_replaced(), max_rows=2, check=refuse)
     assert (tables.version(TABLE), points_of(tables)) == (version, stored)
     assert set(folder.rglob("*.parquet")) == files

@@ -20,14 +20,14 @@ from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
 from headrace.history.chunk_evaluation import windows_per_row
-from headrace.history.chunks import ChunkRange, Extent, chunk_by_duration, chunk_by_rows
+from headrace.history.chunks import ChunkRange, chunk_by_duration, chunk_by_rows
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration
 from headrace.model.windows import WindowGrid
-from headrace.storage.pieces import series_ranges
+from headrace.storage.delta.scans import Extent
 from headrace.streams import lifecycle
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
@@ -109,7 +109,7 @@ def ranges_by_series(
     if not is_by_series or record.definition.replaces is not None:
         return [whole]
     try:
-        ranges = series_ranges(context.tables, plan.source, offsets[plan.source_ids[0]], rows)
+        ranges = context.tables.series_ranges(plan.source, offsets[plan.source_ids[0]], rows)
     except NotSupportedError:
         return [whole]
     return [replace(whole, rows=count, series=series) for series, count in ranges]

@@ -13,20 +13,12 @@ from typing import Final
 from headrace.errors import LimitError
 from headrace.model.ledger import Chunk
 from headrace.model.windows import WindowGrid
+from headrace.storage.delta.scans import Extent
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 
 # Airflow maps at most 1024 task instances by default ([core] max_map_length); a run's chunks must stay below.
 MAX_CHUNKS: Final = 1000
 ZERO: Final = Decimal(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A number of rows between two event times, both inclusive, in ticks: the statistics of a file."""
-
-    first: int
-    last: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from headrace.context import Context
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
-from headrace.storage.delta.extents import extents
 from headrace.storage.spark.arrow_results import collect_arrow
 from headrace.streams.sources.shares import TableShares, is_unsupported, stored_bounds
 from headrace.streams.sources.virtual_frames import virtual_frame
@@ -141,7 +140,7 @@ class Statistics:
         if names.num_rows > MAX_ENCODED_SUBTABLES:
             return None
         self.names[f"{table.database}.{table.name}"] = (table, set(names[0].to_pylist()))
-        firsts, lasts, rows = zip(*extents(tables, table, scan.database, tables.version(table)), strict=True)
+        firsts, lasts, rows = zip(*tables.extents(table, scan.database, tables.version(table)), strict=True)
         return TableStatistics(max(1, (max(lasts) - min(firsts)) * names.num_rows // sum(rows)), names)
 
     def subtables(self, scan: Scan) -> pa.Table:

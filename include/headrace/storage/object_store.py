@@ -10,6 +10,7 @@ import os
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -61,7 +62,6 @@ class ObjectStore:
         return pafs.S3FileSystem(**options)
 
     def spark_conf(self) -> dict[str, str]:
-        """Return the options of Hadoop's connector, and what Python workers need to find the object store."""
         conf = {
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": self.region,
@@ -122,6 +122,11 @@ def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), uri
     system, path = pafs.FileSystem.from_uri(uri)
     return system, path
+
+
+def locate(root: str, path: str) -> str:
+    """Return where a data file is: paths in a table's log are escaped, and below its root unless they have a scheme."""
+    return path if "://" in path else f"{root}/{unquote(path)}"
 
 
 def check_exclusive_commits(root: str) -> None:

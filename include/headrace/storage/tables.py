@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Database, Table
 from headrace.model.windows import WindowGrid
-from headrace.storage.delta import creation, scans, spark_reads
+from headrace.storage.delta import creation, spark_writes
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
@@ -20,8 +19,8 @@ from headrace.storage.delta.evolution import Evolution
 from headrace.storage.delta.handles import Handles, normalize_root, rows_uri, stored_schema
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
-from headrace.storage.delta.points_frame import PointsFrameWriter
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.scans import Scans, declared_schema
 from headrace.storage.delta.share_planning import Division, Footers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Tables:
+class Tables(Scans):
     """All Delta tables below one URI. Thread-safe; create one per process and settings.
 
     Args:
@@ -46,8 +45,7 @@ class Tables:
 
     Attributes:
         writer: Writes and deletes rows, and fences the writers of jobs.
-        frames: Replaces rows by those of DataFrames.
-        point_frames: Writes points of trees from DataFrames.
+        frames: Replaces rows by those of DataFrames, and writes points of trees from them.
         tags: Tags of subtables.
         columns: Columns are added, dropped and renamed.
         changes: Change data feeds.
@@ -57,11 +55,10 @@ class Tables:
     def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:
         self.uri = normalize_root(uri)
         self.small_write_rows = small_write_rows
-        self._handles = Handles(self.uri)
+        super().__init__(Handles(self.uri))
         self._footers = Footers(self._handles)
         self.writer = Writer(self._handles, lock)
         self.frames = DataFrameWriter(self._handles, self.writer)
-        self.point_frames = PointsFrameWriter(self._handles, self.writer)
         self.tags = Tags(self._handles, self.writer, SubtableNames(self._handles))
         self.columns = Evolution(self._handles, self.writer)
         self.changes = Changes(self._handles)
@@ -108,46 +105,6 @@ class Tables:
         """Return the position that a table has recorded of a job that writes to it; None if it has no results of it."""
         return committed_position(self._handles.reader(table), job_id, sources)
 
-    def bounds(self, table: Table) -> Bounds | None:
-        """Return the least and greatest stored timestamp, from statistics; possibly wider than the rows. None if empty."""
-        return scans.read_bounds(self._handles.reader(table), table)
-
-    def rows(self, table: Table) -> int:
-        """Return the number of rows, from statistics."""
-        return scans.count_rows(self._handles.reader(table))
-
-    def size(self, table: Table) -> int:
-        """Return the size of the data files in bytes, from the log."""
-        return scans.count_bytes(self._handles.reader(table))
-
-    def scan(
-        self,
-        table: Table,
-        database: Database,  # noqa: ARG002 - the table itself knows its stored types
-        *,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
-        version: int | None = None,
-        tbnames: Collection[str] | None = None,
-        bounds: Bounds | None = None,
-    ) -> pa.Table:
-        """Rows as stored, now or as of a version: `columns`, by default the declared ones and `tbname`.
-
-        A column that was added after the version is NULL. `bounds` (as stored, inclusive) and `tbnames` choose files by their
-        statistics, and rows; `filter` chooses rows further.
-        """
-        return scans.scan_rows(self._handles.reader(table), table, columns, filter, version, tbnames, bounds)
-
-    def batches(
-        self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Return rows as stored in batches, the series key as a dictionary; other rows may come too, as files are only pruned."""
-        return scans.scan_batches(self._handles.reader(table), table, columns, tbnames, bounds)
-
-    def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
-        """Return the number of rows of the files that `batches` reads, from statistics; None if they are missing."""
-        return scans.count_scanned_rows(self._handles.reader(table), table, tbnames, bounds)
-
     def shares(
         self,
         table: Table,
@@ -179,15 +136,24 @@ class Tables:
         shares = self._footers.plan(table, version, bounds, Division(tasks, series, names, by_series, windows), paths)
         return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
 
+    def series_ranges(self, table: Table, version: int, rows: int) -> list[tuple[SeriesRange, int]]:
+        """Divide the series of a table, as of a version, among ranges of about this many rows; return the rows of each too.
+
+        Raises:
+            NotSupportedError: The files do not define the rows alone.
+        """
+        names = self.tags.read(table)[table.series_key].to_pylist() if table.tags else []
+        return self._footers.series_ranges(table, version, names, rows)
+
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
         """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
         with self._handles.reader(table).latest() as delta:
-            schema = scans.declared_schema(table, stored_schema(delta))
-        return spark_reads.read_frame(spark, rows_uri(self.uri, table), schema, version)
+            schema = declared_schema(table, stored_schema(delta))
+        return spark_writes.read_frame(spark, rows_uri(self.uri, table), schema, version)
 
     def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
         """Return what `changes.read` does as a DataFrame, in no order."""
-        return spark_reads.read_changes_frame(spark, rows_uri(self.uri, table), first, last)
+        return spark_writes.read_changes_frame(spark, rows_uri(self.uri, table), first, last)
 
     def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:
         """Return what loads files and DataFrames into a table; `spark` starts the session, and is called only for large ones."""

@@ -5,7 +5,7 @@ Every type is stored exactly or refused; nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,3 +104,14 @@ def row_types(table: Table, precision: Precision) -> dict[str, pa.DataType]:
 def tags_schema(table: Table, database: Database) -> pa.Schema:
     """Stored columns of a table's tags: `tbname`, then a column a tag."""
     return pa.schema([pa.field(table.series_key, pa.string()), *(field(tag, database.precision) for tag in table.tags)])
+
+
+def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with all columns of a schema in order, NULL in those that the rows lack."""
+    return assemble(dict(zip(rows.column_names, rows.columns, strict=True)), schema, rows.num_rows)
+
+
+def assemble(columns: Mapping[str, pa.Array | pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:
+    """Return columns as a table of a schema, NULL in those that are missing."""
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)

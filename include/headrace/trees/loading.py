@@ -15,7 +15,8 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.model.types import DataType
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.loading.tree_loader import ColumnsChangedError, TreeLoadOptions
+from headrace.storage.loading.loader import LoadOptions
+from headrace.storage.loading.tree_loader import ColumnsChangedError
 from headrace.storage.loading.tree_rows import SeriesColumns
 from headrace.trees.columns import plan_columns
 from headrace.trees.points import StoredPoints, write_points
@@ -25,7 +26,7 @@ def load_tree(
     context: Context,
     database: Database,
     files: Sequence[Path],
-    options: TreeLoadOptions,
+    options: LoadOptions,
     *,
     aligned: bool = False,
     progress: Callable[[int, int], None] | None = None,

@@ -93,7 +93,7 @@ def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Ca
     if callable(first.rows):
         return first.rows()
     if not isinstance(first.rows, Sequence):
-        return tables.point_frames.write(table, database, first.rows, first.replaced, max_rows=max_rows, check=check)
+        return tables.frames.write_points(table, database, first.rows, first.replaced, max_rows=max_rows, check=check)
     nothing = tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
     rows = [row for part in parts if isinstance(part.rows, Sequence) for row in part.rows]
     combined = pa.concat_tables([nothing, *rows], promote_options="default")

@@ -21,28 +21,22 @@ class Access(Protocol):
         Raises:
             HTTPException: 401 or 403 if the request has no valid user.
         """
-        ...
 
     def user_name(self, user: Any) -> str:
         """Return the user's name for the list of events."""
-        ...
 
     def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
         """Return the DAGs among `dag_ids` that the user may read."""
-        ...
 
     def can_edit(self, user: Any, dag_id: str) -> bool:
         """Return True if the user may edit the DAG."""
-        ...
 
     def can_delete(self, user: Any, dag_id: str) -> bool:
         """Return True if the user may delete the DAG."""
-        ...
 
     @property
     def base_url(self) -> str:
         """URL at which users reach the host application, or an empty string if none is configured."""
-        ...
 
 
 def require_same_origin(request: Request, base_url: str = "") -> None:

@@ -63,8 +63,6 @@ def describe_plan(context: Context, record: JobRecord) -> str:
 
 
 def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
-    """Return a function that runs a statement in a dialect on behalf of a user, as the command line does."""
-
     def execute(sql: str, dialect: str, user: str) -> None:
         from headrace.service.connection import connect
 

@@ -22,7 +22,6 @@ class AirflowAccess:
         return str(user.get_name())
 
     def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
-        """Return the DAGs among `dag_ids` that the user has the right to GET."""
         return set(get_auth_manager().filter_authorized_dag_ids(dag_ids=dag_ids, user=user, method="GET")) if dag_ids else set()
 
     def can_edit(self, user: Any, dag_id: str) -> bool:

@@ -204,7 +204,6 @@ def thread_limit() -> Callable[[], AsyncIterator[None]]:
 
 
 def unanswered() -> OperationalError:
-    """Return the error of a request that has waited for long enough."""
     return OperationalError("the catalog does not answer", hint="the page shows the jobs when it does")
 
 
@@ -232,7 +231,6 @@ def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> boo
 
 
 def filter_readable(state: Snapshot, access: Access, user: Any) -> Snapshot:
-    """Return a snapshot without the jobs that the user may not read."""
     dag_ids = {record_dag_id(record): job_id for job_id, record in state.jobs.items()}
     readable = access.readable_dags(user, set(dag_ids))
     if len(readable) == len(dag_ids):

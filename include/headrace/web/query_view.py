@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.executions import RECENT
 from headrace.model.continuous_queries import Execution, ExecutionState
+from headrace.model.conversion import to_row
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory, absent_executions, next_execution
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.tree_statements import TimeoutPolicy
@@ -127,18 +128,8 @@ def merge_absent(definition: JobDefinition, newest: Sequence[Execution], limit: 
 def execution_row(execution: Execution) -> Json:
     """Return an execution's instant, range, state and outcome."""
     is_recorded = execution.state not in (ExecutionState.PENDING, ExecutionState.MISSED)
-    return {
-        "scheduled": execution.scheduled,
-        "start": execution.start,
-        "end": execution.end,
-        "state": execution.state.value,
-        "attempt": execution.attempt if is_recorded else None,
-        "rows": execution.rows,
-        "started": execution.started,
-        "finished": execution.finished,
-        "duration_ms": execution.duration_ms,
-        "message": execution.message,
-    }
+    row = to_row(execution, "job_id", "holder", "replaces", "takes_over")
+    return row | {"attempt": execution.attempt if is_recorded else None, "duration_ms": execution.duration_ms}
 
 
 def to_text(instant: int) -> str:

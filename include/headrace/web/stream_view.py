@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotFoundError
+from headrace.model.conversion import to_row
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
 from headrace.model.stream_metrics import StreamSample
@@ -73,19 +74,8 @@ PAGE: Final = StreamPage()
 
 
 def backfill_progress(run: RunSummary, now: int) -> Json:
-    return {
-        "run": run.run,
-        "chunks": run.chunks,
-        "done": run.done,
-        "running": run.running,
-        "failed": run.failed,
-        "rows": run.rows,
-        "rows_done": run.rows_done,
-        "fraction": run.fraction if run.chunks else 0.0,
-        "eta_ms": run.eta_ms(now),
-        "started": run.started,
-        "updated": run.updated,
-    }
+    row = to_row(run, "job_id", "rows_planned_done")
+    return row | {"fraction": run.fraction if run.chunks else 0.0, "eta_ms": run.eta_ms(now)}
 
 
 def stream_charts(samples: Sequence[StreamSample], now: int) -> Json:
@@ -127,18 +117,7 @@ def select_chunks(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def chunk_row(chunk: Chunk, precision: Precision) -> Json:
-    """Return a chunk's ranges of event time and of subtables, its size and its state."""
-    return {
-        "run": chunk.run,
-        "number": chunk.number,
-        "start": to_millis(chunk.start, precision),
-        "end": to_millis(chunk.end, precision),
-        "first_series": chunk.first_series,
-        "end_series": chunk.end_series,
-        "rows": chunk.rows,
-        "state": chunk.state.value,
-        "message": chunk.message,
-    }
+    return to_row(chunk, "job_id") | {"start": to_millis(chunk.start, precision), "end": to_millis(chunk.end, precision)}
 
 
 def find_precision(catalog: Catalog, database: str) -> Precision:

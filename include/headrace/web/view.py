@@ -77,7 +77,6 @@ def make_overview(
 
 
 def list_jobs(overview: Overview) -> Json:
-    """Return all jobs, the snodes that run them, and a summary of their health."""
     return {
         "as_of": overview.state.now,
         "health": health_summary(overview),
@@ -104,22 +103,19 @@ def health_summary(overview: Overview) -> Json:
 
 
 def snode_rows(state: Snapshot, stale_ms: int) -> list[Json]:
-    """Return the snodes that jobs belong to or that have ever run, with the problem of each, if any."""
     names = sorted({*state.beats, *state.leases, *(record.definition.snode for record in state.jobs.values())})
-    return [snode_row(name, state, stale_ms) for name in names]
-
-
-def snode_row(name: str, state: Snapshot, stale_ms: int) -> Json:
-    """Return a snode's lease, its last heartbeat and its driver's problem, if any."""
-    lease, beat = state.leases.get(name), state.beats.get(name)
-    return {
-        "name": name,
-        "problem": driver_problem(lease, beat, state.now, stale_ms),
-        "holder": lease.holder if lease else None,
-        "epoch": lease.epoch if lease else None,
-        "heartbeat": beat.at if beat else None,
-        "dag_id": snode_dag_id(name),
-    }
+    drivers = [(name, state.leases.get(name), state.beats.get(name)) for name in names]
+    return [
+        {
+            "name": name,
+            "problem": driver_problem(lease, beat, state.now, stale_ms),
+            "holder": lease.holder if lease else None,
+            "epoch": lease.epoch if lease else None,
+            "heartbeat": beat.at if beat else None,
+            "dag_id": snode_dag_id(name),
+        }
+        for name, lease, beat in drivers
+    ]
 
 
 def job_row(record: JobRecord, overview: Overview) -> Json:
@@ -162,7 +158,6 @@ def kind_fields(record: JobRecord, overview: Overview) -> Json:
 
 
 def unknown_reason(record: JobRecord) -> StopReason:
-    """Return why a job of an unknown kind does not run."""
     error = unknown_kind(record.definition.kind)
     return record.reason or StopReason(error.code, error.message, error.hint, record.definition.created)
 

@@ -101,9 +101,9 @@ class Largest:
             return rows
 
         monkeypatch.setattr(evaluation, "collect", collect_counted)
-        for module in ("points_frame", "staged_files"):
+        for module in ("dataframe_writer", "staged_files"):
             monkeypatch.setattr(f"headrace.storage.delta.{module}.read_data_files", lambda *args: count(read(*args)))
-        for module in ("points_frame", "points"):
+        for module in ("dataframe_writer", "points"):
             spy = lambda *args, **options: map(count, batches(*args, **options))  # noqa: E731
             monkeypatch.setattr(f"headrace.storage.delta.{module}.read_batches", spy)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties, Transaction
@@ -98,35 +97,18 @@ class WriteMetrics:
         return self.inserted + self.updated + self.deleted
 
 
-class CommitStatus(Enum):
-    """Whether a table has recorded a commit already."""
-
-    NEW = "new"
-    RECORDED = "recorded"
-
-
-def fence_commit(job_id: str, epoch: int) -> Commit:
-    """Return the commit that makes drivers of a stream with an older epoch fail."""
-    return Commit(epoch_app(job_id), epoch)
-
-
 RETIRED: Final = 2**62
 """The epoch and micro-batch that a target records of a job that was replaced: later than those of any driver."""
 
 
-def retire_commit(job_id: str) -> Commit:
-    """Return the commit that makes all later commits of a job fail."""
-    return Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED)
-
-
-def commit_status(handle: Handle, table: DeltaTable | Snapshot, commit: Commit | None) -> CommitStatus:
+def is_recorded(handle: Handle, table: DeltaTable | Snapshot, commit: Commit | None) -> bool:
     """Return whether this version of a table has recorded a commit; raise `FencedError` if its guard does not hold."""
     if commit is None:
-        return CommitStatus.NEW
+        return False
     check_epoch(handle, table, commit.job_id, commit.epoch)
     seen = handle.transaction_version(table, commit.app)
     if seen is not None and seen >= commit.version:
-        return CommitStatus.RECORDED
+        return True
     expected = commit.expected
     recorded = None if expected is None else handle.transaction_version(table, expected.app)
     if expected is not None and recorded != expected.version:
@@ -136,7 +118,7 @@ def commit_status(handle: Handle, table: DeltaTable | Snapshot, commit: Commit |
         )
     if commit.read_version not in (None, table.version()):
         raise StaleReadError
-    return CommitStatus.NEW
+    return False
 
 
 def check_epoch(handle: Handle, table: DeltaTable | Snapshot, job_id: str | None, epoch: int) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.storage.delta.row_groups import series_dataset
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import file_system, locate
 
 BATCH_ROWS: Final = 1 << 20
 """Rows that `read_batches` returns at a time, at most."""
@@ -23,7 +22,7 @@ def read_data_files(
     columns: list[str] | None,
     where: pc.Expression | None,
     further: pc.Expression | None = None,
-    series: tuple[str, Collection[str]] | None = None,
+    series: tuple[str, Collection[str] | None] | None = None,
 ) -> pa.Table:
     """Read rows of data files of a table.
 
@@ -42,7 +41,7 @@ def read_data_files(
     if not paths:
         return pa.schema([schema.field(name) for name in columns] if columns is not None else schema).empty_table()
     system, root = file_system(uri)
-    uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
+    uris = [locate(root, path) for path in paths]
     if series is None:
         dataset: Any = ds.dataset(uris, schema=schema, format="parquet", filesystem=system)
     else:
@@ -80,7 +79,7 @@ def read_batches(
     """
     key, names = series
     system, root = file_system(uri)
-    uris = [path if "://" in path else f"{root}/{unquote(path)}" for path in paths]
+    uris = [locate(root, path) for path in paths]
     if encoded:
         schema = schema.set(schema.get_field_index(key), pa.field(key, pa.dictionary(pa.int32(), pa.string())))
     dataset = series_dataset(uris, schema, system, key, names, encoded=encoded)

@@ -167,8 +167,7 @@ def check_same(old: pa.Field, new: pa.Field, owner: str) -> None:
         )
     if is_retired(old):
         raise ExistsError(
-            f"{owner} had a column {new.name} that was dropped, and its Delta table keeps the old values",
-            hint="use another name",
+            f"{owner} had a column {new.name} that was dropped, and its Delta table keeps the old values", hint="use another name"
         )
     if RENAMED_FROM in (old.metadata or {}):
         raise ExistsError(

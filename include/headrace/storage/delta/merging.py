@@ -81,18 +81,15 @@ def replace(
 
 
 def mark_operations(upserts: pa.Table, deletes: pa.Table) -> pa.Table:
-    """Combine rows to upsert and keys to delete into the input of `replace`."""
     parts = [mark_operation(upserts, UPSERT), mark_operation(deletes, DELETE)]
     return pa.concat_tables(parts, promote_options="default")
 
 
 def mark_operation(rows: pa.Table, operation: int) -> pa.Table:
-    """Append a column that marks rows as upserts or deletes."""
     return rows.append_column(OPERATION, pa.array([operation] * rows.num_rows, pa.int8()))
 
 
 def operations_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of marked rows."""
     return schema.append(pa.field(OPERATION, pa.int8()))
 
 

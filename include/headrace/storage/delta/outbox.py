@@ -15,18 +15,10 @@ from deltalake import DeltaTable
 
 from headrace.model.failpoints import failpoint
 from headrace.model.positions import Position, SourceId
-from headrace.storage.delta.commits import (
-    Commit,
-    CommitStatus,
-    check_epoch,
-    commit_status,
-    committed_position,
-    epoch_app,
-    fence_commit,
-)
+from headrace.storage.delta.commits import Commit, check_epoch, committed_position, is_recorded
 from headrace.storage.delta.committing import commit_once
 from headrace.storage.delta.handles import Handle, path_segment, translate_errors
-from headrace.storage.delta.writer import Writer, append_rows, commit_transactions
+from headrace.storage.delta.writer import Writer, append_rows, fence
 from headrace.storage.object_store import delta_options, file_system
 
 FOLDER: Final = ".outbox"
@@ -92,13 +84,7 @@ class Outbox:
 
     def fence(self, epoch: int) -> None:
         """Make commits of drivers with an older epoch fail; raise `FencedError` if a newer one is recorded."""
-
-        def work(handle: Handle, delta: DeltaTable) -> None:
-            check_epoch(handle, delta, self.job_id, epoch)
-            if epoch > 0 and handle.transaction_version(delta, epoch_app(self.job_id)) != epoch:
-                commit_transactions(delta, fence_commit(self.job_id, epoch))
-
-        self._writer.attempts(self._handle, work)
+        self._writer.attempts(self._handle, lambda handle, delta: fence(handle, delta, self.job_id, epoch))
 
     def position(self, sources: Collection[SourceId]) -> Position | None:
         """Return the position of the last micro-batch whose messages were committed; None if there is none."""
@@ -118,7 +104,7 @@ class Outbox:
         )
 
         def work(handle: Handle, delta: DeltaTable) -> bool:
-            if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
+            if is_recorded(handle, delta, commit):
                 return False
             append_rows(delta, rows, commit)
             return True
@@ -172,7 +158,6 @@ class Outbox:
         self._handle.forget()
 
     def _delete_files(self, paths: list[str]) -> None:
-        """Delete data files of older versions, which no reader of an outbox uses."""
         system, root = file_system(self._handle.uri)
         with translate_errors(self._handle.name):
             for path in paths:

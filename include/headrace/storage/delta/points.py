@@ -19,6 +19,7 @@ from headrace.storage.delta.data_files import read_batches
 from headrace.storage.delta.keys import anti_join, keep_last_values_per_key, semi_join
 from headrace.storage.delta.merging import MAX_NAMES_IN_PREDICATE, MergeScope, mark_operation, operations_schema
 from headrace.storage.delta.pruning import Bounds, key_filter, prune_files, time_bounds
+from headrace.storage.types import with_all_columns
 
 Instants = npt.NDArray[np.int64]
 Key = tuple[str, int]
@@ -72,7 +73,6 @@ class PointChanges:
 
 
 def devices_by_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Group devices that lose the same columns."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for device, names in columns:
         if names:
@@ -108,7 +108,7 @@ class Replacement:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield all changes as the input of a merge."""
         for changes in (changes for chunk in self.chunks for changes in self.changes(chunk)):
-            deletes = conform_keys(changes.deletes, self.schema)
+            deletes = with_all_columns(changes.deletes, self.schema)
             for rows, operation in ((changes.upserts, merging.UPSERT), (deletes, merging.DELETE)):
                 yield from mark_operation(rows, operation).to_batches()
 
@@ -171,12 +171,6 @@ def change_rows(stored: pa.Table, rows: pa.Table, table: Table, replaced: Replac
 
 def in_memory(rows: pa.Table, table: Table) -> PointChunk:
     return PointChunk(lambda: rows, time_bounds(rows, table.timestamp.name) if rows.num_rows else None)
-
-
-def conform_keys(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return keys with all stored columns, NULL in the others."""
-    columns = [keys[field.name] if field.name in keys.column_names else pa.nulls(keys.num_rows, field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def within(rows: pa.Table, table: Table, chunk: PointChunk) -> pa.Table:

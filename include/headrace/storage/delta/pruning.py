@@ -54,7 +54,6 @@ def as_stored_integers(times: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | p
 
 
 def stored_timestamp(schema: pa.Schema, name: str, value: int) -> pa.Scalar:
-    """Return a column's stored timestamp from its integer."""
     return pa.scalar(value, pa.int64()).cast(schema.field(name).type)
 
 

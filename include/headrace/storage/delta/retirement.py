@@ -16,7 +16,6 @@ TRUE: Final = b"true"
 
 
 def is_retired(field: pa.Field) -> bool:
-    """Return whether a stored column was dropped or renamed."""
     return (field.metadata or {}).get(RETIRED) == TRUE
 
 

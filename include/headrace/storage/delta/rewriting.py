@@ -21,12 +21,12 @@ from deltalake.exceptions import CommitFailedError
 
 from headrace.model.tables import Table
 from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
-from headrace.storage.delta.log import CHANGE_TYPE
-from headrace.storage.delta.log_writer import can_write_entry, write_entry
+from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry, write_entry
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.pruning import prune_files
 from headrace.storage.delta.staged_files import now_ms, write_file, write_parquet
 from headrace.storage.row_matching import Int64s, match_rows
+from headrace.storage.types import with_all_columns
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -71,12 +71,7 @@ class Replacement:
 
     def changes(self) -> pa.Table:
         """Return the rows of the change file."""
-        parts = {
-            "update_preimage": self.before,
-            "update_postimage": self.after,
-            "delete": self.deleted,
-            "insert": self.inserted,
-        }
+        parts = {"update_preimage": self.before, "update_postimage": self.after, "delete": self.deleted, "insert": self.inserted}
         typed = [rows.append_column(CHANGE_TYPE, pa.repeat(name, rows.num_rows)) for name, rows in parts.items() if rows.num_rows]
         return pa.concat_tables(typed)
 
@@ -158,7 +153,7 @@ def plan_replacement(files: Files, table: Table, rows: pa.Table, keys: pa.Table)
         before=before.filter(pa.array(differs)),
         after=after.filter(pa.array(differs)),
         deleted=stored.filter(pa.array(is_deleted)),
-        inserted=with_stored_columns(rows.filter(pa.array(is_new[: rows.num_rows])), stored.schema),
+        inserted=with_all_columns(rows.filter(pa.array(is_new[: rows.num_rows])), stored.schema),
         copied=stored.filter(pa.array(np.isin(files.owner, touched) & ~is_changed)),
         removed=[files.entries[number] for number in touched.tolist()],
     )
@@ -170,13 +165,6 @@ def with_values(stored: pa.Table, rows: pa.Table, columns: Sequence[str]) -> pa.
         index = stored.schema.get_field_index(name)
         stored = stored.set_column(index, stored.schema.field(index), rows[name])
     return stored
-
-
-def with_stored_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with all stored columns in their order, NULL in columns that the writer does not know."""
-    known = set(rows.column_names)
-    columns = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def rows_differ(rows: pa.Table, others: pa.Table) -> Bools:
@@ -231,7 +219,6 @@ def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.
 
 
 def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
-    """Return a data file as a row of `list_files`, with the statistics by which files are pruned."""
     columns = {"path": [action.path], "size_bytes": [action.size], "num_records": [rows.num_rows]}
     for name in (table.timestamp.name, table.series_key):
         ends, type_ = pc.min_max(rows[name]), rows.schema.field(name).type
@@ -253,7 +240,6 @@ def add_action(action: AddAction) -> dict[str, Any]:
 
 
 def remove_action(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the action that removes a data file."""
     return {
         "remove": {
             "path": entry["path"],
@@ -267,7 +253,6 @@ def remove_action(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def commit_info(metrics: WriteMetrics) -> dict[str, Any]:
-    """Return the action that describes a commit, with the metrics of a merge."""
     counts = {
         "num_target_rows_inserted": metrics.inserted,
         "num_target_rows_updated": metrics.updated,

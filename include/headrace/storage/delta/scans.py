@@ -7,115 +7,160 @@ each commit of new rows asks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.tables import Table
+from headrace.model.tables import Database, Table
+from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
 from headrace.storage.delta.data_files import read_batches, read_data_files
-from headrace.storage.delta.handles import Handle, list_files, stored_schema, translate_errors
-from headrace.storage.delta.pruning import Bounds, file_bounds, key_filter, prune_files
+from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
+from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
+from headrace.storage.types import rows_schema
+from headrace.storage.values.scalars import stored_units_per_tick
 
 
-def scan_rows(
-    handle: Handle,
-    table: Table,
-    columns: Sequence[str] | None,
-    where: pc.Expression | None,
-    version: int | None,
-    tbnames: Collection[str] | None,
-    bounds: Bounds | None,
-) -> pa.Table:
-    """Rows as stored; `read_bounds` and `tbnames` choose files and filter rows, `where` filters further.
+class Extent(NamedTuple):
+    """First and last instant (ticks, both inclusive, possibly wider than the rows), and the number of rows."""
 
-    `columns` None: those that the table declares, and `tbname`; others may have been added to the Delta table.
-    """
-    files, schema = _files(handle, version)
-    names = None if tbnames is None else sorted(tbnames)
-    chosen = prune_files(files, table, schema, bounds, names)
-    paths = [] if names == [] else chosen["path"].to_pylist()
-    series = None if names is None else (table.series_key, names)
-    declared = declared_schema(table, schema).names
-    pushed = key_filter(table, schema, bounds, names)
-    with translate_errors(handle.name):
-        return read_data_files(handle.uri, paths, schema, list(declared if columns is None else columns), pushed, where, series)
+    first: int
+    last: int
+    rows: int
 
 
-def scan_pieces(
-    handle: Handle,
-    table: Table,
-    columns: Sequence[str],
-    where: pc.Expression | None,
-    version: int | None,
-    tbnames: Collection[str] | None,
-    bounds: Bounds | None,
-) -> Iterator[pa.Table]:
-    """Yield what `scan_rows` returns, about `PIECE_ROWS` rows at a time; `where` may not compare text."""
-    files, schema = _files(handle, version)
+class Scans:
+    """Reads rows and statistics of tables. Versions are of a table; None is the newest."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def scan(
+        self,
+        table: Table,
+        database: Database,  # noqa: ARG002 - the table itself knows its stored types
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        version: int | None = None,
+        tbnames: Collection[str] | None = None,
+        bounds: Bounds | None = None,
+    ) -> pa.Table:
+        """Rows as stored, now or as of a version: `columns`, by default the declared ones and `tbname`.
+
+        A column that was added after the version is NULL. `bounds` (as stored, inclusive) and `tbnames` choose files by their
+        statistics, and rows; `filter` chooses rows further.
+        """
+        handle = self._handles.reader(table)
+        paths, schema, names, pushed = _choose(handle, table, version, tbnames, bounds)
+        wanted = declared_schema(table, schema).names if columns is None else list(columns)
+        with translate_errors(handle.name):
+            return read_data_files(handle.uri, paths, schema, wanted, pushed, filter, (table.series_key, names))
+
+    def scan_pieces(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        filter: pc.Expression | None = None,
+        version: int | None = None,
+        tbnames: Collection[str] | None = None,
+        bounds: Bounds | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield what `scan` returns, about `PIECE_ROWS` rows at a time; `filter` may not compare text."""
+        handle = self._handles.reader(table)
+        paths, schema, names, pushed = _choose(handle, table, version, tbnames, bounds)
+        if not paths:
+            return
+        combined = filter if pushed is None else pushed if filter is None else filter & pushed
+        series = (table.series_key, names)
+        with translate_errors(handle.name):
+            batches = read_batches(
+                handle.uri, paths, schema, list(columns), combined, series, encoded=False, max_rows=READ_ROWS, ahead=1
+            )
+            yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
+
+    def batches(
+        self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return rows as stored in batches, the series key as a dictionary; other rows may come too, as files are only pruned."""
+        handle = self._handles.reader(table)
+        files, schema = files_at(handle, None)
+        paths = prune_files(files, table, schema, bounds, tbnames)["path"].to_pylist()
+        with translate_errors(handle.name):
+            if paths:
+                pushed = key_filter(table, schema, bounds, None)
+                yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, tbnames))
+
+    def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
+        """Return the number of rows of the files that `batches` reads, from statistics; None if they are missing."""
+        files, schema = files_at(self._handles.reader(table), None)
+        records = prune_files(files, table, schema, bounds, tbnames)["num_records"]
+        return None if records.null_count else int(pc.sum(records).as_py() or 0)
+
+    def bounds(self, table: Table) -> Bounds | None:
+        """Return the least and greatest stored timestamp, possibly wider than the rows; files without statistics are read."""
+        handle = self._handles.reader(table)
+        files, schema = files_at(handle, None)
+        if files.num_rows == 0:
+            return None
+        times = file_bounds(files, table.timestamp.name, schema)
+        if times is None or times[0].null_count or times[1].null_count:
+            stored = _read_times(handle, files["path"].to_pylist(), table, schema)
+            times = (stored, stored) if len(stored) > stored.null_count else None
+        return None if times is None else Bounds(pc.min(times[0]).as_py(), pc.max(times[1]).as_py())
+
+    def rows(self, table: Table) -> int:
+        """Return the number of rows, from statistics."""
+        handle = self._handles.reader(table)
+        files, schema = files_at(handle, None)
+        if files["num_records"].null_count:
+            return int(read_data_files(handle.uri, files["path"].to_pylist(), schema, [], None).num_rows)
+        return int(pc.sum(files["num_records"]).as_py() or 0)
+
+    def size(self, table: Table) -> int:
+        """Return the size of the data files in bytes, from the log."""
+        return int(pc.sum(files_at(self._handles.reader(table), None)[0]["size_bytes"]).as_py() or 0)
+
+    def extents(self, table: Table, database: Database, version: int) -> list[Extent]:
+        """Return an extent per data file with rows at a version. Only timestamps of files without statistics are read."""
+        handle = self._handles.reader(table)
+        files, schema = list_files(handle.at(version)), rows_schema(table, database)
+        times = file_bounds(files, table.timestamp.name, schema) if files.num_rows else None
+        if times is None:
+            return _measure(handle, files, table, schema, database.precision)
+        columns, unit = (*times, files["num_records"]), stored_units_per_tick(database.precision)
+        is_known = pc.and_kleene(pc.is_valid(columns[0]), pc.and_kleene(pc.is_valid(columns[1]), pc.is_valid(columns[2])))
+        known = zip(*(column.filter(is_known).to_pylist() for column in columns), strict=True)
+        found = [Extent(low // unit, high // unit, rows) for low, high, rows in known if rows]
+        return found + _measure(handle, files.filter(pc.invert(is_known)), table, schema, database.precision)
+
+
+def _choose(
+    handle: Handle, table: Table, version: int | None, tbnames: Collection[str] | None, bounds: Bounds | None
+) -> tuple[list[str], pa.Schema, list[str] | None, pc.Expression | None]:
+    """Return the files that may have rows of some series and times, all stored columns, the series, and the filter of the rows."""
+    files, schema = files_at(handle, version)
     names = None if tbnames is None else sorted(tbnames)
     paths = [] if names == [] else prune_files(files, table, schema, bounds, names)["path"].to_pylist()
-    if not paths:
-        return
-    pushed = key_filter(table, schema, bounds, names)
-    combined = where if pushed is None else pushed if where is None else where & pushed
-    series = (table.series_key, names)
-    with translate_errors(handle.name):
-        batches = read_batches(
-            handle.uri, paths, schema, list(columns), combined, series, encoded=False, max_rows=READ_ROWS, ahead=1
-        )
-        yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
+    return paths, schema, names, key_filter(table, schema, bounds, names)
 
 
-def read_bounds(handle: Handle, table: Table) -> Bounds | None:
-    """Return the least and greatest timestamp from statistics; files without any are read."""
-    files, schema = _files(handle, None)
-    if files.num_rows == 0:
-        return None
-    file_times = file_bounds(files, table.timestamp.name, schema)
-    if file_times is None or file_times[0].null_count or file_times[1].null_count:
-        return _read_bounds(handle, table, files, schema)
-    return Bounds(pc.min(file_times[0]).as_py(), pc.max(file_times[1]).as_py())
+def _read_times(handle: Handle, paths: list[str], table: Table, schema: pa.Schema) -> pa.ChunkedArray:
+    name = table.timestamp.name
+    return as_stored_integers(read_data_files(handle.uri, paths, schema, [name], None)[name])
 
 
-def count_rows(handle: Handle) -> int:
-    """Return the number of rows of all files, from statistics."""
-    files, schema = _files(handle, None)
-    if files["num_records"].null_count:
-        return int(read_data_files(handle.uri, files["path"].to_pylist(), schema, [], None).num_rows)
-    return int(pc.sum(files["num_records"]).as_py() or 0)
-
-
-def count_bytes(handle: Handle) -> int:
-    """Return the size of all data files, from the log."""
-    files, _ = _files(handle, None)
-    return int(pc.sum(files["size_bytes"]).as_py() or 0)
-
-
-def scan_batches(
-    handle: Handle, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
-) -> Iterator[pa.RecordBatch]:
-    """Return rows that may be of some series and times, in batches: `columns` as stored, the series key as a dictionary."""
-    files, schema = _files(handle, None)
-    paths = prune_files(files, table, schema, bounds, tbnames)["path"].to_pylist()
-    with translate_errors(handle.name):
-        if paths:
-            pushed = key_filter(table, schema, bounds, None)
-            yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, tbnames))
-
-
-def count_scanned_rows(handle: Handle, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
-    """Return the number of rows in the files that `scan_batches` reads; None if statistics are missing."""
-    files, schema = _files(handle, None)
-    records = prune_files(files, table, schema, bounds, tbnames)["num_records"]
-    return None if records.null_count else int(pc.sum(records).as_py() or 0)
-
-
-def _read_bounds(handle: Handle, table: Table, files: pa.Table, schema: pa.Schema) -> Bounds | None:
-    times = read_data_files(handle.uri, files["path"].to_pylist(), schema, [table.timestamp.name], None)[table.timestamp.name].cast(
-        pa.int64()
-    )
-    return Bounds(pc.min(times).as_py(), pc.max(times).as_py()) if len(times) > times.null_count else None
+def _measure(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
+    """Measure the extents of files without statistics."""
+    unit, found = stored_units_per_tick(precision), []
+    for path in files["path"].to_pylist() if files.num_rows else []:
+        times = _read_times(handle, [path], table, schema)
+        if len(times):
+            ends = pc.min_max(times)
+            found.append(Extent(ends["min"].as_py() // unit, ends["max"].as_py() // unit, len(times)))
+    return found
 
 
 def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:
@@ -123,7 +168,7 @@ def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:
     return pa.schema([stored.field(name) for name in (*(column.name for column in table.columns), table.series_key)])
 
 
-def _files(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
+def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
     """A version's files (None: the newest) and the newest schema, in which columns added since are NULL in these files."""
     with handle.latest() as delta:
         schema = stored_schema(delta)

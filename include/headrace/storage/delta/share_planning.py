@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,12 @@ import pyarrow.parquet as pq
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.model.windows import WindowGrid
-from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
+from headrace.storage.delta.scans import files_at
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
 from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import file_system, locate
 from headrace.storage.types import MICROSECONDS
 
 TARGET_ROWS: Final = 5_000_000
@@ -124,7 +124,7 @@ class Footers:
         with handle.latest() as delta:
             schema = stored_schema(delta)
         if paths is None:
-            paths = prune_files(files_at(handle, version), table, schema, bounds, None)["path"].to_pylist()
+            paths = prune_files(files_at(handle, version)[0], table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
         check(groups)
         share = Share(handle.uri, (), schema, table.series_key, table.timestamp.name, series, bounds, whole=False)
@@ -147,7 +147,7 @@ class Footers:
             NotSupportedError: The files do not define the rows alone.
         """
         handle = self._handles.reader(table)
-        groups = self._row_groups(handle, table, files_at(handle, version)["path"].to_pylist())
+        groups = self._row_groups(handle, table, files_at(handle, version)[0]["path"].to_pylist())
         check(groups)
         points, ends = rows_by_name(groups, ALL_SERIES, names)
         number = max(1, min(MAX_RANGES, round(sum(group.rows for group in groups) / rows)))
@@ -168,16 +168,8 @@ class Footers:
             return [group for path in paths for group in kept[path]]
 
 
-def files_at(handle: Handle, version: int | None) -> pa.Table:
-    """Return the data files of a version; None for the newest."""
-    with handle.latest() as delta:
-        if version is None or version == delta.version():
-            return handle.files(delta)
-    return list_files(handle.at(version))
-
-
 def read_footer(system: pafs.FileSystem, root: str, path: str, table: Table) -> tuple[RowGroup, ...]:
-    metadata = pq.read_metadata(path if "://" in path else f"{root}/{unquote(path)}", filesystem=system)
+    metadata = pq.read_metadata(locate(root, path), filesystem=system)
     schema = metadata.schema.to_arrow_schema()
     key, time = (schema.get_field_index(name) for name in (table.series_key, table.timestamp.name))
     in_unit = schema.field(time).type in STORED_UNITS

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import Array, as_dictionary, ordering, ranked, to_integers
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import file_system, locate
 
 SLICE_ROWS: Final = 1 << 20
 """Rows that `Share.read` returns at a time, unless a series has more."""
@@ -122,8 +121,7 @@ class Share:
         names = list(dict.fromkeys([*keys, *(name for name in columns if name in self.schema.names)]))
         system, root = file_system(self.uri)
         for part in self.parts:
-            location = part.path if "://" in part.path else f"{root}/{unquote(part.path)}"
-            with pq.ParquetFile(location, filesystem=system, read_dictionary=[self.key]) as file:
+            with pq.ParquetFile(locate(root, part.path), filesystem=system, read_dictionary=[self.key]) as file:
                 present = [name for name in names if name in file.schema_arrow.names]
                 for group in part.groups:
                     table = self._filter(self._conform(file.read_row_group(group, columns=present, use_threads=False), names))
@@ -131,7 +129,6 @@ class Share:
                         yield table
 
     def _conform(self, table: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Return the stored columns in the table's types."""
         return pa.table(
             {
                 name: as_dictionary(table[name]) if name == self.key else as_type(table, name, self.schema.field(name).type)
@@ -140,7 +137,6 @@ class Share:
         )
 
     def _filter(self, table: pa.Table) -> pa.Table:
-        """Return the rows of the share's series and times."""
         masks = [self._series_mask(table), self._time_mask(table)]
         present = [mask for mask in masks if mask is not None]
         if not present:
@@ -208,7 +204,6 @@ def order_rows(rows: pa.Table, key: str, time: str) -> pa.Table:
 
 
 def slice_rows(rows: pa.Table, key: str) -> Iterator[pa.Table]:
-    """Cut ordered rows between series, into slices of about `SLICE_ROWS` rows."""
     ranks = rows[key].combine_chunks().indices.to_numpy()
     start = 0
     while start < rows.num_rows:

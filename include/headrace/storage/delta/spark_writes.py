@@ -1,4 +1,4 @@
-"""Large writes by Spark: executors write staged files, or merge rows whose keys exist."""
+"""Tables as DataFrames of Spark, and large writes: executors write staged files, or merge rows whose keys exist."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
 from headrace.model.tables import Table, TableKind
+from headrace.storage.delta.changes import COMMIT_VERSION
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import first_line, spark_path
+from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, staged_files_in
 from headrace.storage.loading.conversion import SplitTarget, StagedSplit, stage_split
@@ -25,6 +27,33 @@ if TYPE_CHECKING:
 ORDER: Final = "__order"
 Outcome = TypeVar("Outcome")
 Work = TypeVar("Work")
+
+
+def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | None) -> DataFrame:
+    """The columns of `schema` as stored, now or as of a version; those that were added after it are NULL."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    rows = reader.load(spark_path(uri))
+    stored = set(rows.columns)
+    columns = (
+        F.col(quote_identifier(field.name))
+        if field.name in stored
+        else F.lit(None).cast(from_arrow_type(field.type)).alias(field.name)
+        for field in schema
+    )
+    return rows.select(*columns)
+
+
+def read_changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> DataFrame:
+    """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Changes.read`."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    rows = reader.option("startingVersion", first).option("endingVersion", last).load(spark_path(uri))
+    stored = [rows[quote_identifier(name)] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]
+    return rows.select(*stored, rows[CHANGE_TYPE], rows[COMMIT_VERSION])
 
 
 @contextmanager
@@ -155,13 +184,7 @@ def last_values(rows: DataFrame, table: Table, schema: pa.Schema) -> DataFrame:
 
 
 def merge_rows(
-    spark: SparkSession,
-    uri: str,
-    rows: DataFrame,
-    table: Table,
-    schema: pa.Schema,
-    bounds: Bounds,
-    update_columns: Collection[str],
+    spark: SparkSession, uri: str, rows: DataFrame, table: Table, schema: pa.Schema, bounds: Bounds, update_columns: Collection[str]
 ) -> WriteMetrics:
     """Merge rows (one per key) by Spark: update existing keys in the `update_columns` columns, and insert the others.
 
@@ -183,7 +206,6 @@ def merge_rows(
 
 
 def merge_condition(table: Table, schema: pa.Schema, bounds: Bounds) -> str:
-    """Return the condition that keys are equal, bounded in time so that other files are not read."""
     time = quote_identifier(table.timestamp.name)
     low, high = (timestamp_literal(schema.field(table.timestamp.name).type, value) for value in (bounds.low, bounds.high))
     keys = [f"t.{name} = s.{name}" for name in map(quote_identifier, table.primary_key)]

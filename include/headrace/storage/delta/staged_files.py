@@ -102,7 +102,6 @@ def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
 
 
 def by_key(table: Table) -> list[tuple[str, str]]:
-    """Return the order of rows by the primary key."""
     return [(name, "ascending") for name in table.primary_key]
 
 

@@ -74,7 +74,6 @@ def shared_times(files: Sequence[StagedFile]) -> Iterator[tuple[Bounds, list[Sta
 
 
 def with_shared_names(files: Sequence[StagedFile]) -> list[StagedFile]:
-    """Return the files whose range of names overlaps that of another."""
     ordered = sorted(files, key=lambda file: file.names)
     highest = list(accumulate((file.names[1] for file in ordered), max))
     starts_within = [number > 0 and file.names[0] <= highest[number - 1] for number, file in enumerate(ordered)]
@@ -85,7 +84,6 @@ def with_shared_names(files: Sequence[StagedFile]) -> list[StagedFile]:
 
 
 def expected_rows(file: StagedFile, times: Bounds) -> float:
-    """Return about how many rows a file has in a range of time within its own."""
     return file.rows * (times.high - times.low + 1) / (file.times.high - file.times.low + 1)
 
 
@@ -94,7 +92,6 @@ def total_rows(files: Sequence[StagedFile]) -> int:
 
 
 def combined_bounds(files: Sequence[StagedFile]) -> Bounds:
-    """Return the least and greatest timestamp of one or more files."""
     return Bounds(min(file.times.low for file in files), max(file.times.high for file in files))
 
 

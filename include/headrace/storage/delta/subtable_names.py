@@ -6,7 +6,6 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from headrace.model.tables import TBNAME, Table
 from headrace.storage.delta.handles import Handles, translate_errors
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import file_system, locate
 
 EMPTY: Final = pa.nulls(0, pa.string())
 """Not made by `pa.array`, which imports pandas."""
@@ -70,8 +69,7 @@ class SubtableNames:
 
 def file_names(system: pafs.FileSystem, root: str, path: str) -> pa.Array:
     """Read the names in one data file, a row group at a time, as dictionaries: the values themselves are few."""
-    location = path if "://" in path else f"{root}/{unquote(path)}"
-    with pq.ParquetFile(location, filesystem=system, read_dictionary=[TBNAME]) as file:
+    with pq.ParquetFile(locate(root, path), filesystem=system, read_dictionary=[TBNAME]) as file:
         groups = [file.read_row_group(group, columns=[TBNAME])[TBNAME] for group in range(file.num_row_groups)]
     chunks = [pc.unique(chunk) for group in groups for chunk in group.chunks]
     decoded = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]

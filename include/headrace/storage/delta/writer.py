@@ -22,14 +22,12 @@ from headrace.storage.delta import merging, spark_merges
 from headrace.storage.delta.commits import (
     RETIRED,
     Commit,
-    CommitStatus,
     WriteMetrics,
     check_epoch,
-    commit_status,
     epoch_app,
     execution_app,
-    fence_commit,
-    retire_commit,
+    is_recorded,
+    stream_app,
 )
 from headrace.storage.delta.committing import commit_actions, commit_once
 from headrace.storage.delta.handles import Handle, Handles, is_local, stored_schema
@@ -113,7 +111,7 @@ class Writer:
         written = schema.names if update_columns is None else update_columns
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
-            if commit_status(handle, delta, commit) is CommitStatus.RECORDED or (rows.num_rows == 0 and commit is None):
+            if is_recorded(handle, delta, commit) or (rows.num_rows == 0 and commit is None):
                 return WriteMetrics(delta.version())
             all_columns = stored_schema(delta)
             refuse_retired(all_columns, written, handle.name)
@@ -162,12 +160,12 @@ class Writer:
         deleted_keys = anti_join(keep_last_per_key(deleted_keys, key), rows, key)
 
         def rewrite_files(handle: Handle, snapshot: Snapshot) -> WriteMetrics | Outcome:
-            if commit_status(handle, snapshot, commit) is CommitStatus.RECORDED:
+            if is_recorded(handle, snapshot, commit):
                 return Outcome.RECORDED
             return rewrite(handle, snapshot, table, rows, deleted_keys, commit) or Outcome.LEFT
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
-            if commit_status(handle, delta, commit) is CommitStatus.RECORDED:
+            if is_recorded(handle, delta, commit):
                 return None
             keys = pa.concat_tables([rows.select(key), deleted_keys])
             stored = keys if is_update else find_stored_keys(handle, delta, table, schema, keys)
@@ -226,21 +224,15 @@ class Writer:
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
-
-        def work(handle: Handle, delta: DeltaTable) -> None:
-            check_epoch(handle, delta, job_id, epoch)
-            if epoch > 0 and handle.transaction_version(delta, epoch_app(job_id)) != epoch:
-                commit_transactions(delta, fence_commit(job_id, epoch))
-
         # Without the lock, which the driver to be fenced may hold.
-        self.attempts(self._handles.writer(table), work)
+        self.attempts(self._handles.writer(table), lambda handle, delta: fence(handle, delta, job_id, epoch))
 
     def retire(self, table: Table, job_id: str) -> None:
         """Make all later commits of a job to its target fail, those of its drivers and of its backfills. Idempotent."""
 
         def work(handle: Handle, delta: DeltaTable) -> None:
             if handle.transaction_version(delta, epoch_app(job_id)) != RETIRED:
-                commit_transactions(delta, retire_commit(job_id))
+                commit_transactions(delta, Commit(stream_app(job_id), RETIRED, None, job_id, RETIRED))
 
         # Without the lock, which a driver of the job may hold.
         self.attempts(self._handles.writer(table), work)
@@ -305,7 +297,6 @@ class Writer:
         return self.noted(table, self.commit(table, work)).rows
 
     def noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:
-        """Call `on_commit` if rows were written."""
         if written.rows:
             self.on_commit(table, written.version)
         return written
@@ -364,6 +355,13 @@ class Writer:
         return spark_merges.merging(self._handles.uri, name) if is_local(self._handles.uri) else nullcontext()
 
 
+def fence(handle: Handle, delta: DeltaTable, job_id: str, epoch: int) -> None:
+    """Record an epoch, so that commits of drivers of a stream with an older one fail; `FencedError` if a newer one is recorded."""
+    check_epoch(handle, delta, job_id, epoch)
+    if epoch > 0 and handle.transaction_version(delta, epoch_app(job_id)) != epoch:
+        commit_transactions(delta, Commit(epoch_app(job_id), epoch))
+
+
 def append_rows(delta: DeltaTable, rows: pa.Table, commit: Commit | None, schema: pa.Schema | None = None) -> WriteMetrics:
     """Add rows whose keys do not exist; without rows, only record the commit's transactions. `schema` is the stored one."""
     if rows.num_rows == 0:
@@ -384,7 +382,6 @@ def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def commit_transactions(delta: DeltaTable, commit: Commit | None) -> WriteMetrics:
-    """Record a commit's transactions without rows."""
     return WriteMetrics(delta.version() if commit is None else commit_actions(delta, [], commit))
 
 
@@ -419,12 +416,10 @@ class Clearing:
     updates: dict[str, str]
 
     def delete_rows(self, delta: DeltaTable) -> int:
-        """Commit the deletes, and return how many rows there were."""
         metrics = commit_once(delta, None, lambda properties: delta.delete(self.emptied, commit_properties=properties))
         return int(metrics["num_deleted_rows"])
 
     def update_rows(self, delta: DeltaTable) -> int:
-        """Commit the updates, and return how many rows there were."""
         metrics = commit_once(
             delta, None, lambda properties: delta.update(self.updates, predicate=self.changed, commit_properties=properties)
         )

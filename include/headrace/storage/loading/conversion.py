@@ -14,7 +14,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.storage.delta.keys import keep_last_per_key
 from headrace.storage.delta.staged_files import StagedFile, stage_rows
 from headrace.storage.loading.splits import FileSplit, read_split
-from headrace.storage.types import rows_schema, tags_schema
+from headrace.storage.types import assemble, rows_schema, tags_schema
 from headrace.storage.values.columns import InvalidValues, Values, to_stored_column
 from headrace.storage.values.scalars import TimeContext
 
@@ -37,7 +37,6 @@ class LoadTarget:
 
     @property
     def time_context(self) -> TimeContext:
-        """How relative timestamps and those without a zone are read."""
         return TimeContext(self.now, self.database.timezone, self.database.precision)
 
     def convert(self, file_split: FileSplit) -> ConvertedSplit:
@@ -136,7 +135,7 @@ def convert_split(file_split: FileSplit, target: LoadTarget) -> ConvertedSplit:
             )
     if target.fixed_name is not None:
         stored[table.series_key] = pa.repeat(pa.scalar(target.fixed_name, pa.string()), raw.rows)
-    rows = _assemble(stored, rows_schema(table, target.database), raw.rows)
+    rows = assemble(stored, rows_schema(table, target.database), raw.rows)
     present_columns = frozenset(column.name for column in table.columns if column.name in file_names)
     subtables = _subtables(stored, target, raw.rows)
     return ConvertedSplit(
@@ -157,16 +156,11 @@ def _columns(target: LoadTarget) -> Sequence[Column]:
     )
 
 
-def _assemble(stored: dict[str, pa.Array], schema: pa.Schema, count: int) -> pa.Table:
-    columns = [stored[field.name] if field.name in stored else pa.nulls(count, field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
 def _subtables(stored: dict[str, pa.Array], target: LoadTarget, count: int) -> pa.Table:
     """Return the subtables of the rows, each with its last tags."""
     schema = tags_schema(target.table, target.database)
     named = pa.schema([field for field in schema if field.name in stored or field.name == target.table.series_key])
-    return keep_last_per_key(_assemble(stored, named, count), [target.table.series_key])
+    return keep_last_per_key(assemble(stored, named, count), [target.table.series_key])
 
 
 def stage_split(file_split: FileSplit, target: SplitTarget, uri: str) -> StagedSplit:

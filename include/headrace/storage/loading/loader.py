@@ -21,14 +21,7 @@ from headrace.storage.delta.keys import keep_last_per_key
 from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.staged_files import StagedFile
 from headrace.storage.delta.writer import Writer
-from headrace.storage.loading.conversion import (
-    ConvertedSplit,
-    LoadTarget,
-    SplitTarget,
-    StagedSplit,
-    match_columns,
-    stage_converted,
-)
+from headrace.storage.loading.conversion import ConvertedSplit, LoadTarget, SplitTarget, StagedSplit, match_columns, stage_converted
 from headrace.storage.loading.inserted import InsertedFile, split_inserted
 from headrace.storage.loading.splits import FileSplit, describe, split_files
 from headrace.storage.object_store import is_object_store
@@ -57,12 +50,14 @@ class LoadOptions:
     Attributes:
         format: csv, parquet or ndjson; None to go by the files' names.
         tbname: Subtable of all rows; None if a column `tbname` names it.
+        device: Device of all rows of a tree; None if the files name it.
         delimiter: Delimiter of CSV.
         now: Epoch milliseconds; None for the machine's clock.
     """
 
     format: str | None = None
     tbname: str | None = None
+    device: str | None = None
     delimiter: str = ","
     now: int | None = None
 

@@ -155,7 +155,6 @@ def read_split(file_split: FileSplit, invalid_values: InvalidValues) -> SplitCon
 
 
 def _read_lines(file_split: FileSplit) -> bytes:
-    """Return the complete lines that start within a split."""
     with open(file_split.path, "rb") as file:
         start = file_split.start
         if start > file_split.data_start:

@@ -16,7 +16,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.storage.loading.inserted import quoted_split, without_header
 from headrace.storage.loading.loader import refuse_invalid
 from headrace.storage.loading.splits import FileSplit, position_of, read_split, split_files
-from headrace.storage.types import tags_schema
+from headrace.storage.types import assemble, tags_schema
 from headrace.storage.values.columns import InvalidValues, to_stored_column
 from headrace.storage.values.scalars import TimeContext
 
@@ -72,7 +72,6 @@ def read_subtables(path: Path, columns: Sequence[str], table: Table, database: D
 
 
 def part_of(parts: Sequence[NamedSubtables], row: int) -> tuple[NamedSubtables, int]:
-    """Return the part that has a row of the file, and the row's index there."""
     for part in parts:
         if row < part.tags.num_rows:
             return part, row
@@ -108,9 +107,7 @@ def _convert(split: FileSplit, table: Table, database: Database, now: int) -> Na
             stored[column.name] = to_stored_column(values, column, context, invalid, is_key=column is key, is_time=False)
     if key.name in stored:
         _check_names(stored[key.name], key, invalid)
-    fields = tags_schema(table, database)
-    arrays = [stored[field.name] if field.name in stored else pa.nulls(content.rows, field.type) for field in fields]
-    return NamedSubtables(split, pa.Table.from_arrays(arrays, schema=fields), invalid)
+    return NamedSubtables(split, assemble(stored, tags_schema(table, database), content.rows), invalid)
 
 
 def _check_names(names: pa.Array, key: Column, invalid: InvalidValues) -> None:

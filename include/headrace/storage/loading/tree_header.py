@@ -118,7 +118,6 @@ def check_header(header: TreeHeader, owner: str, device: str | None) -> None:
 
 
 def twice_error(owner: str, name: str, first: str) -> ProgrammingError:
-    """Return the error for two names of one column."""
     return ProgrammingError(f"{owner}: {name!r} and {first!r} are one column", hint="name each column once")
 
 

@@ -22,6 +22,7 @@ from headrace.storage.loading.loader import (
     WORKERS,
     Loader,
     LoadMetrics,
+    LoadOptions,
     Progress,
     is_large,
     refuse_invalid,
@@ -49,23 +50,6 @@ class SeriesStore(Protocol):
         """Create those that are missing and commit the values; raise `ColumnsChangedError` if they need other columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLoadOptions:
-    """How files are read.
-
-    Attributes:
-        format: csv, parquet or ndjson; None to go by the files' names.
-        device: Device of all rows; None if the files name it.
-        delimiter: Delimiter of CSV.
-        now: Epoch milliseconds; None for the machine's clock.
-    """
-
-    format: str | None = None
-    device: str | None = None
-    delimiter: str = ","
-    now: int | None = None
-
-
 class ColumnsChangedError(Exception):
     """Series got other columns than planned, so their values have to be converted again."""
 
@@ -81,7 +65,7 @@ class TreeLoader:
     table: Table
     database: Database
 
-    def load(self, paths: Sequence[Path], store: SeriesStore, progress: Progress | None, options: TreeLoadOptions) -> LoadMetrics:
+    def load(self, paths: Sequence[Path], store: SeriesStore, progress: Progress | None, options: LoadOptions) -> LoadMetrics:
         """Load files into a tree, all or none of them, with the rules of its INSERT: the last value at an instant wins.
 
         Args:
@@ -144,7 +128,6 @@ def shifted(progress: Progress | None, before: int) -> Progress | None:
 
 
 def check_headers(work: Sequence[FileSplit], files: TreeFiles) -> None:
-    """Validate column names before anything is read."""
     headers = {file_split.path: file_split for file_split in work if file_split.names}
     for file_split in headers.values():
         read_header(file_split.names, file_split.name, files.database.name, files.device)

@@ -17,7 +17,7 @@ from headrace.storage.delta.keys import keep_last_per_key, keep_last_values_per_
 from headrace.storage.loading.conversion import ConvertedSplit
 from headrace.storage.loading.splits import FileSplit, SplitContent, read_split
 from headrace.storage.loading.tree_header import SeriesColumn, TreeHeader, is_in_tree, read_header
-from headrace.storage.types import rows_schema
+from headrace.storage.types import assemble, rows_schema
 from headrace.storage.values.columns import InvalidValues, to_array, to_stored_column
 from headrace.storage.values.scalars import TimeContext
 from headrace.storage.values.tree_columns import to_series_values
@@ -33,7 +33,6 @@ class TreeFiles:
 
     @property
     def time_context(self) -> TimeContext:
-        """How times without a zone are read."""
         return TimeContext(self.now, self.database.timezone, self.database.precision)
 
 
@@ -190,12 +189,10 @@ class SplitRows:
         table = self.target.table
         schema = rows_schema(table, self.target.files.database)
         own = {**stored, TIME_COLUMN: times, table.series_key: paths}
-        count = self.content.rows
-        arrays = [own[field.name] if field.name in own else pa.nulls(count, field.type) for field in schema]
-        has_value = np.zeros(count, bool)
+        has_value = np.zeros(self.content.rows, bool)
         for values in stored.values():
             has_value |= pc.is_valid(values).to_numpy(zero_copy_only=False)
-        return pa.Table.from_arrays(arrays, schema=schema).filter(pa.array(has_value))
+        return assemble(own, schema, self.content.rows).filter(pa.array(has_value))
 
 
 def only(values: pa.Array | list[object], belongs: np.ndarray) -> pa.Array | list[object]:
@@ -222,7 +219,6 @@ def convert_tree_split(file_split: FileSplit, target: TreeTarget) -> ConvertedSp
 
 
 def combine_rows(rows: pa.Table, table: Table) -> pa.Table:
-    """Combine rows of one key, keeping the last value of each column."""
     keys = rows.select(list(table.primary_key))
     if keep_last_per_key(keys, table.primary_key).num_rows == rows.num_rows:
         return rows

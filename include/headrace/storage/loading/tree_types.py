@@ -35,7 +35,6 @@ class ScannedSplit:
 
 
 def scan_split(file_split: FileSplit, files: TreeFiles) -> ScannedSplit:
-    """Return the series of a split with the type of each one's first value."""
     invalid_values = InvalidValues()
     content = read_split(file_split, invalid_values)
     if not content.rows:

@@ -71,14 +71,7 @@ S3_JARS = JarSet(
             *(f"software.amazon.awssdk:{name}:{AWS_VERSION}" for name in ("s3", "s3-transfer-manager", "sts")),
         )
     ),
-    (
-        "software.amazon.awssdk:bundle",
-        "commons-codec",
-        "commons-logging",
-        "io.netty",
-        "org.apache.httpcomponents",
-        "org.slf4j",
-    ),
+    ("software.amazon.awssdk:bundle", "commons-codec", "commons-logging", "io.netty", "org.apache.httpcomponents", "org.slf4j"),
 )
 
 

@@ -28,7 +28,6 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> str:
-    """Return the full version of a `java` executable, such as `17.0.15`."""
     said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "([^"]+)"', said.stderr)
     if match is None:

@@ -119,7 +119,6 @@ def driver_memory(settings: Settings, role: Role) -> str:
 
 
 def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
-    """Return a driver's share of a cluster."""
     is_snode = role is Role.SNODE
     conf = {
         "spark.cores.max": str(settings.snode_cores if is_snode else settings.task_cores),

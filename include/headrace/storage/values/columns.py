@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -66,9 +66,9 @@ def to_stored_column(
     """Convert values of a file to a column's stored type; invalid ones become NULL and are added to `invalid_values`."""
     source = to_array(values)
     stored = None if isinstance(source, list) else convert_vectorized(source, column, context)
-    if stored is None or (is_time and _any_negative(stored)):
+    if stored is None or (is_time and any_negative(stored)):
         python_values = source if isinstance(source, list) else source.to_pylist()
-        stored = _convert_each(python_values, column, context, invalid_values, is_time=is_time)
+        stored = convert_each(python_values, column, context, invalid_values, is_time=is_time)
     if is_key:
         nulls = pc.is_null(source) if not isinstance(source, list) else pa.array([value is None for value in source], pa.bool_())
         for row in pc.indices_nonzero(nulls).to_pylist():
@@ -87,12 +87,12 @@ def to_array(values: Values) -> pa.Array | list[object]:
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
-def _any_negative(values: pa.Array) -> bool:
+def any_negative(values: pa.Array) -> bool:
     return bool(pc.any(pc.less(values.cast(pa.int64()), 0), min_count=0).as_py())
 
 
-def _convert_each(
-    values: list[object], column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_time: bool
+def convert_each(
+    values: Sequence[object], column: Column, context: TimeContext, invalid_values: InvalidValues, *, is_time: bool
 ) -> pa.Array:
     converted_values: list[object] = []
     for row, value in enumerate(values):
@@ -105,8 +105,11 @@ def _convert_each(
             converted = None
             invalid_values.add(row, column, value, str(error))
         converted_values.append(converted)
-    type_ = arrow_type(column.type, context.precision)
-    return pa.array(converted_values, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(converted_values, type_)
+    return stored_array(converted_values, arrow_type(column.type, context.precision))
+
+
+def stored_array(values: Sequence[object], type_: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(type_) if type_ == MICROSECONDS else pa.array(values, type_)
 
 
 def convert_vectorized(values: pa.Array, column: Column, context: TimeContext) -> pa.Array | None:

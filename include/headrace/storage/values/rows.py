@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import DataError, Error, NotFoundError, ProgrammingError
+from headrace.errors import DataError, NotFoundError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.statements import RowValue, TagValue
 from headrace.model.tables import Column, Database, Table
 from headrace.model.types import FLOATS, INTEGERS, TypeKind
-from headrace.storage.types import arrow_type, rows_schema, tags_schema
-from headrace.storage.values.scalars import InvalidValueError, TimeContext, stored_units_per_tick, tick_range, to_stored
+from headrace.storage.types import assemble, rows_schema, tags_schema
+from headrace.storage.values.columns import InvalidValues, any_negative, convert_each, convert_vectorized, stored_array
+from headrace.storage.values.scalars import InvalidValueError, TimeContext, to_stored
 
 MAX_SHOWN_CHARACTERS: Final = 60
-_INTEGER: Final = {int, type(None)}
-_NUMBER: Final = {int, float, type(None)}
-_TEXT: Final = {str, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +72,7 @@ def rows_to_arrow(
     values = dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
     arrays = {column.name: _column(context, column, values[column.name]) for column in table.columns if column.name in values}
     arrays[table.series_key] = pa.array(tbnames, pa.string()) if tbnames is not None else _names(context, values[table.series_key])
-    schema = rows_schema(table, database)
-    stored = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
-    return pa.Table.from_arrays(stored, schema=schema)
+    return assemble(arrays, rows_schema(table, database), len(rows))
 
 
 def tags_to_arrow(table: Table, database: Database, tbname: str, values: Mapping[str, TagValue], *, now: int) -> pa.Table:
@@ -86,11 +82,10 @@ def tags_to_arrow(table: Table, database: Database, tbname: str, values: Mapping
         DataError: A value is invalid for its tag; has the value's span.
     """
     context = TimeContext(now, database.timezone, database.precision)
-    row: dict[str, object] = {table.series_key: tbname}
-    for tag in table.tags:
-        row[tag.name] = _tag(tbname, tag, values[tag.name], context) if tag.name in values else None
     schema = tags_schema(table, database)
-    return pa.Table.from_arrays([_array([row[field.name]], field.type) for field in schema], schema=schema)
+    row: dict[str, object] = {table.series_key: tbname}
+    row |= {tag.name: _tag(tbname, tag, values[tag.name], context) for tag in table.tags if tag.name in values}
+    return assemble({name: stored_array([value], schema.field(name).type) for name, value in row.items()}, schema, 1)
 
 
 def _tag(tbname: str, tag: Column, value: TagValue, context: TimeContext) -> object:
@@ -98,9 +93,7 @@ def _tag(tbname: str, tag: Column, value: TagValue, context: TimeContext) -> obj
         return to_stored(value.value, tag.type, context)
     except InvalidValueError as unfit:
         raise DataError(
-            f"tag {tag.name} of {tbname} is {tag.type}, {_shown(value.value)} is invalid",
-            hint=f"give it {unfit}",
-            span=value.span,
+            f"tag {tag.name} of {tbname} is {tag.type}, {_shown(value.value)} is invalid", hint=f"give it {unfit}", span=value.span
         ) from None
 
 
@@ -143,8 +136,12 @@ def _names(context: _RowContext, values: Sequence[RowValue]) -> pa.Array:
 
 def _column(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
     """Convert a column: vectorized if all values have the plain type, else one by one."""
-    fast = _convert_vectorized(column, values, context)
-    stored = fast if fast is not None else _convert_each(context, column, values)
+    stored, invalid = _convert_vectorized(column, values, context), InvalidValues()
+    if stored is None:
+        stored = convert_each(values, column, context.context, invalid, is_time=column is context.table.timestamp)
+    for first in invalid.first()[:1]:
+        problem = f"{_shown(values[first.row])} is not valid for {column.name}, which is {column.type}"
+        raise context.refusal(first.row, problem, f"give it {first.allowed}")
     if column.name in context.table.primary_key and stored.null_count:
         number = pc.index(stored.is_null(), True).as_py()
         raise context.refusal(number, f"{column.name} is NULL", f"{column.name} is part of the key of a row and never NULL")
@@ -153,91 +150,24 @@ def _column(context: _RowContext, column: Column, values: Sequence[RowValue]) ->
 
 def _convert_vectorized(column: Column, values: Sequence[RowValue], context: _RowContext) -> pa.Array | None:
     """Convert the whole column by Arrow; None if a value has another type or is invalid."""
-    kinds = set(map(type, values))
-    convert = _FAST.get(column.type.kind)
-    if convert is None:
+    types, arrow = _PLAIN.get(column.type.kind, (frozenset(), pa.null()))
+    if not types.issuperset(map(type, values)):
         return None
     try:
-        return convert(column, values, kinds, context)
+        plain = pa.array(values, arrow)
     except (pa.ArrowException, OverflowError, UnicodeError):
         return None
+    is_early = column is context.table.timestamp and any_negative(plain)
+    return None if is_early else convert_vectorized(plain, column, context.context)
 
 
-def _fast_integers(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
-    if not kinds <= _INTEGER:
-        return None
-    integers = pa.array(values, pa.int64())
-    low, high = column.type.integer_range()
-    return integers.cast(arrow_type(column.type, context.context.precision)) if _all_within(integers, low, high) else None
-
-
-def _fast_floats(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
-    if not kinds <= _NUMBER:
-        return None
-    floats = pa.array(values, pa.float64()).cast(arrow_type(column.type, context.context.precision), safe=False)
-    return floats if pc.all(pc.is_finite(floats), min_count=0).as_py() else None
-
-
-def _fast_text(column: Column, values: Sequence[RowValue], kinds: set[type], _: _RowContext) -> pa.Array | None:
-    if not kinds <= _TEXT:
-        return None
-    texts = pa.array(values, pa.string())
-    lengths = pc.binary_length(texts) if column.type.kind is TypeKind.VARCHAR else pc.utf8_length(texts)
-    return texts if column.type.length is None or _all_within(lengths, 0, column.type.length) else None
-
-
-def _fast_times(column: Column, values: Sequence[RowValue], kinds: set[type], context: _RowContext) -> pa.Array | None:
-    if not kinds <= _INTEGER:
-        return None
-    ticks = pa.array(values, pa.int64())
-    precision = context.context.precision
-    low, high = tick_range(precision)
-    if not _all_within(ticks, 0 if column is context.table.timestamp else low, high):
-        return None
-    return pc.multiply(ticks, stored_units_per_tick(precision)).cast(arrow_type(column.type, precision))
-
-
-def _fast_bools(_: Column, values: Sequence[RowValue], kinds: set[type], __: _RowContext) -> pa.Array | None:
-    return pa.array(values, pa.bool_()) if kinds <= {bool, type(None)} else None
-
-
-_Fast = Callable[[Column, Sequence[RowValue], set[type], _RowContext], pa.Array | None]
-_FAST: Final[dict[TypeKind, _Fast]] = {
-    **dict.fromkeys((kind for kind in INTEGERS if kind is not TypeKind.UBIGINT), _fast_integers),
-    **dict.fromkeys(FLOATS, _fast_floats),
-    TypeKind.VARCHAR: _fast_text,
-    TypeKind.NCHAR: _fast_text,
-    TypeKind.TIMESTAMP: _fast_times,
-    TypeKind.BOOL: _fast_bools,
+_PLAIN: Final[dict[TypeKind, tuple[frozenset[type], pa.DataType]]] = {
+    **dict.fromkeys((*INTEGERS, TypeKind.TIMESTAMP), (frozenset((int, type(None))), pa.int64())),
+    **dict.fromkeys(FLOATS, (frozenset((int, float, type(None))), pa.float64())),
+    **dict.fromkeys((TypeKind.VARCHAR, TypeKind.NCHAR), (frozenset((str, type(None))), pa.string())),
+    TypeKind.BOOL: (frozenset((bool, type(None))), pa.bool_()),
 }
-
-
-def _all_within(values: pa.Array, low: int, high: int) -> bool:
-    ends = pc.min_max(values)
-    least, greatest = ends["min"].as_py(), ends["max"].as_py()
-    return least is None or (low <= least and greatest <= high)
-
-
-def _convert_each(context: _RowContext, column: Column, values: Sequence[RowValue]) -> pa.Array:
-    primary = column is context.table.timestamp
-    converted_values: list[object] = []
-    for number, value in enumerate(values):
-        try:
-            converted = to_stored(value, column.type, context.context)
-        except InvalidValueError as error:
-            raise _invalid_value(context, number, column, value, str(error)) from None
-        if primary and isinstance(converted, int) and converted < 0:
-            raise _invalid_value(context, number, column, value, "a timestamp not before 1970-01-01")
-        converted_values.append(converted)
-    return _array(converted_values, arrow_type(column.type, context.context.precision))
-
-
-def _array(values: Sequence[object], type_: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.int64()).cast(type_) if pa.types.is_timestamp(type_) else pa.array(values, type_)
-
-
-def _invalid_value(context: _RowContext, number: int, column: Column, value: object, allowed: str) -> Error:
-    return context.refusal(number, f"{_shown(value)} is not valid for {column.name}, which is {column.type}", f"give it {allowed}")
+"""The Python types of values that Arrow converts, and the type that it reads them as."""
 
 
 def _shown(value: object) -> str:

@@ -12,8 +12,7 @@ from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.model.tables import TableId
 from headrace.storage import Bounds
-from headrace.storage.delta import extents
-from headrace.storage.pieces import scan_pieces
+from headrace.storage.delta.scans import Extent
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.source_tables import source_tables
@@ -67,7 +66,7 @@ def source_pieces(
         pieces: Iterator[pa.Table] = (piece.select(columns).filter(filter) for piece in rows)
     else:
         version = offsets[plan.source_ids[0]]
-        pieces = scan_pieces(context.tables, plan.source, columns, filter=filter, version=version, tbnames=series, bounds=bounds)
+        pieces = context.tables.scan_pieces(plan.source, columns, filter=filter, version=version, tbnames=series, bounds=bounds)
     return (without_set_aside(context, plan, piece) for piece in pieces)
 
 
@@ -86,13 +85,13 @@ def source_frame(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFr
     return context.set_aside.exclude_frame(frame, plan.source, plan.query.precision, context.spark())
 
 
-def source_extents(context: Context, plan: StreamPlan, offsets: Offsets) -> list[extents.Extent]:
+def source_extents(context: Context, plan: StreamPlan, offsets: Offsets) -> list[Extent]:
     """Return the extents of the data files of all sources as of offsets."""
     tables = source_tables(context, plan.sources)
     return [
         extent
         for source, table in tables.items()
-        for extent in extents.extents(context.tables, table, plan.source_database, offsets[source])
+        for extent in context.tables.extents(table, plan.source_database, offsets[source])
     ]
 
 

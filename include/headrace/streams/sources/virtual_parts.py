@@ -21,7 +21,6 @@ from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
 from headrace.storage.delta.changes import changes_schema
-from headrace.storage.pieces import scan_pieces
 from headrace.streams.sources.spill import Spill
 from headrace.streams.sources.virtual_comparison import VirtualComparison
 from headrace.streams.sources.virtual_rows import align, origin_tables, stored_columns, virtual_schema
@@ -118,8 +117,7 @@ def stored_pieces(
     yield pa.schema([schema.field(name) for name in columns]).empty_table()
     if touched.bounds is None or comparison.has_single_sources:
         return
-    pieces = scan_pieces(
-        context.tables,
+    pieces = context.tables.scan_pieces(
         table,
         columns,
         version=reached[source_id(table.database, table.name)],
@@ -140,6 +138,6 @@ def virtual_pieces(
         for origin, table in tables.items():
             names = {reference.origin_series for reference in references if reference.origin == origin}
             columns, version = stored_columns(table, references), offsets[source_id(table.database, table.name)]
-            divided.add(origin, scan_pieces(context.tables, table, columns, version=version, tbnames=sorted(names), bounds=bounds))
+            divided.add(origin, context.tables.scan_pieces(table, columns, version=version, tbnames=sorted(names), bounds=bounds))
         for number in divided.parts():
             yield align(scan, divided.read(number), tables, references)

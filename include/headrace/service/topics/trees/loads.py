@@ -33,10 +33,10 @@ def load_tree(
     """
 
     def apply(session: SessionState) -> Result:
-        from headrace.storage.loading.tree_loader import TreeLoadOptions
+        from headrace.storage.loading.loader import LoadOptions
         from headrace.trees import loading
 
-        options = TreeLoadOptions(format=format, device=device, now=session.context.clock.now())
+        options = LoadOptions(format=format, device=device, now=session.context.clock.now())
         rows = loading.load_tree(
             session.context, database, files, options, aligned=aligned, progress=lambda _, read: progress(read, size)
         )
