@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from headrace.settings import Settings, load
-from tests.support import waiting
+from tests.support import drawing, waiting
 from tests.support.object_store import object_store, warehouse_options  # noqa: F401  (fixture)
 from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
 
@@ -72,7 +72,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report the waits that came near their time limit."""
+    """Report by what seed cases were drawn, and the waits that came near their time limit."""
+    terminalreporter.write_line(drawing.NOTE)
     waiting.append_report()
     for wait in waiting.near_waits:
         terminalreporter.write_line(f"near its bound: {wait}")
