@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills conformance-streams soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills conformance soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -29,8 +29,8 @@ campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 50 
 	HEADRACE_KILLS=$(or $(KILLS),400) HEADRACE_STREAM_SEED=$(or $(SEED),0) bin/run-tests tests/streams/test_kills.py tests/streams/test_driver_processes.py
 	HEADRACE_KILLS=1 bin/run-tests tests/cluster
 
-conformance-streams: setup ## Play all recorded cases of streams; the tests play every sixth
-	HEADRACE_STREAM_CASES=all bin/run-tests tests/conformance/test_streams.py
+conformance: setup ## Compare all recorded answers in all ways; the tests draw some of them (DRAW=123 repeats a run)
+	$(if $(DRAW),HEADRACE_DRAW_SEED=$(DRAW),HEADRACE_DRAW=all) bin/run-tests $(or $(ARGS),tests/conformance)
 
 .PHONY: campaign-cases
 campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")

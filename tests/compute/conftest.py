@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.interpreted import drawn_plans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,3 +20,10 @@ def small(spark: SparkSession) -> SparkSession:
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", "1")
     return session
+
+
+@pytest.fixture(autouse=True)
+def _plans(request: pytest.FixtureRequest) -> Iterator[None]:
+    used = {"small", "spark"} & set(request.fixturenames)
+    with drawn_plans(request.node, *map(request.getfixturevalue, used)):
+        yield

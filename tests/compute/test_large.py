@@ -20,7 +20,9 @@ from tests.compute.samples import METERS, answer, frame, plan
 
 pytestmark = pytest.mark.spark
 
-ROWS = st.lists(st.tuples(st.sampled_from(["d1", "d2"]), st.integers(0, 200), st.none() | st.integers(0, 3)), max_size=80)
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["d1", "d2"]), st.integers(0, 200), st.none() | st.integers(0, 3)), min_size=10, max_size=80
+)
 STATES = (
     "select tbname, _wstart, _wend, a, count(*), sum(b), first(b), last(b), max(d) from meters partition by tbname state_window(a)",
     "select site, tbname, _wstart, count(*), avg(b) from meters where b > 9 partition by tbname, site state_window(s) true_for(2s)",
@@ -62,15 +64,18 @@ def rows_of(readings: Sequence[tuple[str, int, int | None]]) -> list[dict[str, A
     ]
 
 
-@pytest.mark.parametrize("max_buckets", [row_runs.MAX_MIXED_BUCKETS, 2, 0])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(readings=ROWS, spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]))
+@given(
+    readings=ROWS,
+    spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]),
+    max_buckets=st.sampled_from([2, 0, row_runs.MAX_MIXED_BUCKETS]),
+)
 def test_runs_merged_from_time_buckets_equal_runs_of_rows(
     small: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
-    max_buckets: int,
     readings: list[tuple[str, int, int | None]],
     spacing: int,
+    max_buckets: int,
 ) -> None:
     monkeypatch.setattr(row_runs, "MAX_MIXED_BUCKETS", max_buckets)
     rows = frame(small, METERS, rows_of(readings))
@@ -78,7 +83,7 @@ def test_runs_merged_from_time_buckets_equal_runs_of_rows(
         assert answer(query, rows, statistics=Statistics(spacing)) == answer(query, rows), query
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(readings=ROWS)
 def test_surrogate_keys_give_the_same_windows_as_names(small: SparkSession, readings: list[tuple[str, int, int | None]]) -> None:
     rows = frame(small, METERS, rows_of(readings))

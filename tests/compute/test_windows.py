@@ -68,11 +68,11 @@ def evaluate_in_batches(plan: Plan, batches: list[DataFrame], *, by_row: bool) -
     return windows_of(collect_rows(finished))
 
 
-cuts = st.tuples(st.integers(0, 10_000), st.integers(1, 3), st.booleans())
+cuts = st.tuples(st.integers(0, 10_000), st.integers(2, 3), st.booleans())
 
 
 @pytest.mark.parametrize("window", ANY_ORDER)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cut=cuts)
 def test_any_split_of_the_rows_in_any_order_merges_to_the_same_windows(
     small: SparkSession, window: str, cut: tuple[int, int, bool]
@@ -89,7 +89,7 @@ def test_any_split_of_the_rows_in_any_order_merges_to_the_same_windows(
 
 
 @pytest.mark.parametrize("window", [window for window in WINDOWS if window not in ANY_ORDER])
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cut=cuts)
 def test_ordered_rows_split_anywhere_merge_to_the_same_windows(
     small: SparkSession, window: str, cut: tuple[int, int, bool]

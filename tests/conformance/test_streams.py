@@ -2,13 +2,12 @@
 
 Each line of `streams.jsonl` has the tables and streams of a case, and steps: statements, time that passes, statements that are
 refused, and queries with cells of their results. `differences.toml` lists deliberate differences; remove entries that no longer
-differ. A run plays every n-th case, and all of them with `HEADRACE_STREAM_CASES=all`.
+differ. A run plays one of eight cases (`tests/support/drawing.py`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ import pytest
 
 import headrace
 from tests.conformance.results import TOLERANCE, comparable, values_match
+from tests.support.drawing import draw
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
 DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
-EVERY = 1 if os.environ.get("HEADRACE_STREAM_CASES") == "all" else 6
-CASES = [json.loads(line) for line in (HERE / "streams.jsonl").read_text().splitlines()][::EVERY]
+CASES = draw([json.loads(line) for line in (HERE / "streams.jsonl").read_text().splitlines()], 8)
 START_MS = 1_700_000_000_000
 
 

@@ -66,6 +66,7 @@ POINTS = st.lists(
             st.just(path), st.integers(-5, 40), st.fixed_dictionaries({name: st.none() | VALUES[name] for name in SERIES[path]})
         )
     ),
+    min_size=8,
     max_size=40,
 )
 GROUPS = (
@@ -178,7 +179,7 @@ def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("query", [*BY_DEVICE, *BY_TIME])
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(points=POINTS, group=st.sampled_from(["", *(f" group by {group}" for group in GROUPS)]))
 def test_aggregates_equal_those_of_spark(
     small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]], group: str
@@ -188,7 +189,7 @@ def test_aggregates_equal_those_of_spark(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("query", RAW)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(points=POINTS)
 def test_rows_equal_those_of_spark(small: SparkSession, query: str, points: list[tuple[str, int, dict[str, Any]]]) -> None:
     check(small, stored_tables(points), query)
