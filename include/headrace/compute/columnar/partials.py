@@ -182,7 +182,7 @@ def is_ordered(type_: pa.DataType) -> bool:
 MIN_WAITING: Final = 1_000_000
 """Cells of batches that are merged together at least; more if there are more cells."""
 MAX_GAPS: Final = 4
-"""Unsorted rows are folded where they are if their cells have at most so many numbers for each row; others are sorted first."""
+"""Unsorted rows are sorted only if the numbers of their cells span more than this many times the rows."""
 
 
 @dataclass(frozen=True, slots=True)
