@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills conformance soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -26,15 +26,14 @@ campaign-streams: setup ## Test streams with random writes and faults; CI tries 
 	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),50000) bin/run-tests $(PROPERTIES)
 
 campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 50 times (KILLS=400 SEED=1)
-	HEADRACE_KILLS=$(or $(KILLS),400) HEADRACE_STREAM_SEED=$(or $(SEED),0) bin/run-tests tests/streams/test_kills.py tests/streams/test_driver_processes.py
+	HEADRACE_KILLS=$(or $(KILLS),400) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/streams/test_kills.py tests/streams/test_driver_processes.py
 	HEADRACE_KILLS=1 bin/run-tests tests/cluster
 
 conformance: setup ## Compare all recorded answers in all ways; the tests draw some of them (DRAW=123 repeats a run)
 	$(if $(DRAW),HEADRACE_DRAW_SEED=$(DRAW),HEADRACE_DRAW=all) bin/run-tests $(or $(ARGS),tests/conformance)
 
-.PHONY: campaign-cases
 campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")
-	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service)
+	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service tests/runtime)
 
 soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from random import Random
 from typing import Final, TypeVar
 
-from tests.streams import counting
 from tests.streams.environment import PROFILES
+from tests.support.drawing import SEED, TAKES_ALL
 
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
 """About how many examples a campaign of properties tries; 0 in an ordinary run."""
 KILLS: Final = int(os.environ.get("HEADRACE_KILLS", "0"))
 """Kills of a campaign; 0 in an ordinary run."""
-SEED: Final = int(os.environ.get("HEADRACE_STREAM_SEED", "0")) or time.time_ns() % 1_000_000
-IS_CAMPAIGN: Final = bool(EXAMPLES or KILLS)
+IS_CAMPAIGN: Final = bool(EXAMPLES or KILLS or TAKES_ALL)
 
 Case = TypeVar("Case")
-
-counting.note(f"seed: {SEED} (HEADRACE_STREAM_SEED)")
 
 
 def drawn(cases: Sequence[Case], purpose: str, count: int = 1) -> list[Case]:

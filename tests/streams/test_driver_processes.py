@@ -15,10 +15,11 @@ import pytest
 
 from headrace.errors import OperationalError
 from tests.streams import counting
-from tests.streams.effort import SEED, drawn
+from tests.streams.effort import drawn
 from tests.streams.environment import START, SUBTABLES, StreamEnvironment, open_profile
 from tests.streams.killing import STREAMS, Campaign, StreamRun, open_runs
 from tests.streams.worker import start_driver
+from tests.support.drawing import SEED
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
 from tests.streams import counting
-from tests.streams.effort import KILLS, SEED, drawn
+from tests.streams.effort import KILLS, drawn
 from tests.streams.environment import SUBTABLES, StreamEnvironment, open_profile, profile_of
 from tests.streams.killing import FAILPOINTS, STREAMS, Campaign, open_runs
+from tests.support.drawing import SEED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from headrace.model.jobs import JobState
 from headrace.model.quarantine import QuarantineCode, QuarantineRequest
 from headrace.storage.delta import changes
 from headrace.streams.runner import state_store
-from tests.streams.effort import SEED
 from tests.streams.environment import START, StreamEnvironment
 from tests.streams.scenarios import scale
 from tests.streams.set_aside import BAD, FAR, HOUR, LENGTHS, POSITIONS, SUMS, counters, crash, drop, held, replay, windows
 from tests.streams.state_files import remove_state
+from tests.support.drawing import SEED
 
 if TYPE_CHECKING:
     from headrace.streams.definition.define import StreamPlan
