@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from headrace.compute.nodes import NULL, Column, Node, call, if_, spark_sql
 from headrace.errors import TypeMismatchError
@@ -86,11 +86,45 @@ class AggregateArguments:
         return value.ticks(self.precision)
 
 
-def check_count(function: str, min_arguments: int, max_arguments: int, count: int) -> None:
-    """Raise `TypeMismatchError` if a function does not take this number of arguments."""
-    if not min_arguments <= count <= max_arguments:
-        expected = str(min_arguments) if min_arguments == max_arguments else f"{min_arguments} to {max_arguments}"
+def check_count(function: str, min_arguments: int, max_arguments: int | None, count: int) -> None:
+    """Raise `TypeMismatchError` if a function does not take this number of arguments. Without a maximum, it is None."""
+    if count < min_arguments or (max_arguments is not None and count > max_arguments):
+        more = "" if max_arguments == min_arguments else " or more" if max_arguments is None else f" to {max_arguments}"
+        expected = f"{min_arguments}{more}"
         raise TypeMismatchError(f"{function} takes {expected} argument{'' if expected == '1' else 's'}, not {count}")
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFunction(Generic[R]):
+    """A function of `min_arguments` to `max_arguments` arguments, the first of a type that it accepts.
+
+    Attributes:
+        accepts: The kinds of type that its first argument may have.
+        rule: Returns the rule for the arguments of a call.
+        summary: Description in the function reference.
+        streams: Which streams may use it.
+    """
+
+    name: str
+    accepts: frozenset[TypeKind]
+    rule: Callable[[AggregateArguments], R]
+    summary: str
+    min_arguments: int = 1
+    max_arguments: int = 1
+    streams: StreamUse = StreamUse.NONE
+
+    def check_count(self, count: int) -> None:
+        """Raise `TypeMismatchError` if it does not take this number of arguments."""
+        check_count(self.name, self.min_arguments, self.max_arguments, count)
+
+    def make_rule(self, arguments: AggregateArguments) -> R:
+        """Return the rule for the arguments of a call, or raise `TypeMismatchError` if the first has an invalid type."""
+        if arguments.type.kind not in self.accepts:
+            raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
+        return self.rule(arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,46 +155,26 @@ class AggregateRule:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateFunction:
-    """An aggregate function of `min_arguments` to `max_arguments` arguments.
+class AggregateFunction(TypedFunction[AggregateRule]):
+    """An aggregate function.
 
     Attributes:
-        accepts: The kinds of type that its first argument may have.
-        rule: Returns the rule for the arguments of a call.
-        summary: Description in the function reference.
         pick: Set for selection functions: picks the row with the least (`min`) or greatest (`max`) value of `order`, never one
             whose order is NULL. Plain columns in the same select list come from that row.
         bounded: Whether the size of the partials is independent of the number of rows.
-        streams: Which streams may use it.
         columns: How many leading arguments are columns: `{x}`, and `{y}` if there are two.
     """
 
-    name: str
-    accepts: frozenset[TypeKind]
-    rule: Callable[[AggregateArguments], AggregateRule]
-    summary: str
+    streams: StreamUse = StreamUse.ANY
     pick: str | None = None
     order: Node | None = None
-    min_arguments: int = 1
-    max_arguments: int = 1
     bounded: bool = True
-    streams: StreamUse = StreamUse.ANY
     columns: int = 1
 
     @property
     def selects(self) -> bool:
         """Whether it is a selection function."""
         return self.pick is not None
-
-    def check_count(self, count: int) -> None:
-        """Raise `TypeMismatchError` if it does not take this number of arguments."""
-        check_count(self.name, self.min_arguments, self.max_arguments, count)
-
-    def make_rule(self, arguments: AggregateArguments) -> AggregateRule:
-        """Return the rule for the arguments of a call, or raise `TypeMismatchError` if the first has an invalid type."""
-        if arguments.type.kind not in self.accepts:
-            raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
-        return self.rule(arguments)
 
 
 def simple_partial(name: str, function: str, value: Node) -> PartialRule:

@@ -91,10 +91,7 @@ class SeriesArrowRule:
 
 @dataclass(frozen=True, slots=True)
 class SeriesArrowFunction:
-    """A function over a whole series.
-
-    It takes `min_arguments` to `max_arguments` inputs (None: any number); `rule` checks them.
-    """
+    """A function over a whole series of `min_arguments` to `max_arguments` inputs (None: any number). `rule` checks them."""
 
     name: str
     rule: Callable[[SeriesArrowArguments], SeriesArrowRule]
@@ -105,12 +102,7 @@ class SeriesArrowFunction:
 
     def make_rule(self, arguments: SeriesArrowArguments) -> SeriesArrowRule:
         """Return the rule for these arguments, or raise `TypeMismatchError`."""
-        check_count(
-            self.name,
-            self.min_arguments,
-            len(arguments.types) if self.max_arguments is None else self.max_arguments,
-            len(arguments.types),
-        )
+        check_count(self.name, self.min_arguments, self.max_arguments, len(arguments.types))
         return self.rule(arguments)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.functions.aggregates import StreamUse
+from headrace.compute.functions.aggregates import StreamUse, check_count
 from headrace.compute.nodes import NULL, Node, call, double, if_
 from headrace.compute.terms import Term, to_double, to_string
 from headrace.compute.types import is_text
@@ -80,15 +80,8 @@ class ScalarFunction:
 
     def term(self, arguments: ScalarArguments) -> Term:
         """Return the term of a call, or raise `TypeMismatchError` if number or types of its arguments are wrong."""
-        count = len(arguments.terms)
-        if count < self.min_arguments or (self.max_arguments is not None and count > self.max_arguments):
-            raise TypeMismatchError(f"{self.name} takes {self.arity()}, not {count}")
+        check_count(self.name, self.min_arguments, self.max_arguments, len(arguments.terms))
         return self.build(arguments)
-
-    def arity(self) -> str:
-        if self.max_arguments == self.min_arguments:
-            return f"{self.min_arguments} argument{'' if self.min_arguments == 1 else 's'}"
-        return f"{self.min_arguments} {'or more' if self.max_arguments is None else f'to {self.max_arguments}'} arguments"
 
 
 def number(term: Term) -> Node:

@@ -6,12 +6,10 @@ order rows, `{over}` both as an OVER clause, `{first}` and `{value}` the columns
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.compute.functions.aggregates import AggregateArguments, StreamUse, check_count
-from headrace.errors import TypeMismatchError
-from headrace.model.types import DataType, TypeKind
+from headrace.compute.functions.aggregates import TypedFunction
+from headrace.model.types import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +35,5 @@ class SeriesRule:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesFunction:
-    """A series function of `min_arguments` to `max_arguments` arguments, the first of a type that it accepts."""
-
-    name: str
-    accepts: frozenset[TypeKind]
-    rule: Callable[[AggregateArguments], SeriesRule]
-    summary: str
-    min_arguments: int = 1
-    max_arguments: int = 1
-    streams: StreamUse = StreamUse.NONE
-
-    def check_count(self, count: int) -> None:
-        """Raise `TypeMismatchError` if it does not take this number of arguments."""
-        check_count(self.name, self.min_arguments, self.max_arguments, count)
-
-    def make_rule(self, arguments: AggregateArguments) -> SeriesRule:
-        """Return the rule for the arguments of a call, or raise `TypeMismatchError` if the first has an invalid type."""
-        if arguments.type.kind not in self.accepts:
-            raise TypeMismatchError(f"{self.name} does not take {arguments.type}")
-        return self.rule(arguments)
+class SeriesFunction(TypedFunction[SeriesRule]):
+    """A series function."""

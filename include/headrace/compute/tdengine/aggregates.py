@@ -190,12 +190,14 @@ TABLE: Final = (
     ),
     AggregateFunction("sum", NUMERIC, total, "sum; NULL if it is out of range for BIGINT"),
     AggregateFunction("avg", NUMERIC, average, "arithmetic mean"),
-    AggregateFunction("min", ORDERED, extreme("min"), "minimum; the earliest row if several have it", "min", LEAST),
-    AggregateFunction("max", ORDERED, extreme("max"), "maximum; the earliest row if several have it", "max", GREATEST),
+    AggregateFunction("min", ORDERED, extreme("min"), "minimum; the earliest row if several have it", pick="min", order=LEAST),
+    AggregateFunction("max", ORDERED, extreme("max"), "maximum; the earliest row if several have it", pick="max", order=GREATEST),
     AggregateFunction("spread", MEASURED, spread, "maximum minus minimum; 0 for a single value"),
-    AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest non-NULL value", "min", PRESENT),
-    AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest non-NULL value", "max", PRESENT),
-    AggregateFunction("last_row", ANY, at_extreme("max", ORDER), "value of the latest row, even if it is NULL", "max", ORDER),
+    AggregateFunction("first", ANY, at_extreme("min", PRESENT), "earliest non-NULL value", pick="min", order=PRESENT),
+    AggregateFunction("last", ANY, at_extreme("max", PRESENT), "latest non-NULL value", pick="max", order=PRESENT),
+    AggregateFunction(
+        "last_row", ANY, at_extreme("max", ORDER), "value of the latest row, even if it is NULL", pick="max", order=ORDER
+    ),
     AggregateFunction(
         "_group_key", ANY, at_extreme("min", ORDER), "value of the earliest row, even if it is NULL; for a group key, the key"
     ),
