@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import overload
 
-from headrace.compute.binding.binder import Binder, Resolver
+from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.interpolation import PointResolver, make_interp_plan, uses_interp
 from headrace.compute.binding.outputs import (
@@ -88,6 +88,27 @@ def make_union_sort(ordering: Ordering, outputs: tuple[Output, ...], language: L
     return make_sort(ordering, next(output for output in outputs if output.column == column), language)
 
 
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """The clauses that are bound alike in every query. `keys` grows by those that only the select list implies."""
+
+    source: BoundSource
+    where: WhereCondition
+    row_binder: Binder
+    items: tuple[SelectItem, ...]
+    keys: list[Key]
+    expressions: dict[Expression, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectList:
+    """The bound select list and ORDER BY."""
+
+    outputs: tuple[Output, ...]
+    sorts: tuple[Sort, ...]
+    hidden: tuple[Output, ...]
+
+
 @dataclass(slots=True)
 class SelectBinder:
     """Binds one SELECT, clause by clause."""
@@ -102,47 +123,37 @@ class SelectBinder:
         names = source.names
         if self.query.tags_only:
             self.query = query_of_tags(self.query, source, stream=self.stream)
-        expression_context = ExpressionContext(names.precision, names.timezone)
-        where = where_condition(
-            self.query.where,
-            series_conditions(source),
-            self._make_binder(RowResolver(names, "in WHERE"), expression_context),
-            names,
-        )
+        where_binder = self._row_binder(names, "in WHERE")
+        where = where_condition(self.query.where, series_conditions(source), where_binder, names)
         self.query = resolve_range(self.query, where, names, self.scope.now, stream=self.stream)
-        row_binder = self._make_binder(RowResolver(names, "inside another aggregate"), expression_context)
         items = tuple(self._expand_stars(names))
-        keys, expressions = self._bind_keys(
-            self._make_binder(RowResolver(names, "in PARTITION BY or GROUP BY"), expression_context), items
-        )
-        window = self._bind_window(self._make_binder(RowResolver(names, "in a window clause"), expression_context), names)
+        keys, expressions = self._bind_keys(self._row_binder(names, "in PARTITION BY or GROUP BY"), items)
+        window = self._bind_window(self._row_binder(names, "in a window clause"), names)
+        clauses = Clauses(source, where, self._row_binder(names, "inside another aggregate"), items, keys, expressions)
         if uses_interp(items, self.scope.language):
-            return self._bind_interpolation(source, where, row_binder, items, keys, expressions)
+            return self._bind_interpolation(clauses)
         self._check_interpolation()
         if self.is_aggregated(items):
-            return self._bind_grouped(source, where, row_binder, items, window, keys, expressions)
-        return self._bind_plain(source, where, row_binder, items, keys)
+            return self._bind_grouped(clauses, window)
+        return self._bind_plain(clauses)
 
     def _bind_source(self) -> BoundSource:
         return Sources(self.scope, lambda query: bind(query, self.scope)).bind_source(self.query.source)
 
-    def _make_binder(self, resolver: Resolver, expression_context: ExpressionContext) -> Binder:
-        return Binder(resolver, expression_context, self.scope.language)
+    def _row_binder(self, names: Environment, clause: str) -> Binder:
+        return Binder(RowResolver(names, clause), ExpressionContext(names.precision, names.timezone), self.scope.language)
 
-    def _bind_plain(
-        self, source: BoundSource, where: WhereCondition, row_binder: Binder, items: tuple[SelectItem, ...], keys: list[Key]
-    ) -> Plan:
-        resolver = SeriesResolver(source.names, row_binder=row_binder)
-        binder = self._make_binder(resolver, row_binder.expression_context)
-        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self._bind_sorts(binder, items, outputs)
+    def _bind_plain(self, clauses: Clauses) -> Plan:
+        names = clauses.source.names
+        resolver = SeriesResolver(names, row_binder=clauses.row_binder)
+        selected = self._bind_select_list(replace(clauses.row_binder, resolver=resolver), clauses.items)
         if self.query.having is not None:
             raise ProgrammingError("HAVING needs GROUP BY or an aggregate", hint="use WHERE", span=self.query.having.span)
-        if resolver.calls and source.names.time is None:
-            names = ", ".join(call.function for call in resolver.calls)
-            raise ProgrammingError(f"{names} needs a source with a timestamp column", span=self.query.span)
+        if resolver.calls and names.time is None:
+            functions = ", ".join(call.function for call in resolver.calls)
+            raise ProgrammingError(f"{functions} needs a source with a timestamp column", span=self.query.span)
         selection = RowSelection(tuple(resolver.calls.values()), tuple(resolver.arrow_calls.values()))
-        return self._make_plan(source, where, selection, keys=tuple(keys), outputs=outputs, hidden=hidden, sorts=sorts)
+        return self._make_plan(clauses, selection, selected)
 
     def _check_interpolation(self) -> None:
         """Raise `ProgrammingError` for clauses of INTERP without interp, and for FILL without windows."""
@@ -154,96 +165,51 @@ class SelectBinder:
         if fill is not None and self.query.window is None:
             raise ProgrammingError("FILL requires INTERVAL or interp", hint="remove FILL", span=fill.span)
 
-    def _bind_interpolation(
-        self,
-        source: BoundSource,
-        where: WhereCondition,
-        row_binder: Binder,
-        items: tuple[SelectItem, ...],
-        keys: list[Key],
-        expressions: dict[Expression, Key],
-    ) -> Plan:
-        if self.query.window is not None or self.query.group_by or source.names.time is None:
+    def _bind_interpolation(self, clauses: Clauses) -> Plan:
+        names = clauses.source.names
+        if self.query.window is not None or self.query.group_by or names.time is None:
             raise ProgrammingError(
                 "interp requires a timestamp column and cannot be combined with a window or GROUP BY", span=self.query.span
             )
-        resolver = PointResolver(source.names, row_binder, keys, expressions)
-        binder = self._make_binder(resolver, row_binder.expression_context)
-        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self._bind_sorts(binder, items, outputs)
-        return self._make_plan(
-            source,
-            where,
-            make_interp_plan(self.query, resolver),
-            keys=tuple(keys),
-            arguments=tuple(resolver.arguments.values()),
-            outputs=outputs,
-            hidden=hidden,
-            sorts=sorts,
-        )
+        resolver = PointResolver(names, clauses.row_binder, clauses.keys, clauses.expressions)
+        selected = self._bind_select_list(replace(clauses.row_binder, resolver=resolver), clauses.items)
+        interpolation = make_interp_plan(self.query, resolver)
+        return self._make_plan(clauses, interpolation, selected, tuple(resolver.arguments.values()))
 
-    def _bind_grouped(
-        self,
-        source: BoundSource,
-        where: WhereCondition,
-        row_binder: Binder,
-        items: tuple[SelectItem, ...],
-        window: WindowPlan | None,
-        keys: list[Key],
-        expressions: dict[Expression, Key],
-    ) -> Plan:
-        unique = self._has_unique_instants(source.names, keys)
-        if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
-            expressions = expressions | {self.query.window.expression: Key(STATE, STATE, Column(STATE), window.state.type)}
-        groups = self._group_resolver(source.names, row_binder, items, window, keys, expressions, unique=unique)
-        binder = self._make_binder(groups, row_binder.expression_context)
-        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
-        sorts, hidden = self._bind_sorts(binder, items, outputs)
-        having = self._bind_having(binder, items, needs_rows=not keys and window is None)
+    def _bind_grouped(self, clauses: Clauses, window: WindowPlan | None) -> Plan:
+        unique = self._has_unique_instants(clauses.source.names, clauses.keys)
+        groups = self._group_resolver(clauses, window, unique=unique)
+        binder = replace(clauses.row_binder, resolver=groups)
+        selected = self._bind_select_list(binder, clauses.items)
+        having = self._bind_having(binder, clauses.items, needs_rows=not clauses.keys and window is None)
         if groups.group_calls and self.stream:
             raise function_in_stream_error(groups)
         if not groups.aggregates:
             binder.bind(Call("count", (Star(),)))
         selection = GroupSelection(
-            self._bind_fill(binder, window, outputs, hidden),
+            self._bind_fill(binder, window, selected),
             aggregates=tuple(groups.aggregates.values()),
             calls=tuple(groups.group_calls),
             having=having,
             unique=unique,
-            empty_groups=self._empty_groups(source, row_binder, items, expressions) if expressions and window is None else None,
+            empty_groups=self._empty_groups(clauses) if clauses.expressions and window is None else None,
         )
-        return self._make_plan(
-            source,
-            where,
-            selection,
-            keys=tuple(groups.keys),
-            arguments=tuple(groups.arguments.values()),
-            outputs=outputs,
-            hidden=hidden,
-            sorts=sorts,
-        )
+        return self._make_plan(clauses, selection, selected, tuple(groups.arguments.values()))
 
-    def _group_resolver(
-        self,
-        names: Environment,
-        row_binder: Binder,
-        items: tuple[SelectItem, ...],
-        window: WindowPlan | None,
-        keys: list[Key],
-        expressions: dict[Expression, Key],
-        *,
-        unique: bool,
-    ) -> GroupResolver:
+    def _group_resolver(self, clauses: Clauses, window: WindowPlan | None, *, unique: bool) -> GroupResolver:
+        names, expressions = clauses.source.names, clauses.expressions
+        if isinstance(window, StateWindow) and isinstance(self.query.window, StateClause):
+            expressions = expressions | {self.query.window.expression: Key(STATE, STATE, Column(STATE), window.state.type)}
         return GroupResolver(
             names,
-            row_binder,
-            keys,
+            clauses.row_binder,
+            clauses.keys,
             expressions,
             self.window_terms(window),
             window,
             order=Column(TS) if unique else tie_order(names),
-            selection=single_selection([item.expression for item in items], self.scope.language),
-            is_one_series=names.one_series or groups_by_series(keys),
+            selection=single_selection([item.expression for item in clauses.items], self.scope.language),
+            is_one_series=names.one_series or groups_by_series(clauses.keys),
         )
 
     def _bind_having(self, binder: Binder, items: tuple[SelectItem, ...], *, needs_rows: bool) -> Node | None:
@@ -253,32 +219,24 @@ class SelectBinder:
             return require_rows(binder, having)
         return having
 
-    def _empty_groups(
-        self, source: BoundSource, row_binder: Binder, items: tuple[SelectItem, ...], keys: Mapping[Expression, Key]
-    ) -> Node | None:
+    def _empty_groups(self, clauses: Clauses) -> Node | None:
         """Return the condition on subtables of a query that counts and groups only by tags and series key, None for any other."""
-        nodes = [item.expression for item in items] + [ordering.expression for ordering in self.query.order_by]
+        source = clauses.source
+        nodes = [item.expression for item in clauses.items] + [ordering.expression for ordering in self.query.order_by]
         nodes += [self.query.having] if self.query.having is not None else []
         counts = any(call.function == "count" for node in nodes for call in aggregate_calls(node, self.scope.language))
-        if not counts or not isinstance(source.source, Scan) or not all(is_constant_in_series(key, source.names) for key in keys):
+        if not counts or not isinstance(source.source, Scan):
             return None
-        parts = [row_binder.condition(part) for part in conjuncts(self.query.where) if is_constant_in_series(part, source.names)]
-        conditions = [*series_conditions(source), *parts]
+        if not all(is_constant_in_series(key, source.names) for key in clauses.expressions):
+            return None
+        parts = [part for part in conjuncts(self.query.where) if is_constant_in_series(part, source.names)]
+        conditions = [*series_conditions(source), *map(clauses.row_binder.condition, parts)]
         return both(*conditions) if conditions else TRUE
 
     def _make_plan(
-        self,
-        source: BoundSource,
-        where: WhereCondition,
-        selection: Selection,
-        *,
-        keys: tuple[Key, ...],
-        outputs: tuple[Output, ...],
-        hidden: tuple[Output, ...],
-        sorts: tuple[Sort, ...],
-        arguments: tuple[Argument, ...] = (),
+        self, clauses: Clauses, selection: Selection, selected: SelectList, arguments: tuple[Argument, ...] = ()
     ) -> Plan:
-        names, query = source.names, self.query
+        names, query, where = clauses.source.names, self.query, clauses.where
         identity = RowIdentity(
             names.time.node if names.time else None,
             names.series.node if names.series else None,
@@ -288,19 +246,19 @@ class SelectBinder:
         limits = (query.limit, query.offset, query.series_limit, query.series_offset)
         return Plan(
             query=query,
-            source=source.pruned(),
+            source=clauses.source.pruned(),
             precision=names.precision,
             timezone=names.timezone,
             now=self.scope.now,
             identity=identity,
             filter=where.node,
             bounds=(where.first, where.last),
-            keys=keys,
+            keys=tuple(clauses.keys),
             arguments=arguments,
             selection=selection,
-            outputs=outputs,
-            hidden=hidden,
-            order=ResultOrder(sorts, query.distinct, *limits, partitioned=bool(query.partition_by)),
+            outputs=selected.outputs,
+            hidden=selected.hidden,
+            order=ResultOrder(selected.sorts, query.distinct, *limits, partitioned=bool(query.partition_by)),
         )
 
     def _expand_stars(self, names: Environment) -> Iterator[SelectItem]:
@@ -354,9 +312,7 @@ class SelectBinder:
         names = self.scope.language.pseudo_columns.window_names
         return dict(zip(names, (Term(start, TIMESTAMP), Term(end, TIMESTAMP), Term(end - start, BIGINT)), strict=True))
 
-    def _bind_fill(
-        self, binder: Binder, window: WindowPlan | None, outputs: tuple[Output, ...], hidden: tuple[Output, ...]
-    ) -> WindowPlan | None:
+    def _bind_fill(self, binder: Binder, window: WindowPlan | None, selected: SelectList) -> WindowPlan | None:
         """Bind FILL of an INTERVAL, matching its values with the outputs that depend on rows. Returns the window with it."""
         fill = self.query.fill
         if fill is None or fill.mode is FillMode.NONE:
@@ -365,7 +321,8 @@ class SelectBinder:
             raise ProgrammingError("FILL requires INTERVAL", hint="remove FILL", span=fill.span)
         if fill.mode is FillMode.NEAR:
             raise NotSupportedError("FILL(NEAR) requires INTERP", hint="use PREV, NEXT or LINEAR", span=fill.span)
-        values = bind_fill_values(fill, binder, outputs, hidden) if fill.mode in (FillMode.VALUE, FillMode.VALUE_F) else ()
+        has_values = fill.mode in (FillMode.VALUE, FillMode.VALUE_F)
+        values = bind_fill_values(fill, binder, selected.outputs, selected.hidden) if has_values else ()
         return replace(window, fill=FillPlan(fill.mode, values))
 
     def is_aggregated(self, items: tuple[SelectItem, ...]) -> bool:
@@ -381,10 +338,9 @@ class SelectBinder:
             return False
         return names.one_series or groups_by_series(keys)
 
-    def _bind_sorts(
-        self, binder: Binder, items: tuple[SelectItem, ...], outputs: tuple[Output, ...]
-    ) -> tuple[tuple[Sort, ...], tuple[Output, ...]]:
-        """Bind ORDER BY. Expressions that are not in the select list become hidden columns."""
+    def _bind_select_list(self, binder: Binder, items: tuple[SelectItem, ...]) -> SelectList:
+        """Bind the select list and ORDER BY, whose expressions become hidden columns unless the select list has them."""
+        outputs = tuple(make_output(binder, number, item) for number, item in enumerate(items))
         sorts: list[Sort] = []
         hidden: list[Output] = []
         for ordering in self.query.order_by:
@@ -397,7 +353,7 @@ class SelectBinder:
             sorts.append(make_sort(ordering, sorted_by, self.scope.language))
         if hidden and self.query.distinct:
             raise ProgrammingError("ORDER BY of SELECT DISTINCT takes only columns of the select list")
-        return tuple(sorts), tuple(hidden)
+        return SelectList(outputs, tuple(sorts), tuple(hidden))
 
 
 def series_conditions(source: BoundSource) -> list[Node]:
