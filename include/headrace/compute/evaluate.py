@@ -104,10 +104,7 @@ def evaluate(
 
 
 def project(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Evaluate a query without windows and aggregates row by row.
-
-    Returns `p…`, `_ts` and `_series_key` if the source has them, and `o…` in stored types.
-    """
+    """Evaluate a query without windows and aggregates row by row: `p…`, `_ts` and `_series_key` if any, and `o…` as stored."""
     filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
     outputs = {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
     return filtered.selectExpr(*named_sql(plan, plan.natural_columns | outputs))
@@ -117,8 +114,7 @@ def project(plan: Plan, rows: DataFrame) -> DataFrame:
 class Evaluator:
     """Builds the data frame of a plan. Results have columns `o…` with instants as ticks.
 
-    Attributes:
-        within: The plan with the windows that rows of series must lie in: a sub-query sees no others.
+    `within` is the plan with the windows that rows of series must lie in: a sub-query sees no others.
     """
 
     read: Reader

@@ -46,10 +46,7 @@ class ExpressionContext:
         return self.from_micros(spark_sql("if({} RLIKE '(Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})$', {}, {})", sql, zoned, local))
 
     def format_instant(self, sql: Node, pattern: str, zone: str | None = None) -> Node:
-        """Format an instant by a pattern of Java's DateTimeFormatter.
-
-        The result does not depend on the time zone of the Spark session.
-        """
+        """Format an instant by a pattern of Java's DateTimeFormatter, whatever the time zone of the Spark session."""
         wall = spark_sql("timestamp_micros({})", self.micros(self.local(sql, zone)))
         return spark_sql("date_format(to_utc_timestamp({}, current_timezone()), {})", wall, string_sql(pattern))
 

@@ -24,11 +24,7 @@ def is_utc(name: str) -> bool:
 
 
 def fixed_ticks(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
-    """Return a duration of fixed length in ticks.
-
-    Raises:
-        LimitError: It is in months or years, negative, or no multiple of the tick.
-    """
+    """Return a duration in ticks. Raise `LimitError` if it is in months or years, negative, or no multiple of the tick."""
     if duration.is_calendar:
         raise LimitError(
             f"{what} may not be in months or years, as {duration} is", hint="use weeks, days or shorter units", span=span

@@ -76,8 +76,6 @@ class Operators:
     """Operators and conversions, by the names that the model's expressions use.
 
     Attributes:
-        unary: Returns the term of a unary operator, by its name.
-        binary: Returns the term of a binary operator, by its name.
         comparisons: Names of binary operators that convert both operands to instants if one of them is.
         instant: Converts a term to an instant in a time zone and precision.
         truth: Converts a term to a condition.
@@ -118,11 +116,9 @@ class Language:
     """One language. `with_functions` derives one with more functions, such as user-defined ones.
 
     Attributes:
-        name: The name of its dialect.
         functions: Every function by its name in lower case. The class of the entry says how it is evaluated.
         present: Calls without arguments whose value is fixed when a plan runs, such as `now`.
         windows: Binds each window clause of the model that the language has.
-        column_name: Returns the name of a result column.
         star_functions: Functions that apply to each column separately if their argument is `*`.
         counting_aggregates: Aggregates that give a row even if there are no rows.
         interpolation: The function that interpolates, empty if there is none.

@@ -113,10 +113,10 @@ class RowIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One bound SELECT. The module docstring lists the columns of its data frames.
+    """One bound SELECT. The module docstring lists the columns of its data frames. `at` returns it for another present.
 
     Attributes:
-        now: The present, in epoch milliseconds. `at` returns the same plan for another present.
+        now: The present, in epoch milliseconds.
         bounds: The first and last instant that WHERE lets through.
         keys: PARTITION BY and GROUP BY.
         arguments: Those of aggregates and INTERP.

@@ -20,14 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A partition or group key.
+    """A partition or group key: `column` (`p0`, `p1`, …) in data frames, `name` in the query.
 
     Keys with `is_derived` are functions of the series key, which is a key too. They split no group, so rows are not hashed by them.
-
-    Attributes:
-        column: Its name in data frames, `p0`, `p1`, …
-        name: Its name in the query.
-        implied: True if the query does not list it: a tag that the series named by the other keys determines.
+    Keys that are `implied` are not in the query: tags that the series named by the other keys determines.
     """
 
     column: str
@@ -41,12 +37,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A partial aggregate: one column of a segment.
+    """A partial aggregate: one column of a segment. `update` aggregates prepared rows, `merge` segments.
 
     Attributes:
         row: Computes it from one prepared row. None means that rows are aggregated before they are merged.
-        update: Aggregate expression over prepared rows.
-        merge: Aggregate expression over segments.
         direct: Cheaper `update` for windows whose rows are all aggregated at once. Its result cannot be merged.
     """
 
@@ -59,10 +53,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One call of an aggregate function.
+    """One call of an aggregate function; `text` is the call as EXPLAIN shows it.
 
     Attributes:
-        text: The call as EXPLAIN shows it.
         final: Computes the value from the partials of a finished window.
         bounded: Whether the size of the partials is independent of the number of rows.
         many: Whether the value is an array with one result row per element.
@@ -91,13 +84,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class GroupCall:
-    """A call of an Arrow function over the rows of each group.
-
-    Attributes:
-        column: The column of the value.
-        rows: The partial that holds the rows, as an array of structs: `time`, then one field per argument.
-        many: Whether the value is an array with one result row per element.
-    """
+    """A call of an Arrow function over each group, whose rows are structs of `time` and the arguments in the partial `rows`."""
 
     column: str
     rows: str
@@ -108,12 +95,7 @@ class GroupCall:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result, or a hidden one for ORDER BY.
-
-    Attributes:
-        node: Yields the internal type (timestamps as ticks).
-        is_filled: Whether it depends on the rows of a window, so that FILL computes it for windows without rows.
-    """
+    """A column of the result, or a hidden one for ORDER BY. One that `is_filled` depends on rows of a window: FILL computes it."""
 
     column: str
     name: str
@@ -142,10 +124,9 @@ class GapFill:
 
 @dataclass(frozen=True, slots=True)
 class SeriesCall:
-    """A call of a series function: one whose value depends on neighboring rows.
+    """A call of a series function, in the column `__s0`, `__s1`, …: one whose value depends on neighboring rows.
 
-    The expressions come from the function's `SeriesRule`. `KEYS` in them is for the partition columns, `TIES` for those that
-    order rows. `column` is `__s0`, `__s1`, …
+    The expressions come from its `SeriesRule`, with `KEYS` for the partition columns and `TIES` for those that order rows.
     """
 
     column: str
@@ -173,9 +154,7 @@ class SeriesArrowCall:
 class InterpPlan:
     """`INTERP`: points from `first` to `last`, `every` ticks apart. The ends default to those of the data.
 
-    Attributes:
-        values: For mode VALUE, one constant per argument.
-        skip_nulls: Whether rows with a NULL argument are ignored.
+    `values` are the constants of mode VALUE, one for each argument. With `skip_nulls`, rows with a NULL argument are ignored.
     """
 
     first: Bound | None
@@ -198,12 +177,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class ResultOrder:
-    """ORDER BY, DISTINCT and the limits of a result.
-
-    Attributes:
-        series_limit: SLIMIT; `series_offset` is SOFFSET.
-        partitioned: Whether the query has PARTITION BY. LIMIT is then for each partition.
-    """
+    """ORDER BY, DISTINCT and the limits of a result. With `partitioned`, LIMIT is for each partition of PARTITION BY."""
 
     sorts: tuple[Sort, ...] = ()
     distinct: bool = False
@@ -229,11 +203,9 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class GroupSelection:
-    """A query with one row per window or group.
+    """A query with one row per window or group. With `unique`, rows of one group never have equal instants.
 
-    Attributes:
-        unique: Whether rows of one group never have equal instants, so that first and last need no tie-breaker.
-        empty_groups: Condition on tags and series key. Subtables that meet it have a group even without rows.
+    Subtables that meet `empty_groups`, a condition on tags and series key, have a group even without rows.
     """
 
     window: WindowPlan | None = None

@@ -30,12 +30,9 @@ class ColumnRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A bound expression with its type.
+    """A bound expression with its type, which is None for a bare NULL, and its value if planning can compute it.
 
-    Attributes:
-        type: None for a bare NULL.
-        constant: The value, if planning can compute it.
-        role: Set if the term is, unchanged, the time or series key column of its source.
+    `role` is set if the term is, unchanged, the time or series key column of its source.
     """
 
     node: Node

@@ -53,10 +53,7 @@ class FillPlan:
 
 @dataclass(frozen=True, slots=True)
 class IntervalWindow:
-    """`INTERVAL`, and its `FILL`.
-
-    `zone` is set if windows follow the calendar of a zone other than UTC, which days and months then refer to.
-    """
+    """`INTERVAL`, and its `FILL`. `zone` is set if windows follow the calendar of a zone other than UTC."""
 
     length: Duration
     sliding: Duration

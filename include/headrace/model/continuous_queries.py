@@ -64,13 +64,9 @@ def first_execution(every: int, boundary: int, now: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ContinuousQuery:
-    """What a job holds of a continuous query beside its statement.
+    """What a job holds of a continuous query beside its statement; `sources` and `targets` are paths for display.
 
-    Attributes:
-        timezone: The zone of the session that created it, for texts without a zone and for calendar months.
-        sources: The paths of FROM, for display.
-        targets: The devices of INTO as written, for display.
-        generation: How many queries of its name were dropped before it was created.
+    `timezone` is that of the session that created it. `generation` is how many queries of its name were dropped before.
     """
 
     schedule: Schedule

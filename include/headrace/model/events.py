@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`time` in epoch milliseconds; `subject_kind` is `stream`, `snode`, …; `subject` its id or name.
-
-    `kind` is a short word such as STOPPED.
-    """
+    """What happened (`kind`, such as STOPPED) to a subject: its id or name, and its kind (`stream`, `snode`, …)."""
 
     time: int
     subject_kind: str

@@ -14,9 +14,8 @@ class ExecutionHistory:
     """What the ledger has of one continuous query.
 
     Attributes:
-        newest: The newest executions by instant of the schedule, newest first; not necessarily all.
+        newest: The newest executions by instant of the schedule, newest first; all of them if `is_complete`.
         unfinished: All executions that are not DONE, oldest first.
-        is_complete: Whether the newest executions are all there are.
     """
 
     newest: tuple[Execution, ...] = ()
@@ -33,10 +32,7 @@ class ExecutionHistory:
         return None if self.last is None or self.last.scheduled < schedule.first else self.last.scheduled
 
     def left_out(self, schedule: Schedule) -> tuple[int, int | None]:
-        """Return the number of instants before the last one that were not executed, and the oldest of them.
-
-        Those older than the newest executions are not seen unless these are all there are.
-        """
+        """Return how many instants before the last one were not executed, and the oldest; those before `newest` are not seen."""
         recorded = {execution.scheduled for execution in self.newest if execution.scheduled >= schedule.first}
         if not recorded:
             return 0, None
@@ -45,10 +41,7 @@ class ExecutionHistory:
         return (last - first) // schedule.every + 1 - len(recorded), oldest
 
     def lag_ms(self, schedule: Schedule, now: int) -> int:
-        """Return the age of the oldest execution that is due and not done, 0 if there is none.
-
-        An old execution that runs again does not count, since its range has been computed before.
-        """
+        """Return the age of the oldest execution that is due and not done or repeated, 0 if there is none."""
         last = self.last_scheduled(schedule)
         waiting = [schedule.next_after(last)]
         if schedule.policy is TimeoutPolicy.BLOCKED:

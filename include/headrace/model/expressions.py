@@ -55,11 +55,9 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator applied to arguments.
+    """A function or operator applied to arguments; `attributes` are named constants, as in `top_k(s, 'k'='3')`.
 
-    Attributes:
-        attributes: Named constants of the call, as in `top_k(s, 'k'='3')`.
-        spelling: The function as written, where its case is part of a result column's name.
+    `spelling` is the function as written, where its case is part of a result column's name.
     """
 
     function: str

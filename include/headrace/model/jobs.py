@@ -198,8 +198,8 @@ class JobProgress:
 class JobRecord:
     """Everything the catalog holds of one job.
 
-    `skip_to` are offsets up to which the user wants commits left out; `quarantine_requested` is when the user last asked to do
-    something with the rows in quarantine.
+    The user wants commits up to `skip_to` left out; `quarantine_requested` is when the user last asked to do something with rows in
+    quarantine.
     """
 
     definition: JobDefinition

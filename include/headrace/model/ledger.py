@@ -36,10 +36,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Progress of a backfill run; instants in epoch milliseconds.
-
-    `rows` were planned, `rows_planned_done` of them in chunks that are done, which read `rows_done`.
-    """
+    """Progress of a backfill run: `rows` were planned, `rows_planned_done` in chunks that are done, which read `rows_done`."""
 
     job_id: str
     run: str

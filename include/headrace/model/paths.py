@@ -52,11 +52,9 @@ def join_path(nodes: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A path whose nodes may be wildcards.
+    """A path whose nodes, in canonical spelling, may be wildcards.
 
-    Attributes:
-        nodes: Canonical spellings. `*` matches one node, also as part of one (`s*`); `**` matches one or more nodes. A node in
-            back-quotes is never a wildcard.
+    `*` matches one node, also as part of one (`s*`); `**` matches one or more nodes. A node in back-quotes is never a wildcard.
     """
 
     nodes: tuple[str, ...]

@@ -78,8 +78,7 @@ SECRET: Final = re.compile(r"(?i)secret|password|token|access\.?key")
 def parse_spark_options(text: str) -> dict[str, str]:
     """Parse `key=value` options that are separated by white space; quote a value that has some.
 
-    Raises:
-        ValueError: An option is malformed, repeated, or one that Headrace sets itself.
+    Raise `ValueError` for an option that is malformed, repeated, or one that Headrace sets itself.
     """
     options: dict[str, str] = {}
     for part in shlex.split(text):

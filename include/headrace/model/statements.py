@@ -145,11 +145,7 @@ class CreateVirtualSubtable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class InsertBlock:
-    """Rows for one table.
-
-    `columns` is None if all are given in order; `using` creates a missing subtable; `row_spans` hold the position of each row, for
-    messages.
-    """
+    """Rows for one table, of the `columns` or all in order; `using` creates a missing subtable. `row_spans` are for messages."""
 
     table: Name
     rows: tuple[tuple[RowValue, ...], ...]

@@ -11,23 +11,17 @@ class StreamSample:
     """What was measured of one stream at one moment. Durations and rates are of the time since the sample before.
 
     Attributes:
-        job_id: The stream.
         time: Epoch milliseconds.
         rows_behind: Rows of the sources that the stream has not handled.
         lag_ms: The age of the oldest commit that it has not handled; 0 if there is none.
         event_lag_ms: How far the clock is ahead of the largest timestamp that it has handled; None before the first row.
-        batches: Micro-batches.
         batch_ms: The mean duration of a micro-batch; None without any. The durations of its parts follow.
         read_ms: Reading the changes of the sources.
         compute_ms: Computing the windows.
         checkpoint_ms: Writing the checkpoint.
         write_ms: Committing the results.
         record_ms: Recording the progress in the catalog.
-        rows_in_s: Rows handled per second.
-        rows_out_s: Rows written to the target per second.
-        state_windows: Windows in state.
         state_bytes: The size of the state in memory.
-        quarantined: Rows in quarantine.
     """
 
     job_id: str

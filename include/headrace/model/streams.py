@@ -35,10 +35,7 @@ DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of `CREATE STREAM`, with the defaults of the language.
-
-    `max_ahead` is how far rows may be ahead of the clock; if not set, the settings decide.
-    """
+    """Options of `CREATE STREAM`, with the defaults of the language. Without `max_ahead`, the settings decide."""
 
     trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
     max_delay: Duration | None = None

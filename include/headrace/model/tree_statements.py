@@ -82,9 +82,7 @@ class TimeseriesChange(StrEnum):
 class AlterTimeseries(TreeStatement):
     """`ALTER TIMESERIES path …`.
 
-    Attributes:
-        names: Of RENAME (old, new), of DROP the keys.
-        tags, attributes: Of SET (either kind; given as tags), ADD and UPSERT.
+    `names` are old and new one of RENAME, or the keys of DROP; `tags` and `attributes` those of SET (as tags), ADD and UPSERT.
     """
 
     path: PathPattern

@@ -20,12 +20,7 @@ TIME_COLUMN: Final = "time"
 
 @dataclass(frozen=True, slots=True)
 class Timeseries:
-    """One series of a device.
-
-    Attributes:
-        measurement: Its canonical node.
-        column: The column of the tree's table that holds its values.
-    """
+    """One series of a device: its measurement, a canonical node, and the column of the tree's table that holds its values."""
 
     measurement: str
     type: DataType

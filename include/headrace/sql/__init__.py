@@ -22,12 +22,7 @@ DIALECTS: Final = ("iotdb", "tdengine")
 
 
 def parse(text: str, dialect: str = "tdengine") -> Statement:
-    """Parse one statement; a trailing `;` is allowed. Spans are offsets in `text`.
-
-    Raises:
-        SyntaxError_, NotSupportedError, LimitError, InvalidStreamError: The statement is invalid. Errors carry the text and a span.
-        ProgrammingError: The dialect is unknown.
-    """
+    """Parse one statement; a trailing `;` is allowed. Spans are offsets in `text`, and errors carry the text and a span."""
     parser = _load_dialect(dialect.lower())
     if parser.LEXICAL_RULES.is_blank(text):
         raise SqlSyntaxError(
@@ -68,11 +63,7 @@ def lexical_rules_of(dialect: str = "tdengine") -> LexicalRules:
 
 
 def check_dialect(name: str) -> None:
-    """Check that a dialect exists.
-
-    Raises:
-        ProgrammingError: The dialect is unknown.
-    """
+    """Raise `ProgrammingError` unless a dialect exists."""
     if name not in DIALECTS:
         close = difflib.get_close_matches(name, DIALECTS, n=1) or sorted(DIALECTS)
         raise ProgrammingError(f"unknown dialect {name!r}", hint=f"use {' or '.join(close)}")

@@ -23,10 +23,8 @@ WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 class LexicalRules:
     """The lexical rules of a dialect: strings in `'` or `"`, names in backquotes, a doubled quote for a quote.
 
-    Args:
-        reserved: Words (upper case) that are names only in backquotes.
-        escapes: What a backslash and a character stand for. If empty, a backslash is an ordinary character.
-        kept: Characters before which a backslash stays in the value.
+    Words in `reserved` (upper case) are names only in backquotes. `escapes` are what a backslash and a character stand for; without
+    them, a backslash is an ordinary character. Before a character in `kept`, it stays in the value.
     """
 
     COMMENT: ClassVar[str] = COMMENT

@@ -22,12 +22,9 @@ DATA_STATEMENTS: Final = frozenset({("INSERT",), ("ALTER",), ("CREATE", "TABLE")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A statement split at its `?`.
+    """A statement split at its `?`: `parts` is the text between parameters, `spans` the places of `?` in `sql`.
 
-    Attributes:
-        parts: The text between parameters, one element more than there are parameters.
-        spans: Where each `?` is in `sql`.
-        is_data: Whether values are data for columns, see `DATA_STATEMENTS`.
+    With `is_data`, values are data for columns, see `DATA_STATEMENTS`.
     """
 
     sql: str
@@ -37,15 +34,9 @@ class Template:
     is_data: bool
 
     def render(self, parameters: Sequence[Any], row: int | None = None) -> str:
-        """Write one value for each `?`.
+        """Write one value for each `?`; `row` is the index of the values among many rows, for messages.
 
-        Args:
-            parameters: The values.
-            row: Index of the values among many rows, for messages.
-
-        Raises:
-            ProgrammingError: The number of values is wrong, or one has a type without literals.
-            DataError: A number is not finite.
+        Raise `ProgrammingError` for a wrong number of values, or one without literals, and `DataError` for an infinite number.
         """
         self.check_count(parameters, row)
         literals = [self.literal(value, index, row) for index, value in enumerate(parameters)]
@@ -124,10 +115,7 @@ def render_many(sql: str, rows: Iterable[Sequence[Any]], dialect: str) -> str | 
 
 
 def repeated_start(tokens: Sequence[Token]) -> int:
-    """Return the index of the token where the part of an INSERT begins that each row repeats.
-
-    This is its only group of values if all `?` are in it, else everything after INTO.
-    """
+    """Return the token where the part of an INSERT begins that rows repeat: its only values if all `?` are there, or after INTO."""
     opens = [index + 1 for index, (word, sign) in enumerate(pairwise(tokens)) if word.word == "VALUES" and sign.word == "("]
     if len(opens) != 1:
         return 2
@@ -137,16 +125,10 @@ def repeated_start(tokens: Sequence[Token]) -> int:
 
 
 def literal_sql(value: Any, dialect: str, *, is_data: bool = False) -> str:
-    """Write a value as a literal.
+    """Write a value as a literal of a dialect: None, bool, number, text, bytes, date, datetime, or a NumPy or pandas scalar.
 
-    Args:
-        value: None, bool, int, float, Decimal, str, bytes, date, datetime, or a NumPy or pandas scalar.
-        dialect: The language of the statement.
-        is_data: Whether the literal is a value for a column. It is then written as text if that keeps all digits.
-
-    Raises:
-        TypeError: The type has no literals.
-        ValueError: A number is not finite.
+    With `is_data`, it is a value for a column, and written as text if that keeps all digits. Raise `TypeError` for other types, and
+    `ValueError` for numbers that are not finite.
     """
     writer = next((writer for kinds, writer in WRITERS if isinstance(value, kinds)), None)
     if writer is not None:

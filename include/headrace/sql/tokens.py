@@ -38,11 +38,7 @@ class Token:
 
 
 def tokenize(text: str, lexical_rules: LexicalRules) -> list[Token]:
-    """Split a text into tokens, followed by an END token.
-
-    Raises:
-        SyntaxError_: A string, name or comment is not closed.
-    """
+    """Split a text into tokens, followed by END. Raise `SyntaxError_` if a string, name or comment is not closed."""
     tokens: list[Token] = []
     for piece in lexical_rules.token.finditer(text):
         if piece.lastgroup == "open":

@@ -22,11 +22,9 @@ from headrace.model.types import TIMESTAMP, VARCHAR, DataType, TypeKind
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column that a SELECT can refer to by `name` or `qualifier.name`.
+    """A column of a data frame that a SELECT can refer to by `name` or `qualifier.name`; `node` is its value in the internal type.
 
     Attributes:
-        column: The column of the data frame.
-        node: The value in its internal type.
         starred: Whether `*` includes the column.
         tag: Whether it is a tag or the series key.
         is_converted: Whether `node` converts a stored timestamp to ticks. Conditions should test the stored column instead, so that
@@ -70,12 +68,7 @@ class Environment:
             self.by_name.setdefault(column.name, []).append(column)
 
     def column(self, reference: ColumnRef) -> SourceColumn:
-        """Return the column that a reference means, and mark it as used.
-
-        Raises:
-            NotFoundError: No column matches.
-            ProgrammingError: More than one column matches.
-        """
+        """Return the column that a reference means, and mark it as used. Raise an error unless exactly one column matches."""
         if reference.name in self.language.pseudo_columns.row_time and self.time is not None:
             return self.use(self.time)
         matching = self.matching(reference)

@@ -34,12 +34,7 @@ def point_terms(language: Language) -> dict[str, Term]:
 
 @dataclass(slots=True)
 class PointResolver:
-    """Resolves names over interpolated points: `interp(…)`, `_irowts`, `_isfilled` and the partition keys.
-
-    Attributes:
-        row_binder: Binds the arguments of `interp`.
-        skip_options: The options of the calls bound so far, which must be equal.
-    """
+    """Resolves names over interpolated points: `interp(…)`, whose arguments `row_binder` binds, `_irowts`, `_isfilled` and keys."""
 
     environment: Environment
     row_binder: Binder

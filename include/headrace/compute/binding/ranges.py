@@ -41,10 +41,7 @@ class WhereCondition:
 
 
 def where_condition(node: Expression | None, conditions: Sequence[Node], row_binder: Binder, names: Environment) -> WhereCondition:
-    """Bind a WHERE clause together with further conditions.
-
-    Bounds on the time column test the stored column, so that files can be pruned.
-    """
+    """Bind a WHERE clause together with further conditions. Bounds on time test the stored column, so that files can be pruned."""
     parts = list(conditions)
     ends: dict[str, list[Bound]] = {">=": [], "<=": []}
     for part in conjuncts(node):
@@ -136,9 +133,7 @@ CONDITIONS: Final = {"start": "ts >= …", "end": "ts <= …"}
 def resolve_range(query: Query, where: WhereCondition, names: Environment, now: int, *, stream: bool) -> Query:
     """Return a query with constants instead of what refers to the range of its WHERE; `now` is in epoch milliseconds.
 
-    Raises:
-        ProgrammingError: WHERE has no such end.
-        NotSupportedError: The query is that of a stream, or its windows follow a calendar.
+    Raise `ProgrammingError` if WHERE has no such end, and `NotSupportedError` for streams and windows that follow a calendar.
     """
     constants = QueryRange(where, names, now, stream)
     if isinstance(query.window, IntervalClause) and query.window.auto_offset:
@@ -230,9 +225,7 @@ COUNTED: Final = Call(">=", (Call("count", (Star(),)), Literal(0)))
 def query_of_tags(query: Query, source: BoundSource, *, stream: bool) -> Query:
     """Return a query that reads no rows but has the same result as `SELECT TAGS`: it groups by tags and series key.
 
-    Raises:
-        ProgrammingError: It selects other columns, or the source has no tags.
-        NotSupportedError: It has a window or groups, or is that of a stream.
+    Raise `ProgrammingError` for other columns or a source without tags, `NotSupportedError` for windows, groups and streams.
     """
     names = source.names
     if stream or query.window is not None or query.partition_by or query.group_by or query.having or query.interpolation:

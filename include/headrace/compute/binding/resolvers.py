@@ -35,10 +35,7 @@ from headrace.model.types import BIGINT, TIMESTAMP, DataType
 
 
 def needs_window_error(reference: ColumnRef) -> ProgrammingError:
-    """Return the error for a window pseudo-column in a query without windows.
-
-    Callers check first that the source has no column of that name: targets of streams do.
-    """
+    """Return the error for a window pseudo-column without windows, when the source, unlike a stream's target, lacks the column."""
     return ProgrammingError(
         f"{reference.name} needs a window", hint="add INTERVAL, SESSION or another window clause", span=reference.span
     )
@@ -161,7 +158,6 @@ class GroupResolver:
     Collects the distinct arguments and partials that the select list needs.
 
     Attributes:
-        row_binder: Binds the arguments of aggregates.
         expressions: Keys by their expression.
         order: Orders rows for first and last.
         selection: The only selection function of the select list, which determines the row of plain columns.

@@ -42,16 +42,9 @@ def bind(query: Union, scope: Scope, *, stream: bool = False) -> UnionPlan: ...
 @overload
 def bind(query: Query | Union, scope: Scope, *, stream: bool = False) -> AnyPlan: ...
 def bind(query: Query | Union, scope: Scope, *, stream: bool = False) -> AnyPlan:
-    """Bind a query: resolve names and types, and check limits.
+    """Bind a query: resolve names by `scope`, determine types, and check limits. Errors carry spans.
 
-    Args:
-        query: The parsed query.
-        scope: Resolves its names.
-        stream: Whether a stream runs the query. Features that only queries support are then errors, and `_wend` of a session is its
-            last row plus the gap.
-
-    Raises:
-        NotFoundError, TypeMismatchError, LimitError, NotSupportedError, ProgrammingError: The query is invalid. Errors carry spans.
+    In a stream, features that only queries support are errors, and `_wend` of a session is its last row plus the gap.
     """
     if isinstance(query, Union):
         return bind_union(query, scope)

@@ -41,12 +41,7 @@ class AsofSides:
     times: tuple[str, str]
 
     def match(self, join: Join) -> AsofMatch:
-        """Bind the rule and the keys of a join.
-
-        Raises:
-            LimitError: JLIMIT is out of range.
-            NotSupportedError: ON has other conditions.
-        """
+        """Bind the rule and the keys of a join. Raise `LimitError` for its JLIMIT, and `NotSupportedError` for other conditions."""
         limit = 1 if join.limit is None else join.limit
         if not 1 <= limit <= MAX_LIMIT:
             raise LimitError(f"JLIMIT takes 1 to {MAX_LIMIT} rows, not {limit}")
@@ -112,8 +107,7 @@ class AsofSides:
 def bind_scan_union(scans: tuple[Scan, ...], alias: str | None, language: Language) -> tuple[ScanUnion, Environment]:
     """Combine scans into one source, with the columns of the first table followed by those that only others have.
 
-    Raises:
-        NotSupportedError: Precisions differ, or a table has a composite key.
+    Raise `NotSupportedError` if precisions differ, or a table has a composite key.
     """
     sides = [scan_environment(scan, language) for scan in scans]
     check_sides(sides)

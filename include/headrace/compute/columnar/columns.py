@@ -114,11 +114,7 @@ class ProjectionKernel:
 
     @classmethod
     def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> ProjectionKernel:
-        """Compile a plan over columns of these types.
-
-        Raises:
-            UnsupportedError: Kernels cannot evaluate a part of it, or its values depend on neighboring rows.
-        """
+        """Compile a plan over columns of these types. Raises `UnsupportedError` if kernels cannot evaluate it row by row."""
         if plan.series.calls or plan.series.arrow_calls:
             raise UnsupportedError("functions of neighboring rows")
         filter_ = at_present(plan, plan.filter) if plan.filter else None
@@ -130,11 +126,7 @@ class ProjectionKernel:
         return cls(filter_, nodes)
 
     def project(self, rows: pa.Table) -> pa.Table:
-        """Return the results of the rows that pass WHERE, in their order.
-
-        Raises:
-            UnsupportedError: Spark would refuse a value.
-        """
+        """Return the results of the rows that pass WHERE, in order. Raise `UnsupportedError` if Spark would refuse a value."""
         nodes = [*self.nodes.values(), *([self.filter] if self.filter is not None else [])]
         columns: Arrays = to_arrays(rows.select(list(dict.fromkeys(name for node in nodes for name in columns_of(node)))))
         size = rows.num_rows

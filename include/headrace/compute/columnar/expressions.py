@@ -34,11 +34,7 @@ ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Return the type of an expression over columns of these types.
-
-    Raises:
-        UnsupportedError: A function is not supported, or not for these types.
-    """
+    """Return the type of an expression over columns of these types, or raise `UnsupportedError`."""
     match node:
         case Operation(name="struct", operands=operands):
             return pa.struct(list(zip(field_names(operands), (infer_type(part, types) for part in operands), strict=True)))
@@ -124,8 +120,7 @@ def common_type(types: list[pa.DataType]) -> pa.DataType:
 def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     """Return the values of an expression whose type can be inferred; a scalar if it reads no column.
 
-    Raises:
-        UnsupportedError: Spark would refuse a value.
+    Raise `UnsupportedError` if Spark would refuse a value.
     """
     match node:
         case Operation(name="struct", operands=operands):

@@ -156,10 +156,7 @@ def has_value(rows: Rows) -> Array:
 
 
 def aligned_rows(reader: SeriesReader, types: Mapping[str, pa.DataType], where: Node | None) -> Rows:
-    """Return one row for each instant in the order of time, with a column for each series.
-
-    `where` is a condition on time that is applied before rows are aligned.
-    """
+    """Return one row for each instant, in order, with a column for each series. `where` is applied before rows are aligned."""
     source = reader.source
     parts = [
         list(bounded((apply_filter(rows, where) for rows in reader.stored(number)), reader.max_values))

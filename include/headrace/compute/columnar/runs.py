@@ -82,11 +82,9 @@ class Runs:
 
 @dataclass(frozen=True)
 class Scattered:
-    """Rows in any order that belong to numbered groups. To sort them takes several times as long as to fold them where they are.
+    """Rows in any order, with the numbers of their groups in `of_row`, of which none is empty, and the groups' `lengths`.
 
-    Attributes:
-        of_row: The group of each row; no group is empty.
-        lengths: The number of rows of each group.
+    To sort them takes several times as long as to fold them where they are.
     """
 
     of_row: Int64s

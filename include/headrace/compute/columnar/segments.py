@@ -148,8 +148,7 @@ class SegmentKernel:
     def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> SegmentKernel:
         """Compile the kernel of a plan, whose window is made of segments if it has one, over columns of these types.
 
-        Raises:
-            UnsupportedError: Kernels cannot evaluate a part of the plan.
+        Raise `UnsupportedError` if kernels cannot evaluate a part of the plan.
         """
         if isinstance(plan.window, RangeWindow | RunWindow):
             raise UnsupportedError("windows that are not made of segments")

@@ -105,11 +105,7 @@ class LocalPlan:
         return keys if self.plan.aggregated or series is None else [*keys, series]
 
     def run(self, rows: RowReader, max_rows: int, max_result_rows: int | None) -> pa.Table:
-        """Return the result.
-
-        Raises:
-            UnsupportedError: Too many rows have to be read, or values to be kept, or Spark would refuse a value.
-        """
+        """Return the result, or raise `UnsupportedError` if it takes too many rows or values, or Spark would refuse a value."""
         max_kept = None if max_result_rows is None else max_result_rows * len(self.types)
         reader = SeriesReader(self.source, rows, *time_limits(self.plan), max_kept)
         if reader.count() > max_rows:

@@ -40,8 +40,7 @@ class KernelWindows:
 def aggregate_by_kernels(plan: Plan, provider: ShareProvider | None) -> KernelWindows | None:
     """Return the windows of a plan by kernels; None if Spark SQL has to compute them, or does so sooner.
 
-    Raises:
-        NotSupportedError: Kernels are to be used always, but cannot compute the windows.
+    Raise `NotSupportedError` if kernels are to be used always, but cannot compute the windows.
     """
     if provider is None or provider.use is KernelUse.NEVER or plan.window is None or is_virtual(plan):
         return None
@@ -63,8 +62,7 @@ def is_virtual(plan: Plan) -> bool:
 def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
     """Return the scan and the kernel of a plan with a window, without the keys that are derived from the series key.
 
-    Raises:
-        UnsupportedError: Only Spark SQL computes it.
+    Raise `UnsupportedError` if only Spark SQL computes it.
     """
     scan = plan.source
     if not isinstance(scan, Scan):
@@ -99,8 +97,7 @@ def is_mergeable(plan: Plan) -> bool:
 def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: ShareProvider) -> KernelWindows:
     """Return the windows of a plan. Spark has to merge them only if shares are made neither by windows nor by series.
 
-    Raises:
-        NotSupportedError: The table cannot be divided among tasks.
+    Raise `NotSupportedError` if the table cannot be divided among tasks.
     """
     wanted, within_series = WantedShares(scan, kernel.columns, plan.range), is_within_series(plan, scan)
     if kernel.grid is not None and not kernel.grid.overlaps:

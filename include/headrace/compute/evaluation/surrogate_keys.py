@@ -32,10 +32,7 @@ def encode_subtables(plan: Plan, key: Key) -> Plan:
 
 
 def build_surrogate_keys(spark: SparkSession, names: pa.Table) -> DataFrame | None:
-    """Return names, surrogates, ranks and range partitions of subtables, or None if two names have the same surrogate.
-
-    The first column of `names` is the series key.
-    """
+    """Return names (first), surrogates, ranks and partitions of subtables, or None if two names have the same surrogate."""
     ordered = names.select([0]).rename_columns([NAME]).sort_by(NAME)
     ordered = ordered.append_column(RANK, pa.array(range(names.num_rows), pa.int64()))
     partition = f"CAST({RANK} * {spark.sparkContext.defaultParallelism}L div {max(1, names.num_rows)}L AS INT) AS {RANGE_PARTITION}"

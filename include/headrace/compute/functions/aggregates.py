@@ -25,10 +25,7 @@ from headrace.model.types import NUMBERS, STRINGS, DataType, TypeKind
 
 
 class StreamUse(Enum):
-    """Where a stream's query may call a function.
-
-    ANY: in every stream. FORCED_CLOSE: only if the clock closes its windows. NONE: only in queries.
-    """
+    """Which streams may call a function: all, those whose windows the clock closes (FORCED_CLOSE), or none."""
 
     ANY = "any"
     FORCED_CLOSE = "forced close"
@@ -101,11 +98,7 @@ R = TypeVar("R")
 class TypedFunction(Generic[R]):
     """A function of `min_arguments` to `max_arguments` arguments, the first of a type that it accepts.
 
-    Attributes:
-        accepts: The kinds of type that its first argument may have.
-        rule: Returns the rule for the arguments of a call.
-        summary: Description in the function reference.
-        streams: Which streams may use it.
+    `rule` returns the rule for the arguments of a call; `streams` are the streams that may use it.
     """
 
     name: str

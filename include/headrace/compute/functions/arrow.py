@@ -77,12 +77,9 @@ class SeriesArrowArguments:
 
 @dataclass(frozen=True, slots=True)
 class SeriesArrowRule:
-    """What one use does.
+    """What one use does: the type of `value`, and a function from `time` (ticks), `x0`, `x1`, … in order to `time` and `value`.
 
-    Attributes:
-        type: The type of `value`.
-        apply: From `time` (ticks) and `x0`, `x1`, … in the order of time to `time` and `value`. It is sent to Spark's tasks, so it
-            must be picklable: a function of a module, or a `functools.partial` of one.
+    `apply` is sent to Spark's tasks, so it must be picklable: a function of a module, or a `functools.partial` of one.
     """
 
     type: DataType

@@ -17,10 +17,7 @@ from headrace.model.types import TypeKind
 
 @dataclass(frozen=True, slots=True)
 class ScalarArguments:
-    """The arguments of a call. `durations` holds those written as durations, None for the others.
-
-    `attributes` are the named constants of the call.
-    """
+    """The arguments and named constants of a call. `durations` holds those written as durations, None for the others."""
 
     function: str
     terms: tuple[Term, ...]

@@ -19,7 +19,6 @@ class SeriesRule:
     Attributes:
         before: Condition on the rows that take part.
         first: Intermediate column.
-        value: The result.
         keep: Condition on the rows that are returned.
         order: Orders the returned rows, if not by time.
         sparse: Whether NULL means that there is no point: a row without any other value is left out.

@@ -11,11 +11,7 @@ from headrace.model.tree_queries import TreeQuery
 
 
 def bind_tree(query: TreeQuery, scope: TreeScope) -> TreePlan | None:
-    """Bind a query. Return None if its paths match no series, so that the result has no rows.
-
-    Raises:
-        NotFoundError, TypeMismatchError, LimitError, NotSupportedError, ProgrammingError: The query is invalid.
-    """
+    """Bind a query, with the errors of `bind`. Return None if its paths match no series, so that the result has no rows."""
     check_clauses(query)
     check_columns(query, scope.language)
     check_having(query, scope.language)

@@ -176,9 +176,8 @@ def one_if_present(value: Node) -> Node:
 class LevelQuery:
     """Binds a query that aggregates series by the nodes of their paths at some levels.
 
-    Attributes:
-        groups: The aggregate calls with paths of series, by the call with the path of their group.
-        masks: The path of the group of each series, as the first item that names it has it.
+    `groups` has the aggregate calls with paths of series by the call with the path of their group; `masks` the path of the group of
+    each series, as the first item that names it has it.
     """
 
     query: TreeQuery
@@ -255,10 +254,7 @@ class LevelQuery:
         return simple and (where is None or not paths(where)) and all(call.function != "count_if" for call in self.groups)
 
     def series_values(self) -> tuple[RowsBuilder, Mapping[Call, Expression]]:
-        """Return rows by device with the values of each group as one column, and the aggregates over these columns.
-
-        Groups of the same path have a column each if their series differ.
-        """
+        """Return rows by device with a column for each group of a path and its series, and the aggregates over these columns."""
         rows = RowsBuilder(self.scope, aligned=False)
         groups = {
             call: [self.names.series[cast("ColumnRef", each.arguments[0]).name] for each in calls]

@@ -88,13 +88,7 @@ class TagPlan:
 
 @dataclass(slots=True)
 class TagQuery:
-    """Binds a query that aggregates series by the values of their tags.
-
-    Attributes:
-        outputs: The series of each column by their paths.
-        aliases: The names of the columns.
-        series: The series in the order in which the select list names them.
-    """
+    """Binds a query that aggregates series by the values of their tags. `series` is in the order of the select list."""
 
     query: TreeQuery
     scope: TreeScope

@@ -29,10 +29,8 @@ PRESENCE_ONLY: Final = COUNTING | {"is null", "is not null"}
 def common_type(name: str, types: Collection[DataType], nodes: Sequence[Expression], span: Span | None) -> DataType | None:
     """Return the type of the column of a measurement that has one of several types, depending on the device.
 
-    It is DOUBLE for numbers, and None if only the presence of values matters to `nodes`, all expressions of the query.
-
-    Raises:
-        TypeMismatchError: The expressions need the values themselves.
+    It is DOUBLE for numbers, and None if only the presence of values matters to `nodes`, all expressions of the query. Raise
+    `TypeMismatchError` if they need the values themselves.
     """
     if len(types) == 1:
         return next(iter(types))

@@ -237,14 +237,8 @@ def expand_having(
 ) -> list[Expression]:
     """Expand HAVING to the conditions that all have to be true. An aggregate of no series is NULL, or 0 if it counts.
 
-    Args:
-        node: The condition.
-        alternatives: Resolves paths.
-        language: Decides which functions aggregate.
-        typed: Whether the rows are by device, so that an aggregate of no series has no type, and a count of none is NULL.
-
-    Raises:
-        TypeMismatchError: `typed` is set, and an aggregate of no series has a type that depends on the series.
+    With `typed`, rows are by device: an aggregate of no series has no type, and a count of none is NULL. Raise `TypeMismatchError`
+    if the type of such an aggregate depends on the series.
     """
 
     def change(part: Expression) -> Expression | None:

@@ -189,11 +189,7 @@ def last_points_locally(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Ta
 
 
 def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
-    """Return the latest point of each series.
-
-    Raises:
-        UnsupportedError: A part is not supported, or too much has to be read or kept.
-    """
+    """Return the latest point of each series, or raise `UnsupportedError` if that is not supported, or takes too much."""
     source = plan.rows
     writers = {column: TEXTS.get(ref.type.kind) for ref, column in plan.series}
     if not source.stored or None in writers.values() or len(source.devices) * len(writers) > MAX_CELLS:
@@ -243,11 +239,7 @@ def instant_of(column: str) -> str:
 
 
 def real_text(value: Any) -> str:
-    """Return a floating-point number as Java writes it.
-
-    Raises:
-        UnsupportedError: Java may write more digits than necessary, or an exponent.
-    """
+    """Return a number as Java writes it. Raise `UnsupportedError` if Java may write more digits than needed, or an exponent."""
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):

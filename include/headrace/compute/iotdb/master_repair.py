@@ -30,11 +30,8 @@ HINT: Final = "give the series to repair, then as many of master data: master_re
 class Settings:
     """The attributes of a call; `omega`, `eta` and `k` are None to derive them from the data.
 
-    Attributes:
-        omega: How far back repairs must agree, in ticks.
-        eta: Greatest distance between such repairs, in standard deviations.
-        k: Number of neighbors to choose from.
-        column: The output column, from 1.
+    Repairs must agree `omega` ticks back, within `eta` standard deviations, and are chosen among `k` neighbors. `column` is that of
+    the output, from 1.
     """
 
     omega: int | None

@@ -61,9 +61,8 @@ class ColumnPart:
 class RowsBuilder:
     """Collects the columns and devices that a query reads, and builds the source of its rows.
 
-    Attributes:
-        casts: The types of measurements that have several, and that the query casts to text.
-        kinds: The devices by type of measurements that have several types, of which not all are numeric.
+    `casts` has the types of measurements that have several and are cast to text; `kinds` the devices by type of measurements whose
+    types are not all numeric.
     """
 
     scope: TreeScope

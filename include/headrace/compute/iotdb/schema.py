@@ -153,12 +153,9 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """The series that some devices share.
+    """The series that some devices share, by measurement; `order` has these in IoTDB's order, for a device without children.
 
-    Attributes:
-        series: By measurement.
-        order: Their measurements in IoTDB's order, for a device without children.
-        of_template: Whether they come from a device template. They are no nodes of their own then, and come after all nodes.
+    Those `of_template` come from a device template. They are no nodes of their own then, and come after all nodes.
     """
 
     series: dict[str, Timeseries]

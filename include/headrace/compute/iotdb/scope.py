@@ -36,13 +36,9 @@ class DeviceTable:
 
 @dataclass(frozen=True, slots=True)
 class TreeScope:
-    """Schema, settings and time against which a query is bound.
+    """Schema, settings and time (`now`, in epoch milliseconds) against which a query is bound, with the table of each database.
 
-    Attributes:
-        tables: The table of each database of devices.
-        ttl_ms: Time to live by device path; devices without one are missing.
-        timezone: The session's zone, for texts without a zone and for calendar months.
-        now: Epoch milliseconds.
+    `ttl_ms` has the time to live by device path. `timezone` is the session's, for texts without a zone and for calendar months.
     """
 
     language: Language

@@ -54,11 +54,9 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """A bound query.
+    """A bound query. In ALIGN BY DEVICE, `devices` are those of the result.
 
-    Attributes:
-        plan: Its outputs are the time, unless all rows aggregate to one; the device in ALIGN BY DEVICE; and `columns`.
-        devices: Devices of the result in ALIGN BY DEVICE; empty in ALIGN BY TIME.
+    The outputs of `plan` are the time, unless all rows aggregate to one; the device in ALIGN BY DEVICE; and `columns`.
     """
 
     query: TreeQuery

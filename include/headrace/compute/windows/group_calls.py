@@ -57,11 +57,7 @@ def split_groups(lists: pa.ListArray) -> Iterator[pa.Table]:
 
 
 def call_for_group(call: GroupCall, rows: pa.Table) -> object:
-    """Return the value for one group.
-
-    Raises:
-        DataError: The function is declared to return one value and returned another number of values.
-    """
+    """Return the value for one group. Raise `DataError` if a function of one value returned another number of values."""
     values = call.apply(rows).to_pylist()
     if call.many:
         return values

@@ -104,11 +104,7 @@ def window_grid(plan: Plan, window: RangeWindow, spark: SparkSession) -> DataFra
 
 
 def calendar_windows(window: RangeWindow, first: int, end: int, precision: Precision) -> list[tuple[int, int]]:
-    """Return start and last instant of windows whose length or step is of months.
-
-    Raises:
-        LimitError: There are too many of them.
-    """
+    """Return start and last instant of windows whose length or step is of months. Raise `LimitError` if there are too many."""
     pairs: list[tuple[int, int]] = []
     length_months, step_months = window.months
     zone = window.zone

@@ -167,10 +167,7 @@ def aggregate_numbered(
 
 
 def finish(plan: Plan, windows: DataFrame) -> DataFrame:
-    """Return finished windows: `p…`, `_wstart` and `_wend` in ticks, and `o…` in stored types.
-
-    Event windows without END and windows shorter than TRUE_FOR are omitted.
-    """
+    """Return finished windows (`p…`, `_wstart`, `_wend` in ticks, `o…` as stored) without those that lack END or are too short."""
     return to_stored_columns(plan, finish_as_ticks(plan, windows))
 
 
