@@ -37,26 +37,18 @@ def spark_type(type_: DataType) -> str:
     return _INTERNAL[type_.kind]
 
 
+TICK_UNITS: Final = {Precision.MILLISECOND: "millis", Precision.MICROSECOND: "micros"}
+"""The units of Spark's functions of instants. Nanoseconds are stored as ticks."""
+
+
 def to_ticks(node: Node, precision: Precision) -> Node:
     """Convert a stored timestamp to ticks."""
-    match precision:
-        case Precision.MILLISECOND:
-            return call("unix_millis", node)
-        case Precision.MICROSECOND:
-            return call("unix_micros", node)
-        case _:
-            return node
+    return call(f"unix_{TICK_UNITS[precision]}", node) if precision in TICK_UNITS else node
 
 
 def from_ticks(node: Node, precision: Precision) -> Node:
     """Convert ticks to a stored timestamp."""
-    match precision:
-        case Precision.MILLISECOND:
-            return call("timestamp_millis", node)
-        case Precision.MICROSECOND:
-            return call("timestamp_micros", node)
-        case _:
-            return node
+    return call(f"timestamp_{TICK_UNITS[precision]}", node) if precision in TICK_UNITS else node
 
 
 def is_text(type_: DataType) -> bool:

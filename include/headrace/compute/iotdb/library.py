@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.iotdb.operators import check_regexp
-from headrace.compute.iotdb.scalars import TEXT_ONLY, RowFunction
+from headrace.compute.iotdb.scalars import TEXT_ONLY, text_row_function
 from headrace.compute.iotdb.types import INT32, TEXT, Attributes, type_error
 from headrace.compute.language import Language
 from headrace.compute.nodes import Node, spark_sql, string_sql
@@ -100,32 +100,26 @@ def join_parts(parts: Node, old: Node | str, new: Node | str, attributes: Attrib
 
 
 LIBRARY: Final = {
-    "org.apache.iotdb.library.string.UDTFRegexMatch": RowFunction(
-        "regexmatch", 1, 1, match_regex, "the part of the text that matches `regex`, or its group `group`", accepts=TEXT_ONLY
+    "org.apache.iotdb.library.string.UDTFRegexMatch": text_row_function(
+        "regexmatch", match_regex, "the part of the text that matches `regex`, or its group `group`", TEXT_ONLY
     ),
-    "org.apache.iotdb.library.string.UDTFRegexReplace": RowFunction(
+    "org.apache.iotdb.library.string.UDTFRegexReplace": text_row_function(
         "regexreplace",
-        1,
-        1,
         replace_by_regex,
         "text with `replace` instead of matches of `regex`; all, or `limit` after `offset`, with `reverse=true` from the end",
-        accepts=TEXT_ONLY,
+        TEXT_ONLY,
     ),
-    "org.apache.iotdb.library.string.UDTFRegexSplit": RowFunction(
+    "org.apache.iotdb.library.string.UDTFRegexSplit": text_row_function(
         "regexsplit",
-        1,
-        1,
         split_by_regex,
         "number of parts between matches of `regex`, or the part `index` from 0",
-        accepts=TEXT_ONLY,
+        TEXT_ONLY,
     ),
-    "org.apache.iotdb.library.string.UDTFStrReplace": RowFunction(
+    "org.apache.iotdb.library.string.UDTFStrReplace": text_row_function(
         "strreplace",
-        1,
-        1,
         replace_part,
         "text with `replace` instead of `target`; all, or `limit` after `offset`, with `reverse=true` from the end",
-        accepts=TEXT_ONLY,
+        TEXT_ONLY,
     ),
 }
 """The functions by class."""

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
 from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
 from headrace.compute.nodes import negated as inverted
+from headrace.compute.tdengine.operators import null_test
 from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
@@ -239,11 +241,6 @@ def check_regexp(value: str) -> None:
         raise type_error(f"Illegal regex expression: {error} in {value!r}", hint="correct the pattern") from None
 
 
-def null_test(subject: Term, *, negated: bool) -> Term:
-    """Return `IS NULL`; NaN is a value."""
-    return Term(subject.node.is_not_null() if negated else subject.node.is_null(), BOOL)
-
-
 def common_type(types: Sequence[DataType | None]) -> DataType | None:
     """Return the type of a CASE: DOUBLE if its results are numeric, else the type that all share."""
     kinds = {type_.kind: type_ for type_ in types if type_ is not None}
@@ -321,27 +318,17 @@ def negation(term: Term) -> Term:
     return Term(inverted(truth(term)), BOOL)
 
 
-def compute(sign: str) -> Binary:
-    """Return an arithmetic operator."""
-    return lambda left, right: arithmetic(sign, left, right)
-
-
-def compare(sign: str) -> Binary:
-    """Return a comparison operator."""
-    return lambda left, right: comparison(sign, left, right)
-
-
 BINARY: Final[dict[str, Binary]] = {
     "and": conjunction,
     "&": conjunction,
     "or": disjunction,
     "|": disjunction,
-    "like": lambda left, right: like(left, right, negated=False),
-    "not like": lambda left, right: like(left, right, negated=True),
-    "match": lambda left, right: regexp(left, right, negated=False),
-    "nmatch": lambda left, right: regexp(left, right, negated=True),
-    **{sign: compute(sign) for sign in "+-*/%"},
-    **{sign: compare(sign) for sign in COMPARISONS},
+    "like": partial(like, negated=False),
+    "not like": partial(like, negated=True),
+    "match": partial(regexp, negated=False),
+    "nmatch": partial(regexp, negated=True),
+    **{sign: partial(arithmetic, sign) for sign in "+-*/%"},
+    **{sign: partial(comparison, sign) for sign in COMPARISONS},
 }
 UNARY: Final[dict[str, Unary]] = {
     "not": negation,
@@ -350,6 +337,6 @@ UNARY: Final[dict[str, Unary]] = {
     "-": negative,
     "unary+": positive,
     "+": positive,
-    "is null": lambda term: null_test(term, negated=False),
-    "is not null": lambda term: null_test(term, negated=True),
+    "is null": partial(null_test, negated=False),
+    "is not null": partial(null_test, negated=True),
 }

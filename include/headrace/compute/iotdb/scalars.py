@@ -216,10 +216,8 @@ JAVA_BLANKS: Final = r"^[\\x00-\\x20]+|[\\x00-\\x20]+$"
 
 def contains(arguments: ScalarArguments) -> Term:
     """Return `STRING_CONTAINS`: whether the text contains the attribute `s`."""
-    return Term(
-        spark_sql("contains({}, {})", to_string(arguments.terms[0]), string_sql(Attributes(arguments.attributes).text("s"))),
-        BOOLEAN,
-    )
+    part = string_sql(Attributes(arguments.attributes).text("s"))
+    return Term(spark_sql("contains({}, {})", to_string(arguments.terms[0]), part), BOOLEAN)
 
 
 def matches(arguments: ScalarArguments) -> Term:
@@ -241,12 +239,11 @@ def locate(arguments: ScalarArguments) -> Term:
 
 
 def affix_function(function: str) -> Callable[[ScalarArguments], Term]:
-    return lambda arguments: Term(
-        spark_sql(
-            "{}({}, {})", function, to_string(arguments.terms[0]), string_sql(Attributes(arguments.attributes).text("target"))
-        ),
-        BOOLEAN,
-    )
+    def build(arguments: ScalarArguments) -> Term:
+        target = string_sql(Attributes(arguments.attributes).text("target"))
+        return Term(spark_sql("{}({}, {})", function, to_string(arguments.terms[0]), target), BOOLEAN)
+
+    return build
 
 
 def concat(arguments: ScalarArguments) -> Term:
@@ -320,29 +317,21 @@ def substring(arguments: ScalarArguments) -> Term:
     return Term(spark_sql("substr({}, {}, {})", x, first, max(begin + length - first, 0)), TEXT)
 
 
+def text_row_function(
+    name: str, build: Callable[[ScalarArguments], Term], summary: str, accepts: tuple[TypeKind, ...] = TEXTUAL
+) -> RowFunction:
+    return RowFunction(name, 1, 1, build, summary, accepts=accepts)
+
+
 TEXT_TABLE: Final = (
-    RowFunction("string_contains", 1, 1, contains, "whether the text contains the attribute `s`", accepts=TEXT_ONLY),
-    RowFunction(
-        "string_matches", 1, 1, matches, "whether the whole text matches the regular expression `regex`", accepts=TEXT_ONLY
+    text_row_function("string_contains", contains, "whether the text contains the attribute `s`", TEXT_ONLY),
+    text_row_function("string_matches", matches, "whether the whole text matches the regular expression `regex`", TEXT_ONLY),
+    text_row_function("length", lambda x: Term(spark_sql("char_length({})", to_string(x.terms[0])), INT32), "characters"),
+    text_row_function(
+        "locate", locate, "where `target` begins, counted from 0, with `reverse=true` the last time; -1 if it does not occur"
     ),
-    RowFunction(
-        "length",
-        1,
-        1,
-        lambda arguments: Term(spark_sql("char_length({})", to_string(arguments.terms[0])), INT32),
-        "characters",
-        accepts=TEXTUAL,
-    ),
-    RowFunction(
-        "locate",
-        1,
-        1,
-        locate,
-        "where `target` begins, counted from 0, with `reverse=true` the last time; -1 if it does not occur",
-        accepts=TEXTUAL,
-    ),
-    RowFunction("startswith", 1, 1, affix_function("startswith"), "whether the text begins with `target`", accepts=TEXTUAL),
-    RowFunction("endswith", 1, 1, affix_function("endswith"), "whether the text ends with `target`", accepts=TEXTUAL),
+    text_row_function("startswith", affix_function("startswith"), "whether the text begins with `target`"),
+    text_row_function("endswith", affix_function("endswith"), "whether the text ends with `target`"),
     RowFunction(
         "concat",
         1,
@@ -351,11 +340,9 @@ TEXT_TABLE: Final = (
         "inputs, NULL as empty text, then the attributes `target1`, …; with `series_behind=true` these come first",
         accepts=TEXTUAL,
     ),
-    RowFunction("upper", 1, 1, text_function("upper({})"), "text in capitals", accepts=TEXTUAL),
-    RowFunction("lower", 1, 1, text_function("lower({})"), "text in small letters", accepts=TEXTUAL),
-    RowFunction(
-        "trim", 1, 1, text_function(f"regexp_replace({{}}, '{JAVA_BLANKS}', '')"), "text without blanks around it", accepts=TEXTUAL
-    ),
+    text_row_function("upper", text_function("upper({})"), "text in capitals"),
+    text_row_function("lower", text_function("lower({})"), "text in small letters"),
+    text_row_function("trim", text_function(f"regexp_replace({{}}, '{JAVA_BLANKS}', '')"), "text without blanks around it"),
     RowFunction("strcmp", 2, 2, strcmp, "0 of equal texts, negative if the first comes first", accepts=TEXTUAL),
     ScalarFunction("replace", 3, 3, replace_text, "text x with every y replaced by z"),
     ScalarFunction("substring", 2, 3, substring, "text x from character y on, of z characters"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
@@ -213,23 +214,23 @@ Binary = Callable[[Term, Term], Term]
 BINARY: Final[dict[str, Binary]] = {
     "and": lambda left, right: Term(both(truth(left), truth(right)), BOOL),
     "or": lambda left, right: Term(either(truth(left), truth(right)), BOOL),
-    "like": lambda left, right: like(left, right, negated=False),
-    "not like": lambda left, right: like(left, right, negated=True),
-    "match": lambda left, right: match(left, right, negated=False),
-    "nmatch": lambda left, right: match(left, right, negated=True),
+    "like": partial(like, negated=False),
+    "not like": partial(like, negated=True),
+    "match": partial(match, negated=False),
+    "nmatch": partial(match, negated=True),
     "->": member,
     "contains": contains,
-    "&": lambda left, right: bitwise("&", left, right),
-    "|": lambda left, right: bitwise("|", left, right),
-    **{sign: (lambda left, right, sign=sign: arithmetic(sign, left, right)) for sign in "+-*/%"},  # type: ignore[misc]
-    **{sign: (lambda left, right, sign=sign: comparison(sign, left, right)) for sign in COMPARISONS},  # type: ignore[misc]
+    "&": partial(bitwise, "&"),
+    "|": partial(bitwise, "|"),
+    **{sign: partial(arithmetic, sign) for sign in "+-*/%"},
+    **{sign: partial(comparison, sign) for sign in COMPARISONS},
 }
 UNARY: Final[dict[str, Callable[[Term], Term]]] = {
     "not": lambda term: Term(inverted(truth(term)), BOOL),
     "unary-": negate,
     "-": negate,
-    "is null": lambda term: null_test(term, negated=False),
-    "is not null": lambda term: null_test(term, negated=True),
+    "is null": partial(null_test, negated=False),
+    "is not null": partial(null_test, negated=True),
 }
 
 
