@@ -265,8 +265,8 @@ class Evaluator:
 
 def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]]:
     finished = finish_as_ticks(plan, windows)
-    if plan.fill is not None and isinstance(plan.window, IntervalWindow):
-        return fill_windows(plan, plan.fill, plan.window, finished), natural_order(plan)
+    if plan.fill is not None:
+        return fill_windows(plan, finished), natural_order(plan)
     return finished, prefer_outputs(plan, natural_order(plan))
 
 

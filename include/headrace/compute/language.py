@@ -138,20 +138,15 @@ class Language:
     interpolation: str = ""
     orders_zeros: bool = False
 
-    def scalar(self, name: str) -> ScalarFunction | None:
-        """Return the single-row function with a name, or None."""
+    def function(self, name: str, kind: type[F]) -> F | None:
+        """Return the function with a name if it is one of a class, else None."""
         function = self.functions.get(name)
-        return function if isinstance(function, ScalarFunction) else None
+        return function if isinstance(function, kind) else None
 
     def aggregate(self, name: str) -> AggregateFunction | ArrowFunction | None:
         """Return the function over the rows of a group with a name, or None."""
         function = self.functions.get(name)
         return function if isinstance(function, AggregateFunction | ArrowFunction) else None
-
-    def series(self, name: str) -> SeriesFunction | None:
-        """Return the series function (of a row and its neighbors) with a name, or None."""
-        function = self.functions.get(name)
-        return function if isinstance(function, SeriesFunction) else None
 
     def stream_use(self, name: str) -> StreamUse:
         """Return which streams may call a function; of a name that is none, any."""
@@ -161,11 +156,6 @@ class Language:
     def series_name(self, series_key: str) -> str:
         """Return what queries call a table's series key."""
         return self.pseudo_columns.series or series_key
-
-    def series_arrow(self, name: str) -> SeriesArrowFunction | None:
-        """Return the function over a whole series of a name."""
-        function = self.functions.get(name)
-        return function if isinstance(function, SeriesArrowFunction) else None
 
     def is_selection(self, name: str) -> bool:
         function = self.functions.get(name)

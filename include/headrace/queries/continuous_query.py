@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Final
 
 from headrace.compute.iotdb.binding import bind_tree
+from headrace.compute.iotdb.derived import has_series_call
 from headrace.compute.iotdb.into import IntoColumn, check_into, into_targets
 from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.select import TreePlan
@@ -242,8 +243,4 @@ def literal_prefix(path: str) -> tuple[str, ...]:
 
 def calls_series_function(query: TreeQuery, context: Context) -> bool:
     functions = with_registered(language(DIALECT), context.catalog.functions.all())
-    return any(
-        isinstance(part, Call) and (functions.series(part.function) or functions.series_arrow(part.function)) is not None
-        for node in expressions(query)
-        for part in walk(node)
-    )
+    return any(has_series_call(node, functions) for node in expressions(query))

@@ -40,7 +40,7 @@ GUIDE += [(35, 10.0), (40, 20.0), (45, 30.0), (52, 8.0), (54, 18.0), (120, 8.0)]
 
 
 def applied(function: str, *types: str, **attributes: object) -> Any:
-    entry = IOTDB.series_arrow(function)
+    entry = IOTDB.functions[function]
     assert isinstance(entry, SeriesArrowFunction)
     pairs = tuple((name, str(value)) for name, value in attributes.items())
     return entry.make_rule(SeriesArrowArguments(function, tuple(TREE_TYPES[name] for name in types), pairs, Precision.MILLISECOND))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.functions.scalars import ScalarArguments
+from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.language import Language
 from headrace.compute.nodes import NULL, Node, bigint, both, case, either, if_, negated
 from headrace.compute.terms import Constant, Term, instant_literal, is_instant, literal
@@ -150,7 +150,7 @@ class Binder:
         return self.language.operators.truth(condition) if subject is None else self.comparison("=", subject, condition)
 
     def _bind_function(self, node: Call) -> Term:
-        function = self.language.scalar(node.function)
+        function = self.language.function(node.function, ScalarFunction)
         if function is None:
             raise NotFoundError(
                 f"function {node.function} does not exist",

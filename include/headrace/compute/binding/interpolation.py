@@ -9,6 +9,7 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.binding.resolvers import bind_constants
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
+from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.instants import fixed_ticks
 from headrace.compute.language import Language
 from headrace.compute.nodes import Column, Node
@@ -70,7 +71,7 @@ class PointResolver:
     def resolve_call(self, call: Call) -> Term | None:
         """Return the value of an `interp` call, None for any other call."""
         language = self.environment.language
-        if language.aggregate(call.function) or language.series(call.function):
+        if language.aggregate(call.function) or language.function(call.function, SeriesFunction):
             raise ProgrammingError(
                 f"{call.function} cannot be combined with interp",
                 hint="use it in a query over a sub-query that interpolates",

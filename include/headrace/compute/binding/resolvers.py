@@ -20,6 +20,7 @@ from headrace.compute.functions.aggregates import (
     selected_row_partials,
 )
 from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction, SeriesArrowArguments, SeriesArrowFunction
+from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.language import Language
 from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, spark_sql, string, substitute
@@ -84,8 +85,8 @@ class RowResolver:
 
     def resolve_call(self, call: Call) -> Term | None:
         """Raise `ProgrammingError` for aggregates, which are not allowed over rows."""
-        language = self.environment.language
-        if language.aggregate(call.function) or language.series(call.function) or language.series_arrow(call.function):
+        function = self.environment.language.functions.get(call.function)
+        if function is not None and not isinstance(function, ScalarFunction):
             raise ProgrammingError(f"the function {call.function} is not allowed {self.clause}", span=call.span)
         return None
 
@@ -101,12 +102,12 @@ class SeriesResolver(RowResolver):
 
     def resolve_call(self, call: Call) -> Term | None:
         """Return the value of a series function, None for any other call."""
-        arrow = self.environment.language.series_arrow(call.function)
+        arrow = self.environment.language.function(call.function, SeriesArrowFunction)
         if arrow is not None:
             if call not in self.arrow_calls:
                 self.arrow_calls[call] = self._bind_arrow_call(arrow, call)
             return Term(Column(self.arrow_calls[call].column), self.arrow_calls[call].type)
-        function = self.environment.language.series(call.function)
+        function = self.environment.language.function(call.function, SeriesFunction)
         if function is None:
             return None
         if call not in self.calls:
@@ -227,7 +228,7 @@ class GroupResolver:
     def resolve_call(self, call: Call) -> Term | None:
         """Return the value of an aggregate, None for any other call."""
         function = self.environment.language.aggregate(call.function)
-        if function is None and self.environment.language.series(call.function):
+        if function is None and self.environment.language.function(call.function, SeriesFunction):
             raise NotSupportedError(
                 f"{call.function} gives a value for each row, which cannot be combined with groups and windows",
                 hint="put it in a sub-query",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from headrace.compute.binding.environment import plan_environment
 from headrace.compute.binding.sources import BoundSource
+from headrace.compute.functions.arrow import SeriesArrowFunction
+from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.iotdb.expansion import END_TIME, TIME
 from headrace.compute.language import Language
 from headrace.compute.plan import Plan
@@ -34,13 +36,15 @@ def needs_points(query: Query, language: Language) -> bool:
 
 
 def has_series_call(node: Expression, language: Language) -> bool:
-    calls = (part.function for part in walk(node) if isinstance(part, Call))
-    return any(language.series(function) or language.series_arrow(function) for function in calls)
+    return any(is_series_call(part, language) for part in walk(node))
+
+
+def is_series_call(node: Expression, language: Language) -> TypeGuard[Call]:
+    return isinstance(node, Call) and isinstance(language.functions.get(node.function), SeriesFunction | SeriesArrowFunction)
 
 
 def nests_calls(query: Query, language: Language) -> bool:
-    calls = (part for item in query.items for part in walk(item.expression))
-    return any(is_nested(part, language) for part in calls)
+    return any(is_nested(part, language) for item in query.items for part in walk(item.expression))
 
 
 def takes_aggregates(query: Query, language: Language) -> bool:
@@ -51,9 +55,7 @@ def takes_aggregates(query: Query, language: Language) -> bool:
 
 def is_nested(node: Expression, language: Language) -> bool:
     """Return whether an expression is a call of a time-series function that takes the points of another one."""
-    if not isinstance(node, Call) or not (language.series(node.function) or language.series_arrow(node.function)):
-        return False
-    return any(has_series_call(argument, language) for argument in node.arguments)
+    return is_series_call(node, language) and any(has_series_call(argument, language) for argument in node.arguments)
 
 
 def derive(query: Query, bind: Callable[[Query], Plan], language: Language) -> tuple[Query, BoundSource] | None:

@@ -36,14 +36,17 @@ RANGE_END: Final = "_range_end"
 FORCED_MODES: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
-def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: DataFrame) -> DataFrame:
+def fill_windows(plan: Plan, windows: DataFrame) -> DataFrame:
     """Return finished windows together with the missing ones, between the windows of a group and to the ends of WHERE's range.
 
     Input and result have keys, `_wstart`, `_wend` and the outputs, with instants as ticks; the result also has `_is_filled`. A
     group without windows gets none, except for `NULL_F` and `VALUE_F` in a query without keys. With `fill.between`, nothing is
     added at the ends of WHERE's range.
     """
-    keys = [key.column for key in plan.keys]
+    window = plan.window
+    assert isinstance(window, IntervalWindow)
+    assert window.fill is not None
+    keys, fill = [key.column for key in plan.keys], window.fill
     first, last = (None, None) if fill.between else edge_window_starts(plan, window)
     if fill.mode in FORCED_MODES and not keys and has_bounded_range(plan) and first is not None:
         windows = ensure_one_row(plan, windows, first)
@@ -62,10 +65,7 @@ def fill_windows(plan: Plan, fill: FillPlan, window: IntervalWindow, windows: Da
 
 def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:
     """Return finished windows of a plan with FILL as `finish` does, together with the missing ones, and `_is_filled`."""
-    assert plan.fill is not None
-    assert isinstance(plan.window, IntervalWindow)
-    filled = fill_windows(plan, plan.fill, plan.window, finish_as_ticks(plan, windows))
-    return to_stored_columns(plan, filled, [IS_FILLED])
+    return to_stored_columns(plan, fill_windows(plan, finish_as_ticks(plan, windows)), [IS_FILLED])
 
 
 def gap_windows(window: IntervalWindow, precision: Precision, gaps: DataFrame) -> DataFrame:

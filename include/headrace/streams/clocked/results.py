@@ -16,7 +16,7 @@ from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
 from headrace.compute.plan_clauses import InterpPlan
 from headrace.compute.sql_text import to_stored_type
-from headrace.compute.window_plans import Bound, FillPlan, IntervalWindow
+from headrace.compute.window_plans import Bound
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import fill_windows
 from headrace.compute.windows.segments import finish_as_ticks
@@ -73,9 +73,9 @@ class ResultEvaluation:
             return ClockedResults(points(query, query.interp, rows, first, last).toArrow())
         finished = finish_as_ticks(query, aggregate_windows(query, prepare(query, rows)))
         due = finished.where(f"{WSTART} BETWEEN {first}L AND {last}L")
-        if query.fill is None or not isinstance(query.window, IntervalWindow):
+        if query.fill is None:
             return ClockedResults(due.selectExpr(*result_columns(query), WEND).toArrow())
-        return fill(query, query.fill, query.window, due, last_results, first, last)
+        return fill(query, due, last_results, first, last)
 
 
 def with_due_instants(query: Plan, watermark: int) -> Plan:
@@ -93,14 +93,12 @@ def is_mergeable(query: Plan) -> bool:
     return query.fill is None and query.interp is None and not depends_on_now and not uses_neighbors(query)
 
 
-def fill(
-    query: Plan, plan: FillPlan, window: IntervalWindow, due: DataFrame, last_results: pa.Table | None, first: int, last: int
-) -> ClockedResults:
+def fill(query: Plan, due: DataFrame, last_results: pa.Table | None, first: int, last: int) -> ClockedResults:
     """Return due windows with those that FILL adds to the groups that have been seen, up to the last due one."""
     results = due
     if last_results is not None and last_results.num_rows:
         results = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
-    filled = fill_windows(replace(query, bounds=(None, Bound(last))), plan, window, results)
+    filled = fill_windows(replace(query, bounds=(None, Bound(last))), results)
     ticks = [f"{output.column} AS {TICKS_PREFIX}{output.column}" for output in query.outputs]
     rows = filled.selectExpr(*result_columns(query), WEND, *ticks).toArrow()
     latest = rows.filter(pc.equal(rows[WSTART], last))
