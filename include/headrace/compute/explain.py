@@ -7,7 +7,6 @@ from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
-    FillPlan,
     IntervalWindow,
     RangeWindow,
     RunWindow,
@@ -30,15 +29,12 @@ def explain(plan: AnyPlan) -> list[str]:
     lines += [f"{verb} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
     lines += [describe_window(plan.window)] if plan.window is not None else []
     lines += describe_aggregates(plan)
-    lines += [describe_fill(plan.fill)] if plan.fill is not None else []
+    if plan.fill is not None:
+        lines.append(f"fill: {plan.fill.mode.value}{', between existing windows of a group' if plan.fill.between else ''}")
     lines += [f"fill: {plan.gap_fill.mode.lower()}"] if plan.gap_fill is not None else []
     lines += [f"having: {plan.groups.having}"] if plan.groups.having else []
     lines += ["distinct"] if plan.order.distinct else []
     return [*lines, *describe_bounds(plan), f"result: {', '.join(f'{output.name} {output.type}' for output in plan.outputs)}"]
-
-
-def describe_fill(fill: FillPlan) -> str:
-    return f"fill: {fill.mode.value}{', between existing windows of a group' if fill.between else ''}"
 
 
 def indent(lines: list[str]) -> list[str]:

@@ -200,12 +200,9 @@ class ExpressionParser(Cursor, ABC):
         if self._accept(")"):
             return self._make_call(name, (), start)
         distinct = self._accept("DISTINCT")
-        arguments = self._parse_nested(lambda: self._parse_list(self._parse_argument))
+        arguments = self._parse_nested(lambda: self._parse_list(lambda: self._parse_star() or self._parse_expression()))
         self._expect(")")
         return Call(name, arguments, distinct, span=self._span(start))
-
-    def _parse_argument(self) -> Expression:
-        return self._parse_star() or self._parse_expression()
 
     def _parse_case(self) -> Expression:
         start = self._index

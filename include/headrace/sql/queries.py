@@ -39,13 +39,13 @@ class QueryParser(WindowParser):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         Clause("FROM", lambda self: self._parse_from()),
         Clause("WHERE", lambda self: self._parse_condition("WHERE", "where")),
-        Clause("GROUP BY", lambda self: self._parse_groups()),
+        Clause("GROUP BY", lambda self: self._parse_listed("GROUP BY", "group_by", self._parse_group_key)),
         Clause("HAVING", lambda self: self._parse_condition("HAVING", "having")),
     )
     """Clauses after the select list."""
 
     TAIL: ClassVar[tuple[Clause, ...]] = (
-        Clause("ORDER BY", lambda self: self._parse_order()),
+        Clause("ORDER BY", lambda self: self._parse_listed("ORDER BY", "order_by", self._parse_ordering)),
         Clause("LIMIT", lambda self: self._parse_limit("LIMIT", "OFFSET")),
     )
     """Clauses that may follow a query or a union."""
@@ -93,8 +93,8 @@ class QueryParser(WindowParser):
     def _parse_condition(self, word: str, field: str) -> Fields:
         return {field: self._parse_expression()} if self._accept(word) else {}
 
-    def _parse_groups(self) -> Fields:
-        return {"group_by": self._parse_list(self._parse_group_key)} if self._accept("GROUP", "BY") else {}
+    def _parse_listed(self, words: str, field: str, parse: Callable[[], object]) -> Fields:
+        return {field: self._parse_list(parse)} if self._accept(*words.split()) else {}
 
     # Items
 
@@ -201,9 +201,6 @@ class QueryParser(WindowParser):
         if "series_limit" in fields:
             self._fail_unsupported("SLIMIT of a UNION", "write it in parentheses with the query it belongs to", self._span(start))
         return replace(query, **fields)
-
-    def _parse_order(self) -> Fields:
-        return {"order_by": self._parse_list(self._parse_ordering)} if self._accept("ORDER", "BY") else {}
 
     def _parse_ordering(self) -> Ordering:
         expression = self._parse_expression()

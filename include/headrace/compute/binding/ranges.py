@@ -20,7 +20,7 @@ from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import Bound
 from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Literal, Star, conjuncts, transform, walk
-from headrace.model.queries import IntervalClause, Ordering, Query, SelectItem
+from headrace.model.queries import IntervalClause, Query, SelectItem
 from headrace.model.spans import Span
 from headrace.model.time import Duration, Precision
 from headrace.model.types import TIMESTAMP
@@ -145,7 +145,7 @@ def resolve_range(query: Query, where: WhereCondition, names: Environment, now: 
     return replace(
         query,
         items=tuple(constants.in_item(item) for item in query.items),
-        order_by=tuple(constants.in_ordering(ordering) for ordering in query.order_by),
+        order_by=tuple(replace(ordering, expression=constants.in_expression(ordering.expression)) for ordering in query.order_by),
         having=None if query.having is None else constants.in_expression(query.having),
     )
 
@@ -168,9 +168,6 @@ class QueryRange:
         """Return an item of the select list with constants, and the same name."""
         changed = self.in_expression(item.expression)
         return item if changed == item.expression else replace(item, expression=changed, alias=item.name)
-
-    def in_ordering(self, ordering: Ordering) -> Ordering:
-        return replace(ordering, expression=self.in_expression(ordering.expression))
 
     def in_expression(self, expression: Expression) -> Expression:
         """Return an expression with constants."""

@@ -137,13 +137,11 @@ class LocalPlan:
             times.append(to_integers(filtered.columns[TIME]))
             parts.append(self._select(self._with_devices(filtered)))
         if not parts:
-            return self._select(self._with_devices(self._no_rows()))
+            no_rows = Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
+            return self._select(self._with_devices(no_rows))
         order = row_order(np.concatenate(devices), np.concatenate(times))
         table = unify(pa.concat_tables(parts))
         return table if order is None else table.take(pa.array(order))
-
-    def _no_rows(self) -> Rows:
-        return Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
 
     def _with_devices(self, rows: Rows) -> Rows:
         names = self._device_columns()

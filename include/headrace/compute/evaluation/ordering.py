@@ -62,7 +62,8 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     rows once more: twice the time of a query over windows, whose result is small compared to its input. If rows have the rank of
     their subtable, the range partitions are computed in advance instead.
     """
-    columns = [column for sort in sorts for column in sort_columns(sort)] + [F.col(name).asc_nulls_first() for name in natural]
+    columns = [directed(F.expr(key), sort) for sort in sorts for key in sort_keys(sort)]
+    columns += [F.col(name).asc_nulls_first() for name in natural]
     if not columns:
         return rows
     if not single_task:
@@ -80,10 +81,6 @@ def sort_keys(sort: Sort) -> list[str]:
     """Return the keys of an ORDER BY item as Spark SQL. Spark takes -0.0 and 0.0 for equal, so a second key orders them."""
     column = sort.column
     return [column, f"NOT ({column} = 0 AND CAST({column} AS STRING) = '-0.0')"] if sort.orders_zeros else [column]
-
-
-def sort_columns(sort: Sort) -> list[Column]:
-    return [directed(F.expr(key), sort) for key in sort_keys(sort)]
 
 
 def directed(column: Column, sort: Sort) -> Column:

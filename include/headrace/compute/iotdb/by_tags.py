@@ -229,11 +229,13 @@ def check_clauses(query: TreeQuery) -> None:
     """Raise an error for clauses that cannot be combined with GROUP BY TAGS."""
     grouping = query.grouping or TreeGrouping()
     is_limited = query.limit is not None or query.offset is not None
-    is_unpaged = (is_limited and grouping.time is None) or (query.limit is not None and has_overlaps(grouping))
+    is_sliding = grouping.time is not None and slides(grouping.time)
+    is_by_time = query.where is None or all(map(is_time, paths(query.where)))
+    is_unpaged = (is_limited and grouping.time is None) or (query.limit is not None and is_sliding)
     refusals = {
         "GROUP BY TAGS does not support align by device now.": query.by_device,
         "Having clause is not supported yet in GROUP BY TAGS query": query.having is not None,
-        "Only time filters are supported in GROUP BY TAGS query": query.where is not None and any(paths_of(query.where)),
+        "Only time filters are supported in GROUP BY TAGS query": not is_by_time,
         "Limit or slimit are not supported yet in GROUP BY TAGS": is_unpaged
         or query.series_limit is not None
         or query.series_offset is not None,
@@ -248,14 +250,6 @@ def check_clauses(query: TreeQuery) -> None:
         raise NotSupportedError(
             f"FILL({query.fill.mode}) cannot be combined with GROUP BY TAGS", hint="use FILL(constant)", span=query.fill.span
         )
-
-
-def has_overlaps(grouping: TreeGrouping) -> bool:
-    return grouping.time is not None and slides(grouping.time)
-
-
-def paths_of(node: Expression) -> list[ColumnRef]:
-    return [path for path in paths(node) if not is_time(path)]
 
 
 def is_time(node: Expression) -> bool:

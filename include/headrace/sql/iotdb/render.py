@@ -10,7 +10,6 @@ from typing import Final
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, Scalar
 from headrace.model.paths import PathPattern
 from headrace.model.queries import SelectItem
-from headrace.model.time import Duration
 from headrace.model.tree_queries import (
     CompoundDuration,
     GroupByCondition,
@@ -110,11 +109,7 @@ def path_sql(name: str) -> str:
 
 
 def duration_sql(duration: CompoundDuration) -> str:
-    return "".join(_part_sql(part) for part in duration)
-
-
-def _part_sql(part: Duration) -> str:
-    return f"{part.count}{UNIT_NAMES[part.unit]}"
+    return "".join(f"{part.count}{UNIT_NAMES[part.unit]}" for part in duration)
 
 
 RENDERER: Final = IoTDBRenderer()

@@ -65,7 +65,7 @@ ORDER, LIMIT = QueryParser.TAIL
 CLAUSES: Final = (
     SOURCE,
     WHERE,
-    Clause("PARTITION BY", lambda self: self._parse_partitions()),
+    Clause("PARTITION BY", lambda self: self._parse_listed("PARTITION BY", "partition_by", self._parse_partition_key)),
     Clause("RANGE … EVERY", lambda self: self._parse_interpolation()),
     Clause(f"{', '.join([*WINDOWS][:-1])} or {[*WINDOWS][-1]}", lambda self: self._parse_window_clause()),
     Clause("FILL", lambda self: self._parse_fill_clause()),
@@ -128,9 +128,6 @@ class TDengineQueries(QueryParser):
     def _column_name(self, start: int) -> str:
         """Return the text, in lower case outside quotes."""
         return self.LEXICAL_RULES.lower(self._text_since(start))
-
-    def _parse_partitions(self) -> Fields:
-        return {"partition_by": self._parse_list(self._parse_partition_key)} if self._accept("PARTITION", "BY") else {}
 
     def _parse_window_clause(self) -> Fields:
         window = self._parse_window()
