@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -50,21 +50,19 @@ class Rows:
         if keep[first : first + count].all():
             return self.slice(first, count)
         mask = pa.array(keep)
-        columns = {name: values if isinstance(values, pa.Scalar) else values.filter(mask) for name, values in self.columns.items()}
-        return Rows(self.devices[keep], columns)
+        return self._select(self.devices[keep], lambda values: values.filter(mask))
 
     def slice(self, first: int, count: int) -> Rows:
         """Return consecutive rows, without copying them."""
-        columns = {
-            name: values if isinstance(values, pa.Scalar) else values.slice(first, count) for name, values in self.columns.items()
-        }
-        return Rows(self.devices[first : first + count], columns)
+        return self._select(self.devices[first : first + count], lambda values: values.slice(first, count))
 
     def take(self, positions: Array) -> Rows:
         """Return the rows at some positions."""
         chosen = pa.array(positions)
-        columns = {name: values if isinstance(values, pa.Scalar) else values.take(chosen) for name, values in self.columns.items()}
-        return Rows(self.devices[positions], columns)
+        return self._select(self.devices[positions], lambda values: values.take(chosen))
+
+    def _select(self, devices: Array, select: Callable[[Values], Values]) -> Rows:
+        return Rows(devices, {name: one if isinstance(one, pa.Scalar) else select(one) for name, one in self.columns.items()})
 
 
 def mask_of(values: Values, length: int) -> Array:

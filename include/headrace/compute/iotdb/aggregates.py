@@ -134,15 +134,11 @@ def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
 def ranked_value_at(function: str) -> TreeAggregate:
     """Return the aggregate of the earliest (`min`) or latest (`max`) value; of several at one instant, that of the least rank."""
     order = if_(X.is_null(), NULL, call("struct", T, -Y if function == "max" else Y))
-    return TreeAggregate(
-        "first_value" if function == "min" else "last_value",
-        EVERY,
-        lambda arguments: AggregateRule(arguments.type, selected_row_partials(function, order, X), V),
-        "",
-        min_arguments=2,
-        max_arguments=2,
-        columns=2,
-    )
+
+    def rule(arguments: AggregateArguments) -> AggregateRule:
+        return AggregateRule(arguments.type, selected_row_partials(function, order, X), V)
+
+    return TreeAggregate("first_value" if function == "min" else "last_value", EVERY, rule, "", 2, 2, columns=2)
 
 
 def instant_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:
@@ -254,10 +250,10 @@ TABLE: Final = (
         BOOLEANS,
         count_if,
         "runs of rows in which x is true, of at least y rows or as `KEEP >= y` says; `ignoreNull=false` lets NULL end a run",
-        min_arguments=2,
-        max_arguments=2,
+        2,
+        2,
+        StreamUse.NONE,
         bounded=False,
-        streams=StreamUse.NONE,
         message="Input series of Aggregation function [count_if] only supports data type [BOOLEAN]",
     ),
     numeric("sum", total, "sum, as DOUBLE"),
@@ -285,16 +281,6 @@ TABLE: Final = (
         streams=StreamUse.NONE,
         status=EXECUTION_ERROR,
     ),
-    TreeAggregate(
-        "max_by",
-        EVERY,
-        value_by("max"),
-        "x where y is greatest, the earliest of several",
-        min_arguments=2,
-        max_arguments=2,
-        columns=2,
-    ),
-    TreeAggregate(
-        "min_by", EVERY, value_by("min"), "x where y is least, the earliest of several", min_arguments=2, max_arguments=2, columns=2
-    ),
+    TreeAggregate("max_by", EVERY, value_by("max"), "x where y is greatest, the earliest of several", 2, 2, columns=2),
+    TreeAggregate("min_by", EVERY, value_by("min"), "x where y is least, the earliest of several", 2, 2, columns=2),
 )

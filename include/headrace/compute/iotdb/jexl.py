@@ -70,6 +70,10 @@ class Part:
         return self.node if self.kind is ValueKind.BOOLEAN_VALUE else spark_sql("({} <> 0)", self.node)
 
 
+def boolean_part(condition: Node) -> Part:
+    return Part(condition, ValueKind.BOOLEAN_VALUE)
+
+
 def unsupported_error(what: str, hint: str = "") -> TypeMismatchError:
     return type_error(
         f"JEXL: {what} is not supported",
@@ -236,7 +240,7 @@ class Parser:
 
     def parse_unary(self) -> Part:
         if self.accept("!"):
-            return Part(spark_sql("(NOT {})", self.parse_unary().truth), ValueKind.BOOLEAN_VALUE)
+            return boolean_part(spark_sql("(NOT {})", self.parse_unary().truth))
         if self.accept("-"):
             operand = self.parse_unary()
             return Part(
@@ -320,20 +324,18 @@ def comparison(sign: str, spark_sign: str) -> Callable[[Part, Part], Part]:
 
     def operator(left: Part, right: Part) -> Part:
         if left.kind is right.kind and left.kind is not ValueKind.REAL:
-            return Part(spark_sql("({} {} {})", left.node, spark_sign, right.node), ValueKind.BOOLEAN_VALUE)
+            return boolean_part(spark_sql("({} {} {})", left.node, spark_sign, right.node))
         if ValueKind.TEXT in (left.kind, right.kind):
             sides = [
                 spark_sql("try_cast({} AS DOUBLE)", part.node) if part.kind is ValueKind.TEXT else part.real
                 for part in (left, right)
             ]
-            return Part(
-                spark_sql("coalesce({} {} {}, {})", sides[0], spark_sign, sides[1], "true" if sign == "!=" else "false"),
-                ValueKind.BOOLEAN_VALUE,
-            )
+            unknown = "true" if sign == "!=" else "false"
+            return boolean_part(spark_sql("coalesce({} {} {}, {})", sides[0], spark_sign, sides[1], unknown))
         comparable = spark_sql("NOT isnan({}) AND NOT isnan({})", left.real, right.real)
         if sign == "!=":
-            return Part(spark_sql("({} <> {} OR NOT ({}))", left.real, right.real, comparable), ValueKind.BOOLEAN_VALUE)
-        return Part(spark_sql("({} {} {} AND {})", left.real, spark_sign, right.real, comparable), ValueKind.BOOLEAN_VALUE)
+            return boolean_part(spark_sql("({} <> {} OR NOT ({}))", left.real, right.real, comparable))
+        return boolean_part(spark_sql("({} {} {} AND {})", left.real, spark_sign, right.real, comparable))
 
     return operator
 
@@ -342,11 +344,11 @@ def match_regexp(left: Part, right: Part) -> Part:
     """Return whether a whole text matches a regular expression."""
     if left.kind is not ValueKind.TEXT or right.kind is not ValueKind.TEXT:
         raise unsupported_error("=~ of anything but text")
-    return Part(spark_sql("({} RLIKE concat('^(?:', {}, ')$'))", left.node, right.node), ValueKind.BOOLEAN_VALUE)
+    return boolean_part(spark_sql("({} RLIKE concat('^(?:', {}, ')$'))", left.node, right.node))
 
 
 def logical(word: str) -> Callable[[Part, Part], Part]:
-    return lambda left, right: Part(spark_sql("({} {} {})", left.truth, word, right.truth), ValueKind.BOOLEAN_VALUE)
+    return lambda left, right: boolean_part(spark_sql("({} {} {})", left.truth, word, right.truth))
 
 
 OPERATORS: Final[dict[str, Callable[[Part, Part], Part]]] = {

@@ -14,7 +14,6 @@ import pyarrow as pa
 from headrace.compute.functions.arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
 from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes, top_indexes
 from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, Attributes, check_inputs, type_error
-from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
 
 Array = npt.NDArray[Any]
@@ -272,17 +271,12 @@ def outlier_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     attributes = Attributes(arguments.attributes)
     name, number = attributes.text("type", "avg").lower(), attributes.integer("number", 3)
     if name not in OUTLIERS:
-        raise unknown_outlier(name)
+        text = "Illegal outlier method. Outlier type should be avg, stendis, cos or prenextdis."
+        raise type_error(text, hint=f"'type'='{name}' is none of them")
     if number <= 0:
         raise type_error("Illegal number. Number should be greater than 0.", hint="use 'number'='3'")
     size = bucket_size(arguments) * number
     return SeriesArrowRule(arguments.types[0], partial(select_outliers, size=size, name=name, number=number))
-
-
-def unknown_outlier(name: str) -> TypeMismatchError:
-    return type_error(
-        "Illegal outlier method. Outlier type should be avg, stendis, cos or prenextdis.", hint=f"'type'='{name}' is none of them"
-    )
 
 
 def select_outliers(rows: pa.Table, size: int, name: str, number: int) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
-from headrace.model.types import DOUBLE, FLOATS, VARCHAR, TypeKind
+from headrace.model.types import DOUBLE, FLOATS, VARCHAR
 
 MAX_BINS: Final = 1000
 
@@ -186,19 +187,8 @@ EXAMPLES: Final = {
 }
 
 
-def query_only(
-    name: str,
-    accepts: frozenset[TypeKind],
-    rule: Callable[[AggregateArguments], AggregateRule],
-    summary: str,
-    min_arguments: int = 1,
-    max_arguments: int = 1,
-    streams: StreamUse = StreamUse.NONE,
-) -> AggregateFunction:
-    """Return an aggregate that streams cannot use unless they say otherwise, because its partials grow with the rows."""
-    return AggregateFunction(
-        name, accepts, rule, summary, min_arguments=min_arguments, max_arguments=max_arguments, bounded=False, streams=streams
-    )
+query_only = partial(AggregateFunction, bounded=False, streams=StreamUse.NONE)
+"""Aggregates that streams cannot use unless they say otherwise, because their partials grow with the rows."""
 
 
 LIST_TABLE: Final = (

@@ -20,24 +20,20 @@ def result_type(arguments: ScalarArguments) -> DataType:
     return DataType(TypeKind.NCHAR) if wide else VARCHAR
 
 
+def fill_template(template: str, arguments: ScalarArguments) -> Node:
+    """Return Spark SQL over texts, which the template names x, y, z."""
+    names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
+    return spark_sql(template, **names)
+
+
 def text_function(template: str) -> Build:
-    """Return a function of texts with a text result. The template names its arguments x, y, z."""
-
-    def build(arguments: ScalarArguments) -> Term:
-        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
-        return Term(spark_sql(template, **names), result_type(arguments))
-
-    return build
+    """Return a function of texts with a text result; for the template see `fill_template`."""
+    return lambda arguments: Term(fill_template(template, arguments), result_type(arguments))
 
 
 def integer_function(template: str) -> Build:
-    """Return a function of texts with a whole-number result. The template names its arguments x, y, z."""
-
-    def build(arguments: ScalarArguments) -> Term:
-        names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
-        return Term(spark_sql(template, **names).cast("bigint"), BIGINT)
-
-    return build
+    """Return a function of texts with a whole-number result; for the template see `fill_template`."""
+    return lambda arguments: Term(fill_template(template, arguments).cast("bigint"), BIGINT)
 
 
 def length(arguments: ScalarArguments) -> Term:
@@ -49,15 +45,11 @@ def length(arguments: ScalarArguments) -> Term:
 
 
 def joining_function(function: str) -> Build:
-    def build(arguments: ScalarArguments) -> Term:
-        values = [arguments.text(index) for index in range(len(arguments.terms))]
-        return Term(call(function, *values), result_type(arguments))
-
-    return build
+    return lambda arguments: Term(call(function, *map(arguments.text, range(len(arguments.terms)))), result_type(arguments))
 
 
 def concat_ws(arguments: ScalarArguments) -> Term:
-    separator, *values = (arguments.text(index) for index in range(len(arguments.terms)))
+    separator, *values = map(arguments.text, range(len(arguments.terms)))
     joined = call("concat_ws", separator, *values)
     return Term(if_(call("coalesce", *values).is_null(), NULL, joined), result_type(arguments))
 
@@ -84,10 +76,8 @@ def repeat(arguments: ScalarArguments) -> Term:
 
 
 def substring_index(arguments: ScalarArguments) -> Term:
-    return Term(
-        spark_sql("substring_index({}, {}, CAST({} AS INT))", arguments.text(0), arguments.text(1), to_whole(arguments.terms[2])),
-        result_type(arguments),
-    )
+    text, delimiter, count = arguments.text(0), arguments.text(1), to_whole(arguments.terms[2])
+    return Term(spark_sql("substring_index({}, {}, CAST({} AS INT))", text, delimiter, count), result_type(arguments))
 
 
 def characters(arguments: ScalarArguments) -> Term:
@@ -99,15 +89,8 @@ def characters(arguments: ScalarArguments) -> Term:
 def find_in_set(arguments: ScalarArguments) -> Term:
     """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
     separator = arguments.text(2) if len(arguments.terms) > 2 else string(",")
-    return Term(
-        spark_sql(
-            "CAST(array_position(split({}, concat('\\\\Q', {}, '\\\\E')), {}) AS BIGINT)",
-            arguments.text(1),
-            separator,
-            arguments.text(0),
-        ),
-        BIGINT,
-    )
+    members = spark_sql("split({}, concat('\\\\Q', {}, '\\\\E'))", arguments.text(1), separator)
+    return Term(spark_sql("CAST(array_position({}, {}) AS BIGINT)", members, arguments.text(0)), BIGINT)
 
 
 def first_byte(arguments: ScalarArguments) -> Term:
@@ -117,6 +100,7 @@ def first_byte(arguments: ScalarArguments) -> Term:
     return Term(spark_sql("if({} = '', 0L, CAST({} AS BIGINT))", value, byte), BIGINT)
 
 
+SUBSTRING: Final = "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0"
 TEXT_TABLE: Final = (
     ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8; 0 for empty text"),
     ScalarFunction("char", 1, None, characters, "text of the codes, each of one to four bytes in UTF-8; ignores NULL"),
@@ -139,20 +123,8 @@ TEXT_TABLE: Final = (
     ScalarFunction("repeat", 2, 2, repeat, "x repeated y times"),
     ScalarFunction("replace", 3, 3, text_function("replace({x}, {y}, {z})"), "x with every y replaced by z"),
     ScalarFunction("rtrim", 1, 1, text_function("rtrim({x})"), "x without trailing spaces"),
-    ScalarFunction(
-        "substr",
-        2,
-        3,
-        substring,
-        "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0",
-    ),
-    ScalarFunction(
-        "substring",
-        2,
-        3,
-        substring,
-        "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0",
-    ),
+    ScalarFunction("substr", 2, 3, substring, SUBSTRING),
+    ScalarFunction("substring", 2, 3, substring, SUBSTRING),
     ScalarFunction(
         "substring_index",
         3,
@@ -240,6 +212,7 @@ def checksum(arguments: ScalarArguments) -> Term:
     return Term(call("crc32", term.node.cast("string" if term.type and not is_text(term.type) else "binary")), BIGINT)
 
 
+EXTREME: Final = "argument; NULL if any argument is NULL; compared as text if any argument is text"
 MATH_TABLE: Final = (
     ScalarFunction("abs", 1, 1, same_type_function("abs"), "absolute value"),
     ScalarFunction("acos", 1, 1, real_function("acos"), "arc cosine, in radians"),
@@ -251,20 +224,8 @@ MATH_TABLE: Final = (
     ScalarFunction("degrees", 1, 1, real_function("degrees"), "radians converted to degrees"),
     ScalarFunction("exp", 1, 1, real_function("exp"), "e raised to the power x"),
     ScalarFunction("floor", 1, 1, integral_function(lambda x: call("floor", x)), "largest integer that is at most x"),
-    ScalarFunction(
-        "greatest",
-        2,
-        None,
-        extreme_function("greatest"),
-        "largest argument; NULL if any argument is NULL; compared as text if any argument is text",
-    ),
-    ScalarFunction(
-        "least",
-        2,
-        None,
-        extreme_function("least"),
-        "smallest argument; NULL if any argument is NULL; compared as text if any argument is text",
-    ),
+    ScalarFunction("greatest", 2, None, extreme_function("greatest"), f"largest {EXTREME}"),
+    ScalarFunction("least", 2, None, extreme_function("least"), f"smallest {EXTREME}"),
     ScalarFunction("ln", 1, 1, logarithm, "natural logarithm"),
     ScalarFunction("log", 1, 2, logarithm, "natural logarithm, or logarithm to base y"),
     ScalarFunction(

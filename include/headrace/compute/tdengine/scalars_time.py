@@ -122,10 +122,8 @@ def truncate_time(arguments: ScalarArguments) -> Term:
         month = month if unit.unit == "n" else spark_sql("({} - pmod({}, 12L))", month, month)
         return Term(calendar.to_utc(calendar.month_start(month, precision), name, precision), TIMESTAMP)
     step = unit.ticks(precision)
-    return Term(
-        calendar.to_utc(spark_sql("({} - pmod({}, {}))", wall, wall, bigint_sql(step)), name, precision) if step > 1 else at,
-        TIMESTAMP,
-    )
+    start = calendar.to_utc(spark_sql("({} - pmod({}, {}))", wall, wall, bigint_sql(step)), name, precision) if step > 1 else at
+    return Term(start, TIMESTAMP)
 
 
 def difference(arguments: ScalarArguments) -> Term:
@@ -133,9 +131,8 @@ def difference(arguments: ScalarArguments) -> Term:
     step = arguments.duration(2).ticks(arguments.expression_context.precision) if len(arguments.terms) > 2 else 1
     if step < 1:
         raise LimitError(f"timediff: {arguments.durations[2]} is shorter than the tick of the database")
-    return Term(
-        spark_sql("(({} - {}) div {})", instant_argument(arguments), instant_argument(arguments, 1), bigint_sql(step)), BIGINT
-    )
+    end, start = instant_argument(arguments), instant_argument(arguments, 1)
+    return Term(spark_sql("(({} - {}) div {})", end, start, bigint_sql(step)), BIGINT)
 
 
 def to_unixtimestamp(arguments: ScalarArguments) -> Term:
@@ -144,9 +141,9 @@ def to_unixtimestamp(arguments: ScalarArguments) -> Term:
     arguments.text(0)
     if value is not None and isinstance(value.value, str):
         instant = parse_instant(value.value, arguments.expression_context.timezone, arguments.expression_context.precision)
-        return (
-            Term(NULL.cast("bigint"), type_) if instant is None else Term(bigint(instant), type_, instant_literal(instant).constant)
-        )
+        if instant is None:
+            return Term(NULL.cast("bigint"), type_)
+        return Term(bigint(instant), type_, instant_literal(instant).constant)
     return Term(arguments.expression_context.text_to_ticks(arguments.text(0)), type_)
 
 
@@ -185,17 +182,12 @@ def to_char(arguments: ScalarArguments) -> Term:
 
 def to_timestamp(arguments: ScalarArguments) -> Term:
     """Build `to_timestamp(text, format)`, NULL if the text is invalid."""
-    expression_context = arguments.expression_context
-    instant_sql = spark_sql(
-        "try_to_timestamp({}, {})", to_string(arguments.terms[0]), string_sql(java_pattern(arguments.string(1)))
-    )
-    wall = spark_sql("unix_micros(from_utc_timestamp({}, current_timezone()))", instant_sql)
-    return Term(
-        expression_context.from_micros(
-            spark_sql("unix_micros(to_utc_timestamp(timestamp_micros({}), {}))", wall, string_sql(expression_context.timezone))
-        ),
-        TIMESTAMP,
-    )
+    expression_context, pattern = arguments.expression_context, string_sql(java_pattern(arguments.string(1)))
+    parsed = spark_sql("try_to_timestamp({}, {})", to_string(arguments.terms[0]), pattern)
+    wall = spark_sql("unix_micros(from_utc_timestamp({}, current_timezone()))", parsed)
+    zone = string_sql(expression_context.timezone)
+    micros = spark_sql("unix_micros(to_utc_timestamp(timestamp_micros({}), {}))", wall, zone)
+    return Term(expression_context.from_micros(micros), TIMESTAMP)
 
 
 def date_function(template: str) -> Build:
