@@ -13,7 +13,6 @@ from headrace.sql.windows import WindowParser
 Fields = dict[str, Any]
 """Fields of `headrace.model.queries.Query`."""
 
-
 ASOF: Final = "ASOF"
 """The word of joins that take the closest rows in time, whose ON may be left out."""
 

@@ -19,7 +19,6 @@ NAME = re.compile(rf"{QUOTED_NAME}|{WORD}")
 KEYWORD = re.compile(WORD)
 NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 
-
 MAX_NOW_OFFSET: Final = 10**20
 """Nanoseconds from now that exceed every timestamp."""
 

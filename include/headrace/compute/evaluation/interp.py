@@ -19,7 +19,6 @@ from headrace.model.types import DataType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
 MAX_POINTS: Final = 10_000_000
 POINT: Final = "_at"
 FILLED: Final = "_filled"

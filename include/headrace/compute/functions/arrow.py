@@ -22,7 +22,6 @@ from headrace.model.types import DataType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 TIME: Final = "time"
 
 

@@ -114,18 +114,9 @@ class TagQuery:
         clause = window_clause(self.query.grouping)
         outputs = [SelectItem(ColumnRef(device_column(self.scope)), DEVICE_HEADER), *items]
         where = conjunction([part for node in as_tuple(self.query.where) for part in expand(node, names)])
-        bound = bind_expanded(
-            replace(self.query, limit=None, offset=None, fill=None),
-            scope,
-            rows,
-            outputs if clause is None else [time_item(), *outputs],
-            where,
-            None,
-            self.orders(clause),
-            clause,
-            {},
-            list(rows.devices.values()),
-        )
+        outputs = outputs if clause is None else [time_item(), *outputs]
+        query, devices = replace(self.query, limit=None, offset=None, fill=None), list(rows.devices.values())
+        bound = bind_expanded(query, scope, rows, outputs, where, None, self.orders(clause), clause, {}, devices)
         fill = None if self.query.fill is None or not isinstance(self.query.fill.value, Literal) else self.query.fill.value.value
         return TagPlan(bound.plan, self.keys, tuple(groups), self.absent(groups), fill, self.query.limit, self.query.offset)
 

@@ -39,7 +39,6 @@ from headrace.storage.spark.functions import F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
 HEADERS: Final = ("Time", "Timeseries", "Value", "DataType")
 
 

@@ -207,7 +207,6 @@ MATH_TABLE: Final = (
     ScalarFunction("round", 1, 2, round_to, "x rounded to y decimal places, halves to the even neighbor"),
 )
 
-
 TEXT_ONLY: Final = (TypeKind.VARCHAR,)
 POINT_COLUMN: Final = re.compile(r"__[sw]\d+")
 """A column of the points that a time-series function returns."""

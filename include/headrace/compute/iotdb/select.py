@@ -32,11 +32,7 @@ from headrace.model.trees import Device
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
 TIME_HEADER: Final = "Time"
-
-
 DEVICE_HEADER: Final = "Device"
-
-
 START_TIME: Final = "__startTime"
 """The start of a window. Only the order of the result has it."""
 

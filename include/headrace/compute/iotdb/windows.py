@@ -159,7 +159,6 @@ WINDOWS: Final[dict[type, WindowRule]] = {
     GroupByCount: count_window,
 }
 
-
 TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: "FLOAT", TypeKind.DOUBLE: "DOUBLE"}
 
 

@@ -186,10 +186,8 @@ EXAMPLES: Final = {
     "log_bin": '{"start": 1, "factor": 2, "count": 5, "infinity": true}',
 }
 
-
 query_only = partial(AggregateFunction, bounded=False, streams=StreamUse.NONE)
 """Aggregates that streams cannot use unless they say otherwise, because their partials grow with the rows."""
-
 
 LIST_TABLE: Final = (
     query_only(

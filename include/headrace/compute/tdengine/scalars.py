@@ -247,7 +247,6 @@ MATH_TABLE: Final = (
 
 SCALARS: Final[Mapping[str, ScalarFunction]] = {function.name: function for function in (*MATH_TABLE, *TEXT_TABLE, *TIME_TABLE)}
 
-
 EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "abs": ("abs(-2.5)", "2.5"),
     "acos": ("acos(2)", "NULL"),

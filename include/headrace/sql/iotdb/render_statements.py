@@ -261,13 +261,5 @@ NAMED_WORDS: Final[Mapping[type, str]] = {
 
 
 @statement_sql.register
-def _named_sql(
-    statement: (
-        model.DropContinuousQuery
-        | model.DropFunction
-        | model.DropTemplate
-        | model.PauseContinuousQuery
-        | model.ResumeContinuousQuery
-    ),
-) -> str:
+def _named_sql(statement: model.NamedStatement) -> str:
     return f"{NAMED_WORDS[type(statement)]} {LEXICAL_RULES.name_sql(statement.name)}"

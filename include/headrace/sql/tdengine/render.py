@@ -353,11 +353,7 @@ CONTROL_WORDS: Final[Mapping[type, str]] = {
 
 
 @statement_sql.register
-def _control_sql(
-    statement: (
-        model.DropDatabase | model.DropQuarantine | model.DropStream | model.PauseStream | model.ReplayStream | model.ResetStream
-    ),
-) -> str:
+def _control_sql(statement: model.DropDatabase | model.StreamStatement) -> str:
     return join_words(CONTROL_WORDS[type(statement)], text_if(statement.if_exists, "IF EXISTS"), name_sql(statement.name))
 
 
