@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
+from headrace.compute.binding.outputs import cast_fill_values
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.binding.resolvers import bind_constants
 from headrace.compute.evaluation.interp import FILLED, POINT, check_points
@@ -136,15 +137,5 @@ def bind_fill_values(fill: FillClause, resolver: PointResolver) -> tuple[Node, .
     """Bind the constants of FILL(VALUE, …), one per interpolated column."""
     if fill.mode not in (FillMode.VALUE, FillMode.VALUE_F):
         return ()
-    arguments = tuple(resolver.arguments.values())
-    if len(fill.values) != len(arguments):
-        raise ProgrammingError(
-            f"FILL has {len(fill.values)} values for {len(arguments)} interpolated columns",
-            hint="give one value for each",
-            span=fill.span,
-        )
-    row_binder, pairs = resolver.row_binder, zip(fill.values, arguments, strict=True)
-    return tuple(
-        row_binder.language.operators.cast(row_binder.bind(node), argument.type, row_binder.expression_context).node
-        for node, argument in pairs
-    )
+    types = [argument.type for argument in resolver.arguments.values()]
+    return cast_fill_values(fill, resolver.row_binder, types, "interpolated columns", "give one value for each")

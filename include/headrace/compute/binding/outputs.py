@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.compute.binding.binder import Binder
@@ -14,7 +15,7 @@ from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Literal
 from headrace.model.queries import FillClause, Ordering, SelectItem
 from headrace.model.spans import Span
-from headrace.model.types import BOOL, TypeKind
+from headrace.model.types import BOOL, DataType, TypeKind
 
 
 def resolve_position(item: SelectItem, items: tuple[SelectItem, ...]) -> SelectItem:
@@ -44,19 +45,18 @@ def make_output(binder: Binder, number: int, item: SelectItem) -> Output:
 def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ...], hidden: tuple[Output, ...]) -> tuple[Node, ...]:
     """Bind the constants of FILL(VALUE, …), one per output of the select list that depends on rows."""
     filled = [output for output in outputs if output.is_filled]
-    if len(fill.values) != len(filled):
-        names = ", ".join(output.name for output in filled)
-        raise ProgrammingError(
-            f"FILL has {len(fill.values)} values for {len(filled)} columns",
-            hint=f"give one value for each of {names}" if names else "no column of the select list depends on rows",
-            span=fill.span,
-        )
-    cast = binder.language.operators.cast
-    constants = [
-        cast(binder.bind(node), output.type, binder.expression_context).node
-        for node, output in zip(fill.values, filled, strict=True)
-    ]
+    names = ", ".join(output.name for output in filled)
+    hint = f"give one value for each of {names}" if names else "no column of the select list depends on rows"
+    constants = cast_fill_values(fill, binder, [output.type for output in filled], "columns", hint)
     return (*constants, *(NULL for output in hidden if output.is_filled))
+
+
+def cast_fill_values(fill: FillClause, binder: Binder, types: Sequence[DataType], what: str, hint: str) -> tuple[Node, ...]:
+    """Bind the constants of FILL(VALUE, …) and cast them to the types of what they fill, which must be as many."""
+    if len(fill.values) != len(types):
+        raise ProgrammingError(f"FILL has {len(fill.values)} values for {len(types)} {what}", hint=hint, span=fill.span)
+    cast, context = binder.language.operators.cast, binder.expression_context
+    return tuple(cast(binder.bind(node), type_, context).node for node, type_ in zip(fill.values, types, strict=True))
 
 
 def star_item(column: SourceColumn, span: Span | None) -> SelectItem:
