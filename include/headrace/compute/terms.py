@@ -41,6 +41,11 @@ class Term:
     role: ColumnRole | None = None
 
     @property
+    def constant_value(self) -> Scalar:
+        """The value of a constant; None for other terms, and for instants relative to the present."""
+        return None if self.constant is None or self.constant.relative else self.constant.value
+
+    @property
     def is_null(self) -> bool:
         """Whether the term is a bare NULL."""
         return self.type is None

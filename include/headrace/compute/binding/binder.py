@@ -128,7 +128,7 @@ class Binder:
         return Term(negated(test) if name == "not between" else test, BOOL)
 
     def _bind_cast(self, operand: Term, type_: DataType) -> Term:
-        value = operand.constant.value if operand.constant else None
+        value = operand.constant_value
         if type_.kind is TypeKind.TIMESTAMP and isinstance(value, str):
             instant = parse_instant(value, self.expression_context.timezone, self.expression_context.precision)
             return instant_literal(instant) if instant is not None else Term(NULL.cast("bigint"), TIMESTAMP)

@@ -62,8 +62,7 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
 
 
 def is_nonzero(term: Term) -> bool:
-    value = term.constant.value if term.constant is not None and not term.constant.relative else None
-    return isinstance(value, int | float | Decimal) and value != 0
+    return isinstance(term.constant_value, int | float | Decimal) and term.constant_value != 0
 
 
 def shift_instant(sign: str, left: Term, right: Term) -> Term | None:
@@ -83,7 +82,7 @@ def instant(term: Term, zone: str, precision: Precision) -> Term:
     """Convert a text constant or a number to an instant, to compare it with one."""
     if is_instant(term) or term.is_null:
         return term
-    value = term.constant.value if term.constant is not None else None
+    value = term.constant_value
     if isinstance(value, str):
         ticks = parse_instant(value, zone, precision)
         if ticks is None:
@@ -130,8 +129,7 @@ def match_dates(left: Term, right: Term) -> tuple[Term, Term]:
     date = DataType(TypeKind.DATE)
 
     def as_date(term: Term) -> Term:
-        is_text = term.constant is not None and isinstance(term.constant.value, str)
-        return Term(term.node.try_cast("date"), date) if is_text else term
+        return Term(term.node.try_cast("date"), date) if isinstance(term.constant_value, str) else term
 
     return as_date(left), as_date(right)
 
@@ -151,7 +149,7 @@ def compare_numbers(sign: str, left: Term, right: Term) -> Node:
 
 def is_zero(term: Term) -> bool:
     """Return whether a number is the constant 0."""
-    value = term.constant.value if term.constant is not None and not term.constant.relative else None
+    value = term.constant_value
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and value == 0
 
 
@@ -193,7 +191,7 @@ def as_double(term: Term) -> Node:
 
 def negative(term: Term) -> Term:
     """Negate a number, keeping its type; a constant remains a constant."""
-    value = term.constant.value if term.constant and not term.constant.relative else None
+    value = term.constant_value
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not is_instant(term):
         return literal(-value)
     if term.type is None or term.type.kind not in NUMERIC:
@@ -226,7 +224,7 @@ def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
 
 def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `REGEXP`: whether a regular expression matches anywhere in the text."""
-    value = pattern.constant.value if pattern.constant else None
+    value = pattern.constant_value
     if isinstance(value, str):
         check_regexp(value)
     condition = spark_sql("({} RLIKE {})", text(subject), pattern.node)
@@ -268,7 +266,7 @@ def convert(term: Term, type_: DataType) -> Node:
 
 def choice(subject: Term, choice: Term) -> Term:
     """Convert a constant in the list of IN to the type of the subject, as the server does; it reads the constant as text."""
-    value = choice.constant.value if choice.constant is not None and not choice.constant.relative else None
+    value = choice.constant_value
     if subject.type is None or value is None or is_instant(choice):
         return choice
     written = str(value).lower() if isinstance(value, bool) else str(value)

@@ -26,7 +26,7 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
     if is_instant(term) or term.is_null:
         return term
     if term.type is not None and is_text(term.type):
-        value = term.constant.value if term.constant else None
+        value = term.constant_value
         if not isinstance(value, str):
             raise TypeMismatchError(
                 "a string column cannot be compared with a timestamp", hint="cast it: CAST(column AS TIMESTAMP)"
@@ -35,9 +35,8 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
         if instant is None:
             raise TypeMismatchError(f"{value!r} is not a timestamp", hint="write it as '2024-01-31 12:00:00.000' or as epoch ticks")
         return instant_literal(instant)
-    constant = term.constant
-    if constant is not None and isinstance(constant.value, float):
-        return instant_literal(int(constant.value))
+    if isinstance(term.constant_value, float):
+        return instant_literal(int(term.constant_value))
     return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
 
 
@@ -138,7 +137,7 @@ def bitwise(sign: str, left: Term, right: Term) -> Term:
 
 def negate(term: Term) -> Term:
     """Return minus a term: a constant for a constant, DOUBLE otherwise."""
-    value = term.constant.value if term.constant and not term.constant.relative else None
+    value = term.constant_value
     if isinstance(value, int | float) and not isinstance(value, bool) and not is_instant(term):
         return literal(-value)
     return Term(-to_real(term), DOUBLE)
@@ -146,14 +145,14 @@ def negate(term: Term) -> Term:
 
 def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `LIKE`: `%` matches any characters, `_` one. A backslash escapes them."""
-    value = pattern.constant.value if pattern.constant else None
+    value = pattern.constant_value
     escaped = string(re.sub(r"\\(?![%_\\])", r"\\\\", value)) if isinstance(value, str) else pattern.node
     return Term(spark_sql("({} {} {})", to_string(subject), "NOT LIKE" if negated else "LIKE", escaped), BOOL)
 
 
 def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `MATCH`: whether a regular expression occurs in the text."""
-    value = pattern.constant.value if pattern.constant else None
+    value = pattern.constant_value
     if isinstance(value, str):
         try:
             re.compile(value)
@@ -167,9 +166,9 @@ def member(subject: Term, key: Term) -> Term:
     """Return `->`: a member of a JSON object as text, NULL if it is missing."""
     if subject.type is not None and subject.type.kind is not TypeKind.JSON:
         raise TypeMismatchError(f"-> takes JSON, not {subject.type}", hint="only tags of type JSON have members")
-    if not key.constant or not isinstance(key.constant.value, str):
+    if not isinstance(key.constant_value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
-    path = "$['" + key.constant.value.replace("'", "\\'") + "']"
+    path = "$['" + key.constant_value.replace("'", "\\'") + "']"
     return Term(call("get_json_object", subject.node, string(path)), DataType(TypeKind.JSON))
 
 

@@ -137,10 +137,10 @@ def difference(arguments: ScalarArguments) -> Term:
 
 def to_unixtimestamp(arguments: ScalarArguments) -> Term:
     type_ = TIMESTAMP if len(arguments.terms) > 1 and arguments.integer(1) else BIGINT
-    value = arguments.terms[0].constant
+    value = arguments.terms[0].constant_value
     arguments.text(0)
-    if value is not None and isinstance(value.value, str):
-        instant = parse_instant(value.value, arguments.expression_context.timezone, arguments.expression_context.precision)
+    if isinstance(value, str):
+        instant = parse_instant(value, arguments.expression_context.timezone, arguments.expression_context.precision)
         if instant is None:
             return Term(NULL.cast("bigint"), type_)
         return Term(bigint(instant), type_, instant_literal(instant).constant)
