@@ -146,12 +146,8 @@ class Cursor:
     def _parse_nested(self, parse: Callable[[], T]) -> T:
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise LimitError(
-                f"parentheses are nested more than {MAX_NESTING} deep",
-                hint="split the statement",
-                span=self._current_span(),
-                sql=self.text,
-            )
+            message = f"parentheses are nested more than {MAX_NESTING} deep"
+            raise LimitError(message, hint="split the statement", span=self._current_span(), sql=self.text)
         result = parse()
         self._depth -= 1
         return result

@@ -152,11 +152,8 @@ class Binder:
     def _bind_function(self, node: Call) -> Term:
         function = self.language.function(node.function, ScalarFunction)
         if function is None:
-            raise NotFoundError(
-                f"function {node.function} does not exist",
-                hint=suggest_name(node.function, self.language.functions),
-                span=node.span,
-            )
+            message = f"function {node.function} does not exist"
+            raise NotFoundError(message, hint=suggest_name(node.function, self.language.functions), span=node.span)
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments

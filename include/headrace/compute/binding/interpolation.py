@@ -56,11 +56,8 @@ class PointResolver:
             return points[reference.name]
         column = self.environment.column(reference)
         if not (column.tag and self.fixes_series()):
-            raise ProgrammingError(
-                f"column {reference.name} has no value at a point between rows",
-                hint="interpolate it, or PARTITION BY it",
-                span=reference.span,
-            )
+            message = f"column {reference.name} has no value at a point between rows"
+            raise ProgrammingError(message, hint="interpolate it, or PARTITION BY it", span=reference.span)
         key = Key(f"p{len(self.keys)}", reference.name, column.node, column.type, implied=True)
         self.keys.append(key)
         self.expressions[reference] = key
@@ -73,11 +70,8 @@ class PointResolver:
         """Return the value of an `interp` call, None for any other call."""
         language = self.environment.language
         if language.aggregate(call.function) or language.function(call.function, SeriesFunction):
-            raise ProgrammingError(
-                f"{call.function} cannot be combined with interp",
-                hint="use it in a query over a sub-query that interpolates",
-                span=call.span,
-            )
+            message = f"{call.function} cannot be combined with interp"
+            raise ProgrammingError(message, hint="use it in a query over a sub-query that interpolates", span=call.span)
         if call.function != language.interpolation:
             return None
         if not 1 <= len(call.arguments) <= 2:

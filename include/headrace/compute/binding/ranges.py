@@ -187,11 +187,8 @@ class QueryRange:
             return replace(window, auto_offset=False)
         sliding = window.sliding or window.length
         if any(part.unit in "ny" or (part.unit in "dw" and self._timezone != "UTC") for part in (window.length, sliding)):
-            raise NotSupportedError(
-                f"the offset AUTO of INTERVAL({window.length}) is not supported: its windows follow the calendar",
-                hint="write the offset as a duration, or use the units a, s, m or h",
-                span=window.span,
-            )
+            message = f"the offset AUTO of INTERVAL({window.length}) is not supported: its windows follow the calendar"
+            raise NotSupportedError(message, hint="write the offset as a duration, or use the units a, s, m or h", span=window.span)
         start, step = self._ticks("start", "AUTO", window.span), max(1, sliding.ticks(self._precision))
         return replace(window, offset=Duration(start % step, TICK_UNITS[self._precision]), auto_offset=False)
 

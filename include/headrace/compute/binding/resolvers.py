@@ -229,11 +229,8 @@ class GroupResolver:
         """Return the value of an aggregate, None for any other call."""
         function = self.environment.language.aggregate(call.function)
         if function is None and self.environment.language.function(call.function, SeriesFunction):
-            raise NotSupportedError(
-                f"{call.function} gives a value for each row, which cannot be combined with groups and windows",
-                hint="put it in a sub-query",
-                span=call.span,
-            )
+            message = f"{call.function} gives a value for each row, which cannot be combined with groups and windows"
+            raise NotSupportedError(message, hint="put it in a sub-query", span=call.span)
         if function is None:
             return None
         self.depends_on_rows = True

@@ -366,11 +366,8 @@ def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
     call = next(
         call for call, aggregate in groups.aggregates.items() if any(name in columns for name in columns_of(aggregate.final))
     )
-    return InvalidStreamError(
-        f"{call.function} needs all rows of a window, which a stream does not keep",
-        hint="use it in a query over the source or the target",
-        span=call.span,
-    )
+    message = f"{call.function} needs all rows of a window, which a stream does not keep"
+    return InvalidStreamError(message, hint="use it in a query over the source or the target", span=call.span)
 
 
 def require_rows(binder: Binder, having: Node | None) -> Node:

@@ -89,19 +89,13 @@ class AsofSides:
         first, second = self.binder.bind(left), self.binder.bind(right)
         kinds = {None if term.type is None else term.type.kind for term in (first, second)}
         if len(kinds) > 1 and not kinds.issubset(NUMBERS):
-            raise NotSupportedError(
-                f"{left.name} is {first.type}, and {right.name} is {second.type}",
-                hint="compare columns of one type",
-                span=left.span,
-            )
+            message = f"{left.name} is {first.type}, and {right.name} is {second.type}"
+            raise NotSupportedError(message, hint="compare columns of one type", span=left.span)
         return first.node, second.node
 
     def _refuse(self, part: Expression) -> NoReturn:
-        raise NotSupportedError(
-            "ON of an ASOF JOIN takes one comparison of timestamps, and equal columns of both tables, joined by AND",
-            hint="write other conditions in WHERE",
-            span=part.span,
-        )
+        message = "ON of an ASOF JOIN takes one comparison of timestamps, and equal columns of both tables, joined by AND"
+        raise NotSupportedError(message, hint="write other conditions in WHERE", span=part.span)
 
 
 def bind_scan_union(scans: tuple[Scan, ...], alias: str | None, language: Language) -> tuple[ScanUnion, Environment]:

@@ -196,11 +196,8 @@ class DeviceQuery:
         for item in self.query.items:
             nodes = dict.fromkeys(node for device in names for node in expand(normalize_count_if(item.expression), device))
             if item.alias is not None and len(nodes) > 1:
-                raise ProgrammingError(
-                    f"alias '{item.alias}' can only be matched with one time series",
-                    hint="name the measurement",
-                    span=item.expression.span,
-                )
+                message = f"alias '{item.alias}' can only be matched with one time series"
+                raise ProgrammingError(message, hint="name the measurement", span=item.expression.span)
             header = result_header(item.expression)
             expanded.extend(SelectItem(node, item.alias, header(node)) for node in nodes)
         return expanded

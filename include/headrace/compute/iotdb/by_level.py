@@ -73,11 +73,8 @@ def common_type(call: Call, types: Sequence[DataType]) -> DataType | None:
         return None
     if call.function in COMPUTING and all(type_.kind in NUMERIC for type_ in distinct):
         return DOUBLE
-    raise TypeMismatchError(
-        "GROUP BY LEVEL: the data types of the same output column should be the same.",
-        hint="select series of one type",
-        span=call.span,
-    )
+    message = "GROUP BY LEVEL: the data types of the same output column should be the same."
+    raise TypeMismatchError(message, hint="select series of one type", span=call.span)
 
 
 @dataclass(slots=True)

@@ -33,11 +33,8 @@ def check_clauses(query: TreeQuery) -> None:
     check_count_time(query)
     paths = (part for item in query.items for part in walk(item.expression) if isinstance(part, ColumnRef))
     if query.by_device and any(len(split_path(path.name)) > 1 or path.name == "**" for path in paths):
-        raise ProgrammingError(
-            "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard",
-            hint="move the other nodes to FROM",
-            span=query.span,
-        )
+        message = "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard"
+        raise ProgrammingError(message, hint="move the other nodes to FROM", span=query.span)
 
 
 def check_columns(query: TreeQuery, language: Language) -> None:
@@ -49,11 +46,8 @@ def check_columns(query: TreeQuery, language: Language) -> None:
             "Raw data and aggregation hybrid query is not supported.", hint="aggregate every column, or none", span=raw[0].span
         )
     if len(raw) == len(nodes) and query.grouping is not None:
-        raise ProgrammingError(
-            "Common queries and aggregated queries are not allowed to appear at the same time",
-            hint="aggregate every column, as in count(s1)",
-            span=query.span,
-        )
+        message = "Common queries and aggregated queries are not allowed to appear at the same time"
+        raise ProgrammingError(message, hint="aggregate every column, as in count(s1)", span=query.span)
 
 
 def is_aggregated(node: Expression, language: Language) -> bool:

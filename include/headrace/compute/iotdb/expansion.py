@@ -144,11 +144,8 @@ class DeviceNames:
     def __call__(self, reference: ColumnRef) -> list[ColumnRef]:
         nodes = split_path(reference.name)
         if len(nodes) != 1 or nodes[0] == "**":
-            raise ProgrammingError(
-                "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard",
-                hint="move the other nodes to FROM",
-                span=reference.span,
-            )
+            message = "ALIGN BY DEVICE: the suffix paths can only be measurement or one-level wildcard"
+            raise ProgrammingError(message, hint="move the other nodes to FROM", span=reference.span)
         matched = self.tree.match(PathPattern((*self.device.nodes, nodes[0]), reference.span))
         self.series |= {ref.name: ref for ref in matched}
         return [ColumnRef(ref.name, span=reference.span) for ref in matched]

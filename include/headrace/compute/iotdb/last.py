@@ -132,11 +132,8 @@ def sort_header(order: TreeOrdering) -> str:
     name = order.key.name.lower() if isinstance(order.key, ColumnRef) else ""
     header = next((header for header in HEADERS if header.lower() == name), None)
     if header is None:
-        raise ProgrammingError(
-            f"Sorting by {name or 'an expression'} is not supported in LAST",
-            hint=f"sort by {', '.join(HEADERS)}",
-            span=order.key.span,
-        )
+        message = f"Sorting by {name or 'an expression'} is not supported in LAST"
+        raise ProgrammingError(message, hint=f"sort by {', '.join(HEADERS)}", span=order.key.span)
     return header
 
 

@@ -305,11 +305,8 @@ def substring(arguments: ScalarArguments) -> Term:
     x, begin = scalar_text(arguments), arguments.integer(1)
     length = arguments.integer(2) if len(arguments.terms) > 2 else None
     if begin < 0 or (length is not None and length < 0):
-        raise type_error(
-            "Argument exception,the scalar function [SUBSTRING] beginPosition and length must be greater than 0",
-            hint="count positions from 1",
-            status=EXECUTION_ERROR,
-        )
+        message = "Argument exception,the scalar function [SUBSTRING] beginPosition and length must be greater than 0"
+        raise type_error(message, hint="count positions from 1", status=EXECUTION_ERROR)
     first = max(begin, 1)
     if length is None:
         return Term(spark_sql("substr({}, {})", x, first), TEXT)

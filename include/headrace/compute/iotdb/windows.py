@@ -52,11 +52,8 @@ def window_length(duration: CompoundDuration, precision: Precision) -> tuple[int
 def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeWindow:
     """Return the windows of GROUP BY ([start, end), interval, step)."""
     if clause.range is None:
-        raise ProgrammingError(
-            "The query time range should be specified in the GROUP BY TIME clause.",
-            hint="write GROUP BY ([start, end), interval)",
-            span=clause.span,
-        )
+        message = "The query time range should be specified in the GROUP BY TIME clause."
+        raise ProgrammingError(message, hint="write GROUP BY ([start, end), interval)", span=clause.span)
     length_months, length = window_length(clause.interval, names.precision)
     step_months, step = window_length(clause.step or clause.interval, names.precision)
     if length <= 0 and not length_months:

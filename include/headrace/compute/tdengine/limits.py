@@ -42,11 +42,8 @@ def interval_window(window: IntervalClause, _: Binder, names: Environment) -> In
 def check_length(length: Duration, precision: Precision, span: Span | None) -> None:
     """Raise `LimitError` if the length of INTERVAL is out of range."""
     if length.count <= 0 or (not length.is_calendar and length.ticks(precision) < 1):
-        raise LimitError(
-            f"INTERVAL {length} is shorter than 1 {UNIT_NAMES[tick_unit(precision)]}, the tick of the database",
-            hint="use a longer interval",
-            span=span,
-        )
+        message = f"INTERVAL {length} is shorter than 1 {UNIT_NAMES[tick_unit(precision)]}, the tick of the database"
+        raise LimitError(message, hint="use a longer interval", span=span)
     if size(length) > size(MAX_INTERVAL):
         raise LimitError(f"INTERVAL {length} is longer than 1000 years", hint="use a shorter interval", span=span)
 
@@ -81,11 +78,8 @@ def session_window(window: SessionClause, _: Binder, names: Environment) -> Sess
     """Bind `SESSION` over the primary timestamp, with a fixed gap greater than 0."""
     column, time = window.timestamp, names.time and names.time.name
     if column.name != time:
-        raise ProgrammingError(
-            f"SESSION requires the primary timestamp column, not {column.name}",
-            hint=f"write SESSION({time}, {window.gap})",
-            span=column.span or window.span,
-        )
+        message = f"SESSION requires the primary timestamp column, not {column.name}"
+        raise ProgrammingError(message, hint=f"write SESSION({time}, {window.gap})", span=column.span or window.span)
     gap = fixed_ticks(window.gap, "the SESSION gap", names.precision, window.span)
     if gap <= 0:
         raise LimitError(f"the SESSION gap {window.gap} must be greater than 0", span=window.span)
@@ -99,11 +93,8 @@ def state_window(window: StateClause, row_binder: Binder, names: Environment) ->
         raise ProgrammingError(f"STATE_WINDOW is not allowed on the tag {node.name}", span=span)
     term = row_binder.bind(node)
     if term.type is None or term.type.kind not in (*INTEGERS, *STRINGS, TypeKind.BOOL):
-        raise TypeMismatchError(
-            f"STATE_WINDOW takes integers, booleans or text, not {term.type}",
-            hint="cast it, as in STATE_WINDOW(CAST(x AS INT))",
-            span=span,
-        )
+        message = f"STATE_WINDOW takes integers, booleans or text, not {term.type}"
+        raise TypeMismatchError(message, hint="cast it, as in STATE_WINDOW(CAST(x AS INT))", span=span)
     return StateWindow(Argument(STATE, term.node, term.type), true_for(window.true_for, names.precision, window.span))
 
 

@@ -215,11 +215,8 @@ class ShowParser(SchemaParser):
             return show
         level = self._parse_level()
         if show.time is not None:
-            self._semantic(
-                "TIME condition and GROUP BY LEVEL cannot be used at the same time.",
-                self._span(start),
-                hint="leave one of them out",
-            )
+            message = "TIME condition and GROUP BY LEVEL cannot be used at the same time."
+            self._semantic(message, self._span(start), hint="leave one of them out")
         return replace(show, level=level)
 
     def _parse_level(self) -> int:

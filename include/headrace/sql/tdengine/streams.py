@@ -117,11 +117,8 @@ class TDengineStreams(TDengineTables):
     def _check_target_tags(self, tags: tuple[TargetTag, ...]) -> None:
         if len({tag.column is None for tag in tags}) > 1:
             token = self._tokens[self._index - 1]
-            self._fail_invalid(
-                "TAGS mixes tags with and without a type",
-                token,
-                hint="give all of them a type (new table) or none (existing table)",
-            )
+            message = "TAGS mixes tags with and without a type"
+            self._fail_invalid(message, token, hint="give all of them a type (new table) or none (existing table)")
 
     def _parse_stream_query(self) -> Query:
         start = self._index

@@ -211,11 +211,8 @@ class TDengineTables(TDengineQueries):
             return False
         self._expect("KEY")
         if position != 1:
-            self._fail_invalid(
-                f"{token.word} KEY may follow only the second column",
-                token,
-                hint="the first column, the timestamp, is part of the key in any case",
-            )
+            message = f"{token.word} KEY may follow only the second column"
+            self._fail_invalid(message, token, hint="the first column, the timestamp, is part of the key in any case")
         return True
 
     def _parse_comment(self) -> str | None:
