@@ -79,10 +79,8 @@ class Binder:
     def _bind_call(self, node: Call) -> Term:
         name, arguments, operators = node.function, node.arguments, self.language.operators
         if node.distinct:
-            raise NotSupportedError(
-                f"{name}(DISTINCT …) is not supported",
-                hint=f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or use hyperloglog for an estimate of the number",
-            )
+            hint = f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or use hyperloglog for an estimate of the number"
+            raise NotSupportedError(f"{name}(DISTINCT …) is not supported", hint=hint)
         if name in self.language.present and not arguments:
             return self.language.present[name](self.expression_context)
         if (term := self.resolver.resolve_call(node)) is not None:

@@ -158,11 +158,8 @@ def value_by(function: str) -> Callable[[AggregateArguments], AggregateRule]:
     def rule(arguments: AggregateArguments) -> AggregateRule:
         key = arguments.types[1]
         if key.kind not in COMPARED:
-            raise type_error(
-                f"Unsupported dataType: Unsupported data type in MaxBy/MinBy: {type_name(key)}",
-                hint=f"{arguments.function} compares {type_list(kind for kind in TypeKind if kind in COMPARED)}",
-                status=301,
-            )
+            hint = f"{arguments.function} compares {type_list(kind for kind in TypeKind if kind in COMPARED)}"
+            raise type_error(f"Unsupported dataType: Unsupported data type in MaxBy/MinBy: {type_name(key)}", hint=hint, status=301)
         is_nan = call("isnan", Y)
         numbers = (string("n"), negated(is_nan) if function == "max" else is_nan) if key.kind in FLOATING else ()
         # The fields have names of their own: Spark would take those of the columns.

@@ -96,11 +96,8 @@ class TimeQuery:
         for item in self.query.items:
             nodes = [node for nodes in names.expansions(normalize_count_if(item.expression)) for node in nodes]
             if len(expanded) + len(nodes) > MAX_COLUMNS:
-                raise LimitError(
-                    f"the result has more than {MAX_COLUMNS} columns",
-                    hint="name fewer series, or add ALIGN BY DEVICE, which has one column for each measurement",
-                    span=item.expression.span,
-                )
+                hint = "name fewer series, or add ALIGN BY DEVICE, which has one column for each measurement"
+                raise LimitError(f"the result has more than {MAX_COLUMNS} columns", hint=hint, span=item.expression.span)
             header = result_header(item.expression)
             expanded.extend(SelectItem(node, item.alias, header(node)) for node in nodes)
         return expanded

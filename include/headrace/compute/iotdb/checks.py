@@ -81,10 +81,8 @@ def check_count_time(query: TreeQuery) -> None:
     if query.having is not None:
         raise type_error("Count_time aggregation function can not be used with having clause.", hint="leave HAVING out")
     if len(selected) > 1 or not is_count_time(selected[0]):
-        raise type_error(
-            "Count_time aggregation can only exist alone, and cannot used with other queries or aggregations.",
-            hint="select it in a query of its own",
-        )
+        message = "Count_time aggregation can only exist alone, and cannot used with other queries or aggregations."
+        raise type_error(message, hint="select it in a query of its own")
     if query.grouping is not None and query.grouping.levels:
         raise type_error("Count_time aggregation function using with group by level is not supported.", hint="name the paths")
 

@@ -193,10 +193,8 @@ def expand_where(node: Expression | None, alternatives: Alternatives, *, by_devi
     """
     parts = [] if node is None else expand(node, alternatives)
     if any(is_only_null(part, by_device=by_device) for part in parts):
-        raise type_error(
-            "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null.",
-            hint="compare series that exist",
-        )
+        message = "The output type of the expression in WHERE clause should be BOOLEAN, actual data type: null."
+        raise type_error(message, hint="compare series that exist")
     return [transform(part, order_booleans) for part in parts]
 
 
@@ -255,10 +253,8 @@ def check_having_types(node: Expression, language: Language) -> None:
         if not isinstance(part, Call) or part.function in COUNTING or not language.aggregate(part.function):
             continue
         if any(map(is_null, part.arguments[:1])):
-            raise type_error(
-                f"Invalid input expression data type. expression: {part.function}, actual data type: UNKNOWN.",
-                hint="aggregate a measurement that one of the devices has",
-            )
+            message = f"Invalid input expression data type. expression: {part.function}, actual data type: UNKNOWN."
+            raise type_error(message, hint="aggregate a measurement that one of the devices has")
 
 
 def empty_if_null(where: Expression | None, having: Expression | None) -> Expression | None:

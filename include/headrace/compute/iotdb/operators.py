@@ -246,10 +246,8 @@ def common_type(types: Sequence[DataType | None]) -> DataType | None:
         return None
     for kind in (TypeKind.VARCHAR, TypeKind.BOOL, TypeKind.NCHAR, TypeKind.VARBINARY):
         if kind in kinds and len(kinds) > 1:
-            raise type_error(
-                f"CASE expression: {type_name(kinds[kind])} and other types cannot exist at the same time",
-                hint="cast the results to one type, as in CAST(x AS TEXT)",
-            )
+            message = f"CASE expression: {type_name(kinds[kind])} and other types cannot exist at the same time"
+            raise type_error(message, hint="cast the results to one type, as in CAST(x AS TEXT)")
         if kind in kinds:
             return kinds[kind]
     return DOUBLE

@@ -204,10 +204,8 @@ def m4_sample(rows: pa.Table, size: int) -> pa.Table:
 def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     name = Attributes(arguments.attributes).text("type", "avg").lower()
     if name not in AGGREGATIONS:
-        raise type_error(
-            "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance.",
-            hint=f"'type'='{name}' is none of them",
-        )
+        message = "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance."
+        raise type_error(message, hint=f"'type'='{name}' is none of them")
     type_ = DOUBLE if name in REAL_AGGREGATIONS else arguments.types[0]
     return SeriesArrowRule(type_, partial(aggregate_buckets, size=bucket_size(arguments), name=name))
 

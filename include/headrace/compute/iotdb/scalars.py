@@ -163,10 +163,8 @@ def round_to(arguments: ScalarArguments) -> Term:
     """Return `ROUND(x[, places])`: halves to the even neighbor, as Java's `rint`."""
     term = arguments.terms[0]
     if term.type is not None and term.type.kind not in NUMERIC:
-        raise type_error(
-            "Input series of Scalar function [ROUND] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]",
-            hint="cast it, as in ROUND(CAST(x AS DOUBLE))",
-        )
+        message = "Input series of Scalar function [ROUND] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]"
+        raise type_error(message, hint="cast it, as in ROUND(CAST(x AS DOUBLE))")
     x = to_double(term)
     if len(arguments.terms) == 1:
         return Term(call("rint", x), DOUBLE)
@@ -277,10 +275,8 @@ def scalar_text(arguments: ScalarArguments) -> Node:
     """Return the first argument of REPLACE and SUBSTRING, which must be text."""
     term = arguments.terms[0]
     if term.type is not None and term.type.kind not in TEXTUAL:
-        raise type_error(
-            f"Unsupported data type {type_name(term.type)} for function {arguments.function.upper()}.",
-            hint=f"cast it, as in {arguments.function}(CAST(x AS TEXT), …)",
-        )
+        message = f"Unsupported data type {type_name(term.type)} for function {arguments.function.upper()}."
+        raise type_error(message, hint=f"cast it, as in {arguments.function}(CAST(x AS TEXT), …)")
     return to_string(term)
 
 

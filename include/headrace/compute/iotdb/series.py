@@ -77,10 +77,8 @@ def change_points(arguments: AggregateArguments) -> SeriesRule:
 def diff(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of the difference from the row before or, ignoring NULL, from the last value before."""
     if arguments.type.kind not in NUMERIC:
-        raise type_error(
-            "Input series of Scalar function [DIFF] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]",
-            hint="cast it, as in diff(CAST(x AS DOUBLE))",
-        )
+        message = "Input series of Scalar function [DIFF] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]"
+        raise type_error(message, hint="cast it, as in diff(CAST(x AS DOUBLE))")
     ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
     before = PREVIOUS if ignored else "lag({x}) OVER ({over})"
     return SeriesRule(DOUBLE, f"(CAST({{x}} AS DOUBLE) - CAST({before} AS DOUBLE))")

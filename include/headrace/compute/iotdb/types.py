@@ -62,10 +62,8 @@ def check_inputs(
             if min_arguments == max_arguments
             else f"[{min_arguments}, {'…' if max_arguments is None else max_arguments}]"
         )
-        raise type_error(
-            f"the number of the input series is not valid. expected: {expected}. actual: {len(types)}.",
-            hint=f"give {function} {expected} series; names and values of attributes are written as 'name'='value'",
-        )
+        hint = f"give {function} {expected} series; names and values of attributes are written as 'name'='value'"
+        raise type_error(f"the number of the input series is not valid. expected: {expected}. actual: {len(types)}.", hint=hint)
     for index, type_ in enumerate(types):
         if type_ is not None and type_.kind not in accepts:
             raise input_error(index, type_, accepts)
@@ -74,10 +72,8 @@ def check_inputs(
 def input_error(index: int, type_: DataType, accepts: Sequence[TypeKind]) -> TypeMismatchError:
     expected = type_list(accepts) if len(accepts) > 1 else NAMES[accepts[0]]
     target = "DOUBLE" if TypeKind.DOUBLE in accepts else NAMES[accepts[0]]
-    return type_error(
-        f"the data type of the input series (index: {index}) is not valid. expected: {expected}. actual: {type_name(type_)}.",
-        hint=f"cast it, as in CAST(x AS {target})",
-    )
+    message = f"the data type of the input series (index: {index}) is not valid. expected: {expected}. actual: {type_name(type_)}."
+    return type_error(message, hint=f"cast it, as in CAST(x AS {target})")
 
 
 @dataclass(frozen=True, slots=True)

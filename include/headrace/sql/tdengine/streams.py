@@ -124,12 +124,8 @@ class TDengineStreams(TDengineTables):
         start = self._index
         query = self._parse_query()
         if not isinstance(query, Query):
-            raise InvalidStreamError(
-                "the query of a stream cannot be a UNION",
-                hint="create a stream for each part, into one table each",
-                span=self._span(start),
-                sql=self.text,
-            )
+            hint = "create a stream for each part, into one table each"
+            raise InvalidStreamError("the query of a stream cannot be a UNION", hint=hint, span=self._span(start), sql=self.text)
         return query
 
     # Control
