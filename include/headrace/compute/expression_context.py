@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.compute import calendar
 from headrace.compute.nodes import NOW, Node, spark_sql, string_sql
-from headrace.compute.terms import Term
+from headrace.compute.terms import Term, instant_literal
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP
 
@@ -22,6 +22,10 @@ class ExpressionContext:
     def day(self) -> int:
         """Ticks in 24 hours."""
         return self.precision.ticks_per_second * 86_400
+
+    def now(self) -> Term:
+        """Return the present instant, which is known when the query runs."""
+        return instant_literal(0, relative=True)
 
     def today(self) -> Term:
         """Return midnight of the current day in the statement's zone."""

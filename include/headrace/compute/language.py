@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.compute.expression_context import ExpressionContext
@@ -132,7 +133,7 @@ class Language:
     present: Mapping[str, Callable[[ExpressionContext], Term]]
     windows: Mapping[type, WindowRule]
     nulls: NullRules
-    column_name: Callable[[SelectItem], str]
+    column_name: Callable[[SelectItem], str] = attrgetter("name")
     star_functions: frozenset[str] = frozenset()
     counting_aggregates: frozenset[str] = frozenset()
     interpolation: str = ""

@@ -177,7 +177,6 @@ class JobProgress:
         watermark: The watermark in ticks.
         updated: When the job last moved, in epoch milliseconds.
         pending_since: When the oldest commit that was not handled at that time was made, in epoch milliseconds.
-        counters: Rows by what became of them.
     """
 
     position: Position | None = None

@@ -40,11 +40,9 @@ class QuarantinedRow:
 
     Attributes:
         version: The version of the source that wrote the row.
-        message: What happened, for the user.
         values: The row's columns by name, in a form that JSON has.
         batch: The micro-batch that set it aside.
         since: When, in epoch milliseconds.
-        requested: What the user has asked to do with it.
         released: The micro-batch that released it; None while it is left out.
         dropped: The micro-batch that removed it from quarantine and still leaves it out; None if none did.
     """

@@ -48,10 +48,8 @@ class TagPlan:
 
     Attributes:
         plan: Its outputs are the time of windows, if there are any; the number of the group as text; and the columns.
-        keys: The tags.
         groups: The tags' values of each group, in the order of the result.
         absent: For each column the numbers of the groups that have no series of it.
-        fill: What replaces NULL.
         limit, offset: Numbers of windows.
     """
 

@@ -15,21 +15,10 @@ from headrace.compute.iotdb.scalars import MATH_TABLE, TEXT_TABLE
 from headrace.compute.iotdb.series import SERIES_TABLE
 from headrace.compute.iotdb.windows import WINDOWS
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
-from headrace.compute.terms import Term, instant_literal
-from headrace.model.queries import SelectItem
 from headrace.model.tables import DEVICE
 
 WINDOW_START: Final = "__startTime"
 WINDOW_END: Final = "__endTime"
-
-
-def now(_: ExpressionContext) -> Term:
-    """Return `now()`, which is resolved when the query runs."""
-    return instant_literal(0, relative=True)
-
-
-def column_name(item: SelectItem) -> str:
-    return item.name
 
 
 IOTDB: Final = Language(
@@ -47,10 +36,9 @@ IOTDB: Final = Language(
         choice=operators.choice,
     ),
     pseudo_columns=PseudoColumns(row_time=("time",), series=DEVICE, window_start=WINDOW_START, window_end=WINDOW_END),
-    present={"now": now},
+    present={"now": ExpressionContext.now},
     windows=WINDOWS,
     nulls=NullRules(sorts_lowest=False, bounds_between=True),
-    column_name=column_name,
     counting_aggregates=frozenset(function.name for function in TABLE),
     orders_zeros=True,
 )

@@ -13,20 +13,10 @@ from headrace.compute.tdengine.operators import convert_to
 from headrace.compute.tdengine.scalars import MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.tdengine.series import SERIES_TABLE
-from headrace.compute.terms import Term, instant_literal
-from headrace.model.queries import CountClause, EventClause, IntervalClause, SelectItem, SessionClause, StateClause
+from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause
 from headrace.model.tables import TBNAME
 
 TESTS: Final = frozenset((*operators.COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between"))
-
-
-def now(_: ExpressionContext) -> Term:
-    """Return the present instant."""
-    return instant_literal(0, relative=True)
-
-
-def column_name(item: SelectItem) -> str:
-    return item.name
 
 
 TDENGINE: Final = Language(
@@ -54,7 +44,7 @@ TDENGINE: Final = Language(
         query_end="_qend",
         query_duration="_qduration",
     ),
-    present={"now": now, "today": ExpressionContext.today},
+    present={"now": ExpressionContext.now, "today": ExpressionContext.today},
     windows={
         IntervalClause: limits.interval_window,
         SessionClause: limits.session_window,
@@ -63,7 +53,6 @@ TDENGINE: Final = Language(
         CountClause: limits.count_window,
     },
     nulls=NullRules(shown_false=TESTS, sorts_lowest=True),
-    column_name=column_name,
     star_functions=frozenset(("last_row", "last", "first")),
     counting_aggregates=frozenset(("count", "hyperloglog")),
     interpolation="interp",
