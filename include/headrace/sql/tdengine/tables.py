@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
 from headrace.model.statements import (
     AddColumn,
@@ -55,6 +54,7 @@ ALTERABLE_OPTIONS: Final = (
 
 TABLE_OPTIONS: Final = ("ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "KEEP", "VIRTUAL")
 ALTER_OPTIONS: Final = ("COMMENT", "TTL")
+ALTERATIONS: Final = ("ADD", "DROP", "MODIFY", "RENAME")
 MAX_TTL_DAYS: Final = 2**31 - 1
 COMPRESSION: Final = ("ENCODE", "COMPRESS", "LEVEL")
 NEEDS_LENGTH: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.DECIMAL)
@@ -274,12 +274,12 @@ class TDengineTables(TDengineQueries):
         table = self._parse_name("a supertable" if supertable else "a table")
         if self._token.word in ALTER_OPTIONS:
             return self._parse_altered_options(table, supertable)
-        action = self._expect_one(*(self.ALTERATIONS if supertable else ("SET", *self.ALTERATIONS)))
+        action = self._expect_one(*(ALTERATIONS if supertable else ("SET", *ALTERATIONS)))
         if action == "SET":
             self._expect("TAG")
             return SetTags(table, self._parse_list(self._parse_assignment))
         is_tag = self._expect_one("COLUMN", "TAG") == "TAG"
-        return self.ALTERATIONS[action](self, table, is_tag, supertable)
+        return self._parse_alteration(action, table, is_tag, supertable)
 
     def _parse_altered_options(self, table: Name, supertable: bool) -> SetTableOptions:
         token = self._token
@@ -288,23 +288,17 @@ class TDengineTables(TDengineQueries):
             self._fail_supertable_ttl(token)
         return SetTableOptions(table, comment, supertable, ttl_days)
 
-    def _parse_add_column(self, table: Name, is_tag: bool, supertable: bool) -> AddColumn:
-        return AddColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
-
-    def _parse_drop_column(self, table: Name, is_tag: bool, supertable: bool) -> DropColumn:
-        start = self._index
-        name = self._parse_identifier("a tag" if is_tag else "a column")
-        return DropColumn(table, name, is_tag, supertable, self._span(start))
-
-    def _parse_modify_column(self, table: Name, is_tag: bool, supertable: bool) -> ModifyColumn:
-        return ModifyColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
-
-    def _parse_rename_column(self, table: Name, is_tag: bool, supertable: bool) -> RenameColumn:
-        start = self._index
-        what = "a tag" if is_tag else "a column"
-        return RenameColumn(
-            table, self._parse_identifier(what), self._parse_identifier(what), is_tag, supertable, self._span(start)
-        )
+    def _parse_alteration(self, action: str, table: Name, is_tag: bool, supertable: bool) -> AlterTable:
+        """Parse a column or tag after `ADD COLUMN`, `DROP TAG` and the like."""
+        start, what = self._index, "a tag" if is_tag else "a column"
+        if action == "ADD":
+            return AddColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
+        if action == "MODIFY":
+            return ModifyColumn(table, self._parse_altered_column(is_tag), is_tag, supertable)
+        name = self._parse_identifier(what)
+        if action == "DROP":
+            return DropColumn(table, name, is_tag, supertable, self._span(start))
+        return RenameColumn(table, name, self._parse_identifier(what), is_tag, supertable, self._span(start))
 
     def _parse_altered_column(self, is_tag: bool) -> Column:
         """Parse a column with its type, skipping compression."""
@@ -314,13 +308,6 @@ class TDengineTables(TDengineQueries):
         if not is_tag:
             self._skip_compression()
         return Column(name, type_, comment=self._parse_comment(), span=self._span(start))
-
-    ALTERATIONS: ClassVar[Mapping[str, Callable[[Any, Name, bool, bool], AlterTable]]] = {
-        "ADD": _parse_add_column,
-        "DROP": _parse_drop_column,
-        "MODIFY": _parse_modify_column,
-        "RENAME": _parse_rename_column,
-    }
 
     def _parse_assignment(self) -> tuple[str, TagValue]:
         name = self._parse_identifier("a tag")

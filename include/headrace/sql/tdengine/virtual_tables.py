@@ -81,7 +81,7 @@ class TDengineVirtualTables(TDengineTables):
         if action == "ADD":
             column, origin = self._parse_virtual_column()
             return AlterVirtualTable(AddColumn(table, column), origin)
-        change = self.ALTERATIONS[action](self, table, False, False)
+        change = self._parse_alteration(action, table, is_tag=False, supertable=False)
         assert isinstance(change, DropColumn | ModifyColumn | RenameColumn)
         return AlterVirtualTable(change)
 
