@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened (`kind`, such as STOPPED) to a subject: its id or name, and its kind (`stream`, `snode`, …)."""
+    """What happened (`kind`, such as STOPPED) to a subject (a `stream`, `snode`, …) at a `time` in epoch milliseconds."""
 
     time: int
     subject_kind: str

@@ -36,7 +36,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Progress of a backfill run: `rows` were planned, `rows_planned_done` in chunks that are done, which read `rows_done`."""
+    """Progress of a backfill run, in epoch milliseconds. Of the `rows` planned, `rows_planned_done` are in chunks that are done."""
 
     job_id: str
     run: str

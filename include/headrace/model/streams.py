@@ -35,7 +35,7 @@ DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of `CREATE STREAM`, with the defaults of the language. Without `max_ahead`, the settings decide."""
+    """Options of `CREATE STREAM`. Without `max_ahead`, how far rows may be ahead of the clock, the settings decide."""
 
     trigger: TriggerMode = TriggerMode.WINDOW_CLOSE
     max_delay: Duration | None = None
