@@ -59,8 +59,7 @@ class Versions:
 def compare_undisturbed(compare: Callable[[], tuple[VerificationResult, Callable[[], bool]]]) -> VerificationResult:
     """Repeat a comparison until it matches or nothing was written during it; the last attempt counts in any case.
 
-    Args:
-        compare: Compares once, and returns a function that returns whether what was read has changed since.
+    `compare` also returns a function that returns whether what was read has changed since.
     """
     for _ in range(MAX_ATTEMPTS - 1):
         verification, has_changed = compare()

@@ -118,18 +118,11 @@ class Tables(Scans):
         windows: WindowGrid | None = None,
         paths: Sequence[str] | None = None,
     ) -> list[Share]:
-        """Divide the rows of a table among tasks that read them from the data files with Arrow; raises what `Footers.plan` does.
+        """Divide the rows of a table among tasks that read these stored columns and tags from the data files with Arrow.
 
-        Args:
-            table: The table.
-            columns: Stored columns, series key and tags that the tasks will read.
-            tasks: Number of tasks that run at the same time.
-            version: The version; None for the newest.
-            bounds: Range of stored timestamps, inclusive; None for all times.
-            series: Range of series.
-            by_series: Whether each share has all rows of its series; if not, it has some row groups, or all rows of some `windows`.
-            windows: Windows that do not overlap; None to divide the table without regard to them.
-            paths: The data files to read; None for those of the version.
+        `bounds` are stored timestamps, inclusive; `paths` are data files of the version, by default all. A share has all rows of
+        its series; without `by_series` it has some row groups, or all rows of some `windows`, which may not overlap. Raises what
+        `Footers.plan` does.
         """
         tags = self.tags.read(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []

@@ -288,14 +288,7 @@ def format_values(row: tuple[object, ...]) -> str:
 
 
 def line_chart(title: str, times: Sequence[datetime], values: Sequence[float], *, width: int) -> str:
-    """Return a chart of values over time as text without colors.
-
-    Args:
-        title: Line above the chart.
-        times: Instants of the values, ascending.
-        values: One value per instant.
-        width: Columns to use at most.
-    """
+    """Return a chart of values over time, which ascends, as text without colors, at most `width` columns wide."""
     import plotext
 
     plotext.clear_figure()

@@ -110,14 +110,10 @@ def target_misfit(error: Error, statement: CreateStream, definition: JobDefiniti
 def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
-    """Plan to compute a stream again from the stored rows, and to replace its rows in the target.
+    """Plan to compute a stream again from the stored rows by `plan`, and to replace its rows in the target.
 
-    Args:
-        record: The stream that is replaced.
-        plan: The stream that takes its place.
-        session: What is planned for.
-        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups change.
-        differences: Lines that show how the plans differ, if the statement is another one.
+    With `clears` the target keeps nothing but the new results; otherwise only the subtables of the stream's groups change.
+    `differences` are lines that show how the plans differ, if the statement is another one.
     """
     if plan.is_closed_by_clock:
         raise NotSupportedError(

@@ -133,11 +133,8 @@ class Maintenance:
     def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
         """Remove files that no version of the last hours needs; return how many.
 
-        Args:
-            table: The table.
-            hours: Files that were replaced within them stay.
-            oldest: The offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
-                files of the commits after it.
+        `oldest` is the offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
+        files of the commits after it.
         """
         handle = self._handles.writer(table)
         with handle.latest() as delta:

@@ -81,13 +81,8 @@ def rewrite(
 ) -> WriteMetrics | None:
     """Upsert rows and delete keys in one commit; without effect it has only what it records. None if delta-rs has to do it.
 
-    Args:
-        handle: The table's handle.
-        snapshot: The version that the commit builds on.
-        table: The table.
-        rows: Rows to upsert with the known columns, distinct by key.
-        deleted_keys: Distinct keys to delete, none of them of `rows`.
-        commit: What the commit records.
+    The commit builds on `snapshot`. `rows` have the known columns and are distinct by key, as are the deleted keys, none of which
+    they have.
     """
     keys = pa.concat_tables([rows.select(list(table.primary_key)), deleted_keys])
     if keys.num_rows == 0 or not can_write_entry(snapshot):

@@ -59,14 +59,7 @@ class FooterCache:
         self._mutex = threading.Lock()
 
     def get(self, uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
-        """Return a file with its row groups.
-
-        Args:
-            uri: The file.
-            system: Its file system.
-            key: The series key.
-            encoded: Whether the series key is read as a dictionary.
-        """
+        """Return a file with its row groups. With `encoded`, the series key is read as a dictionary."""
         identity = (uri, key, encoded)
         with self._mutex:
             if identity in self._files:
@@ -115,17 +108,10 @@ def parquet_format(key: str, *, encoded: bool) -> ds.ParquetFileFormat:
 def series_dataset(
     uris: Sequence[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str] | None, *, encoded: bool
 ) -> ds.FileSystemDataset:
-    """Return data files without the row groups that cannot hold any of some series.
+    """Return data files without the row groups that cannot hold any of the series `names`; None for all series.
 
-    Arrow does not leave them out itself: `text_field` keeps it from that.
-
-    Args:
-        uris: The files.
-        schema: Columns of the table; with `encoded`, the series key is a dictionary.
-        system: The file system.
-        key: The series key.
-        names: The series; None for all.
-        encoded: Whether the series key is read as a dictionary.
+    Arrow does not leave them out itself: `text_field` keeps it from that. With `encoded`, the series key is a dictionary, also in
+    `schema`.
     """
     import pyarrow.dataset as ds
 

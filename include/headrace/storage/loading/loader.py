@@ -98,14 +98,10 @@ class Loader:
         options: LoadOptions = DEFAULT_OPTIONS,
         announce: Announce | None = None,
     ) -> LoadMetrics:
-        """Load files of CSV, Parquet or NDJSON, all or none of them. The last row of a key wins.
+        """Load files of CSV, Parquet or NDJSON, all of one format, all or none of them. The last row of a key wins.
 
-        Args:
-            files: The files, all of one format.
-            progress: Called with the rows and bytes read so far.
-            options: The format, the subtable of all rows, and what `now` means.
-            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname` and
-                those tags that have a column. An exception from it ends the load.
+        `progress` is called with the rows and bytes read so far; `announce` once all values are validated and before anything is
+        written, with the files' subtables: `tbname` and those tags that have a column. An exception from it ends the load.
 
         Raises:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.

@@ -52,13 +52,9 @@ def is_in_tree(path: str, database: str) -> bool:
 
 
 def read_header(names: Iterable[str], owner: str, database: str, device: str | None) -> TreeHeader:
-    """Return what the columns of a file mean.
+    """Return what the columns of a file for the tree `database` mean; messages name the file `owner`.
 
-    Args:
-        names: The column names.
-        owner: The file's name, for messages.
-        database: The tree that the rows are for.
-        device: The device of all rows, if the header names it.
+    `device` is that of all rows, if the load names it.
 
     Raises:
         ProgrammingError: There is no time or device, or a name is not that of a series of the tree.

@@ -143,10 +143,7 @@ class RowsBuilder:
     ) -> Rows:
         """Return one row for each point of a series and column of `groups`, with its value in this column.
 
-        Args:
-            groups: The series of each column, by the label of the group.
-            types: The types of the columns.
-            labeled: The labels, if rows have them as their device.
+        `groups` has the series of each column by the label of the group; if rows have labels as their device, `labeled` has all.
         """
         columns = _named_columns(types)
         points = [(name, label, part) for name, own in groups.items() for label, parts in own.items() for part in parts]
