@@ -17,7 +17,7 @@ def filled(meters: Tables) -> Tables:
 
 
 def left(tables: Tables) -> list[tuple[str, int]]:
-    return [(row[TBNAME], row["ts"]) for row in read(tables.scan(METERS, POWER))]
+    return [(row[TBNAME], row["ts"]) for row in read(tables.scan(METERS))]
 
 
 def test_a_range_is_deleted_with_both_its_ends(filled: Tables) -> None:
@@ -69,4 +69,4 @@ def test_ranges_are_in_ticks_of_the_database(tables: Tables, precision: Precisio
     tables.writer.write(METERS, database, rows([{"ts": ts} for ts in (1999, 2000, 2001, 2002)], database=database))
 
     assert tables.writer.delete(METERS, database, ranges=[(2000, 2001)]) == 2
-    assert [row["ts"] for row in read(tables.scan(METERS, database), database=database)] == [1999, 2002]
+    assert [row["ts"] for row in read(tables.scan(METERS), database=database)] == [1999, 2002]

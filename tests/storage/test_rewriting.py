@@ -104,7 +104,7 @@ def test_checkpoints_are_written(meters: Tables) -> None:
 
     assert 0 < last["version"] <= CHECKPOINT_INTERVAL_VERSIONS
     assert is_rewritten(meters, meters.version(METERS))
-    assert read(open_tables(Path(meters.uri).parent).scan(METERS, POWER))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
+    assert read(open_tables(Path(meters.uri).parent).scan(METERS))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
 
 
 def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
@@ -115,7 +115,7 @@ def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
     meters.writer.replace(wider, POWER, rows([{"ts": 1, "a": 2, "c": 5}], wider), None, None)
     replace_rows(meters, {"ts": 1, "a": 3}, {"ts": 2, "a": 4})
 
-    stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider, POWER))}
+    stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider))}
     assert stored == {1: (3, 5), 2: (4, None)}
 
 
@@ -128,7 +128,7 @@ def test_a_table_with_other_properties_is_left_to_delta_rs(meters: Tables, prope
     written = replace_rows(meters, {"ts": 1, "a": 2})
 
     assert not is_rewritten(meters, written.version)
-    assert read(meters.scan(METERS, POWER))[0]["a"] == 2
+    assert read(meters.scan(METERS))[0]["a"] == 2
 
 
 def test_a_table_with_constraints_is_left_to_delta_rs(meters: Tables) -> None:
@@ -179,7 +179,7 @@ def test_snapshots_have_what_the_log_has(tmp_path_factory: pytest.TempPathFactor
                 other.create(METERS, POWER)
                 expected = {}
         assert snapshot_of(tables) == snapshot_of(open_tables(home))
-    assert {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))} == expected
+    assert {row["ts"]: row["a"] for row in read(tables.scan(METERS))} == expected
 
 
 def snapshot_of(tables: Tables) -> tuple[int, pa.Schema, list[tuple[object, ...]]]:
@@ -223,7 +223,7 @@ def count_up(home: str, writer: int) -> None:
 def test_racing_processes_lose_no_replacement(tmp_path: Path, meters: Tables) -> None:
     race(count_up, [(str(tmp_path), writer) for writer in (1, 2, 3)])
 
-    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS, POWER))}
+    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS))}
     assert [stored[writer] for writer in (1, 2, 3)] == [11, 11, 11]
     assert len(stored) == meters.rows(METERS) == 3 * 13
     assert meters.version(METERS) == 3 * 12

@@ -39,8 +39,8 @@ def test_only_row_groups_that_may_hold_the_series_are_read(compacted: Tables) ->
     assert set(scan(compacted, ["d5"])[TBNAME].to_pylist()) == {"d4", "d5"}
     assert set(scan(compacted, ["d0", "d7"])[TBNAME].to_pylist()) == {"d0", "d1", "d6", "d7"}
     assert scan(compacted, NAMES).num_rows == 24
-    assert compacted.scan(METERS, POWER, tbnames=["d5"])["a"].to_pylist() == [0, 1, 2]
-    assert compacted.scan(METERS, POWER, tbnames=["d55"]).num_rows == 0
+    assert compacted.scan(METERS, tbnames=["d5"])["a"].to_pylist() == [0, 1, 2]
+    assert compacted.scan(METERS, tbnames=["d55"]).num_rows == 0
 
 
 def test_the_footer_of_a_file_is_read_once(compacted: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,4 +99,4 @@ def read_rows(
     """Return the stored rows of devices within a range of ticks."""
     versions.record(table)
     names, limits = [table.timestamp.name, table.series_key, *columns], Bounds.of_ticks(*bounds, database.precision)
-    return versions.context.tables.scan(table, database, columns=names, tbnames=devices, bounds=limits)
+    return versions.context.tables.scan(table, columns=names, tbnames=devices, bounds=limits)

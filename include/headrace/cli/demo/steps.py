@@ -135,9 +135,8 @@ class Demonstration:
 
     def target_rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
         """Read a stream's target table in time order, without Spark."""
-        context = self.session.context
-        table, database = self.catalog.tables.get(DATABASE, stream.target), self.catalog.databases.get(DATABASE)
-        rows = context.tables.scan(table, database).sort_by(table.timestamp.name)
+        table = self.catalog.tables.get(DATABASE, stream.target)
+        rows = self.session.context.tables.scan(table).sort_by(table.timestamp.name)
         return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def write_live(self, *, first: int, last: int) -> None:

@@ -40,7 +40,6 @@ def scan_source(
         return without_set_aside(context, plan, rows if filter is None else rows.filter(filter))
     rows = context.tables.scan(
         plan.source,
-        plan.source_database,
         columns=columns,
         filter=filter,
         version=offsets[plan.source_ids[0]],
