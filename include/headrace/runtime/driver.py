@@ -10,8 +10,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
-from headrace.jobs.activity import JobActivity
-from headrace.jobs.hosts import Driving, Host
+from headrace.jobs.hosts import Driving, Host, JobActivity
 from headrace.jobs.registry import kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.metrics import Histogram

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, InternalError, NotFoundError, TerminalError, TransientError
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kind_of
 from headrace.jobs.runners import Advance, Runner, RunnerFactory
 from headrace.model.failpoints import FailpointError
