@@ -38,18 +38,8 @@ if TYPE_CHECKING:
 class Tables(Scans):
     """All Delta tables below one URI. Thread-safe; create one per process and settings.
 
-    Args:
-        uri: Root of the tables.
-        lock: Mutual exclusion among processes, by name.
-        small_write_rows: Rows up to which a load is written by delta-rs rather than by Spark.
-
-    Attributes:
-        writer: Writes and deletes rows, and fences the writers of jobs.
-        frames: Replaces rows by those of DataFrames, and writes points of trees from them.
-        tags: Tags of subtables.
-        columns: Columns are added, dropped and renamed.
-        changes: Change data feeds.
-        maintenance: Compaction and vacuum; also starts compaction after commits in the background.
+    The `lock` excludes other processes, by name. Loads of up to `small_write_rows` rows are written by delta-rs rather than by
+    Spark. After commits, `maintenance` also starts compaction in the background.
     """
 
     def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:

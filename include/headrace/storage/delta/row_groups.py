@@ -22,13 +22,7 @@ MAX_COLUMN_CHUNKS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class GroupedFile:
-    """A data file with its row groups.
-
-    Attributes:
-        fragment: The file with its footer.
-        ranges: The least and greatest series of each row group; None if unknown.
-        column_chunks: The number of its column chunks.
-    """
+    """A data file with its footer, and the least and greatest series of each row group; None if unknown."""
 
     fragment: ds.ParquetFileFragment
     ranges: tuple[tuple[str, str] | None, ...]

@@ -25,11 +25,8 @@ ESCAPE: Final = "\\"
 class SeriesColumn:
     """A column of a file with values of series.
 
-    Attributes:
-        name: As the file has it.
-        measurement: Canonical node.
-        device: The device, if the name is a whole path.
-        type: The type in the name, such as `s1(INT32)`; None if there is none.
+    The `name` is as the file has it, the `measurement` the canonical node. There is a `device` if the name is a whole path, and a
+    `type` if the name has it, such as `s1(INT32)`.
     """
 
     name: str

@@ -31,13 +31,10 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class TreeSource:
-    """What the paths of a query can match.
+    """The devices that the paths of a query can match, and the stored rows by database.
 
-    Attributes:
-        devices: The devices.
-        rows: The stored rows by database.
-        timezone: The zone of times that name none, and of calendar months.
-        expired_before: For devices with a time to live, the first tick that is still visible.
+    The time zone is that of times that name none, and of calendar months. For devices with a time to live, `expired_before` has the
+    first tick that is still visible.
     """
 
     devices: tuple[Device, ...]
@@ -69,12 +66,7 @@ def matching_series(devices: Iterable[Device], pattern: PathPattern) -> list[Ser
 
 @dataclass(slots=True)
 class Rows:
-    """A relation with `_ts`, `_device` if rows are of devices, and a column `c…` for each name.
-
-    Attributes:
-        columns: Column and type by name.
-        devices: Devices of the rows, or labels of groups in their place, if they have any.
-    """
+    """A relation with `_ts`, `_device` if rows are of devices or labeled groups, and a column `c…` for each name."""
 
     relation: str
     columns: Mapping[str, Value]

@@ -60,12 +60,10 @@ def calls_of(node: Expression, *functions: str) -> list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall(RowsCall):
-    """One call of an aggregate.
+    """One call of an aggregate; `unique` if no two rows of a group have the same instant.
 
-    Attributes:
-        unique: True if no two rows of a group have the same instant.
-        interval: True over INTERVAL windows; `before` and `after` are then columns with the previous and the next point that has a
-            value, as structs of `t` and `v`.
+    Over INTERVAL windows (`interval`), `before` and `after` are columns with the previous and the next point that has a value, as
+    structs of `t` and `v`.
     """
 
     unique: bool = True

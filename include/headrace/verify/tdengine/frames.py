@@ -53,12 +53,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A relation with the names of its columns, in the precision and time zone of its database.
+    """A relation with the names of its columns, in the precision and time zone of its database; `key` is the composite key column.
 
-    Attributes:
-        key: The composite key column.
-        single: True if all rows belong to one subtable.
-        subtables: A relation with the same columns and one row per subtable, in which only tags and `tbname` are set.
+    It is `single` if all rows belong to one subtable. `subtables` is a relation with the same columns and one row per subtable, in
+    which only tags and `tbname` are set.
     """
 
     relation: str
