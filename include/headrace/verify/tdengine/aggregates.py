@@ -137,10 +137,6 @@ def selected_value(use: AggregateCall, value: Value) -> Value:
     return Value(f"first({value.sql} ORDER BY {', '.join(order)}) {filtered}", value.type)
 
 
-def _selected(use: AggregateCall) -> Value:
-    return selected_value(use, use.x)
-
-
 def _percentile(use: AggregateCall) -> Value:
     """Interpolate between adjacent values; several percentages give a text."""
     quantiles = [f"quantile_cont({to_double(use.x)}, {use.number(position) / 100!r})" for position in range(len(use.constants))]
@@ -242,7 +238,7 @@ def _quantile_range(use: AggregateCall) -> Value:
 
 SELECTIONS: Final = ("min", "max", "first", "last", "last_row")
 AGGREGATES: Final[dict[str, Rule]] = {
-    **dict.fromkeys(("first", "last", "last_row", "_group_key"), _selected),
+    **dict.fromkeys(("first", "last", "last_row", "_group_key"), lambda use: selected_value(use, use.x)),
     **dict.fromkeys(("stddev", "stddev_pop"), _real("stddev_pop({0})")),
     **dict.fromkeys(("variance", "var_pop"), _real("var_pop({0})")),
     **{name: _real(f"{name}({{0}})") for name in ("avg", "stddev_samp", "var_samp")},
