@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 from headrace.model.tables import TBNAME, Column
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
-from headrace.storage.delta import row_cache
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle
-from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
-from headrace.storage.delta.row_cache import RowCache
+from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, keep_written, rewrite
 from headrace.storage.delta.snapshots import Snapshot
 from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
 from tests.support.racing import race
@@ -199,18 +197,17 @@ def test_the_next_replacement_needs_no_call_of_delta_rs(meters: Tables, monkeypa
     assert replace_rows(meters, {"ts": 2, "a": 3}).updated == 1
 
 
-def test_rows_of_written_files_are_kept_up_to_a_number_of_bytes() -> None:
-    files = {name: rows([{"ts": ts, "a": 1, "b": 1.0} for ts in range(10)]) for name in "abc"}
-    cache = RowCache(5 * files["a"].nbytes // 2)
-    for name, written in files.items():
-        cache.put(name, written)
-        cache.get("a")
-    cache.put("many", rows([{"ts": ts} for ts in range(row_cache.MAX_ROWS + 1)]))
+def test_the_rows_of_written_files_are_kept_if_they_are_few(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.storage.delta.rewriting.MAX_KEPT_ROWS", 2)
+    handle, few, many = Handle(str(folder(meters)), "meters"), rows([{"ts": 1}, {"ts": 2}]), rows([{"ts": ts} for ts in range(3)])
+    keep_written(handle, [], {"few": few.slice(1), "many": many})
+    kept = handle.written.get(f"{handle.uri}/few")
+    assert kept == few.slice(1)
+    assert kept.nbytes < few.nbytes
+    assert handle.written.get(f"{handle.uri}/many") is None
 
-    assert [name for name in ("a", "b", "c", "many") if cache.get(name) is not None] == ["a", "c"]
-    cache.discard("a")
-    cache.put("b", files["b"])
-    assert [name for name in "abc" if cache.get(name) is not None] == ["b", "c"]
+    keep_written(handle, ["few"], {})
+    assert handle.written.get(f"{handle.uri}/few") is None
 
 
 def count_up(home: str, writer: int) -> None:

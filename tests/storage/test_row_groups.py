@@ -14,7 +14,7 @@ import pytest
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
 from headrace.storage.delta import row_groups
-from headrace.storage.delta.row_groups import FooterCache, may_contain, read_footer
+from headrace.storage.delta.row_groups import may_contain, read_footer
 from tests.storage.samples import METERS, POWER, START, rows
 
 SYSTEM = pafs.LocalFileSystem()
@@ -62,18 +62,6 @@ def test_the_footer_of_a_file_is_read_once(compacted: Tables, monkeypatch: pytes
 def write_groups(path: Path, names: Sequence[str], **options: Any) -> str:
     pq.write_table(pa.table({TBNAME: names}), path, row_group_size=1, **options)
     return str(path)
-
-
-def test_as_many_footers_are_kept_as_fit(tmp_path: Path) -> None:
-    paths = [write_groups(tmp_path / f"{number}.parquet", ["d1", "d2"]) for number in range(3)]
-    cache = FooterCache(max_column_chunks=4)
-    first, second, _ = [cache.get(path, SYSTEM, TBNAME, encoded=True) for path in paths]
-    assert len(cache) == 2
-    assert cache.get(paths[1], SYSTEM, TBNAME, encoded=True) is second
-    assert cache.get(paths[0], SYSTEM, TBNAME, encoded=True) is not first
-    large = write_groups(tmp_path / "large.parquet", [str(number) for number in range(9)])
-    assert cache.get(large, SYSTEM, TBNAME, encoded=True).column_chunks == 9
-    assert len(cache) == 1
 
 
 def test_row_groups_without_statistics_may_hold_any_series(tmp_path: Path) -> None:
