@@ -67,11 +67,7 @@ class Driver:
         return {job_id: activity for host in self._hosts.values() for job_id, activity in host.activity().items()}
 
     def host(self, kind: str) -> Host:
-        """Return what runs the jobs of a kind.
-
-        Raises:
-            UnknownKindError: The kind is not registered.
-        """
+        """Return what runs the jobs of a kind; `UnknownKindError` if it is not registered."""
         return self._hosts[kind_of(kind).host()]
 
     def start(self) -> None:

@@ -248,11 +248,7 @@ class Demonstration:
         return equal
 
     def wait_until(self, seconds: float, failure: str, done: Callable[[], bool]) -> None:
-        """Wait until `done` returns True.
-
-        Raises:
-            OperationalError: It did not within `seconds`; the message is `failure`.
-        """
+        """Wait until `done` returns True; `OperationalError` with the message `failure` if it does not within `seconds`."""
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:

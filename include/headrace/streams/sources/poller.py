@@ -144,11 +144,7 @@ class SourcePoller:
         return Idle(latest, min(wake_ups, default=None))
 
     def collect(self) -> None:
-        """Handle the micro-batches that have ended.
-
-        Raises:
-            FencedError: This driver's lease has passed to another.
-        """
+        """Handle the micro-batches that have ended; `FencedError` if this driver's lease has passed to another."""
         for subscription in list(self._subscriptions.values()):
             if subscription.in_flight is not None and subscription.in_flight.done():
                 self._finish(subscription)

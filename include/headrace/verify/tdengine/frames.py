@@ -84,11 +84,7 @@ class Frame:
         return matches[0] if matches else None
 
     def column(self, reference: ColumnRef) -> Column:
-        """Resolve a column reference.
-
-        Raises:
-            NotFoundError: There is no such column.
-        """
+        """Resolve a column reference; `NotFoundError` if there is no such column."""
         column = self.find(reference)
         if column is None:
             raise NotFoundError(f"column {reference.name} does not exist", span=reference.span)

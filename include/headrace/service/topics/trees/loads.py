@@ -96,11 +96,7 @@ def device_path(text: str) -> str:
 
 
 def in_database(device: str | None, database: str) -> str | None:
-    """Return the device.
-
-    Raises:
-        ProgrammingError: It does not lie in the database.
-    """
+    """Return the device; `ProgrammingError` if it does not lie in the database."""
     if device is not None and device != database and not device.startswith(database + "."):
         raise ProgrammingError(f"device {device} does not lie in {database}", hint=f"write a path below {database}")
     return device
