@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields, replace
 
 from headrace.compute import explain
-from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
+from headrace.errors import Error, InvalidStreamError, NotSupportedError
 from headrace.model.jobs import JobDefinition, JobRecord, Replacement
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
@@ -16,9 +16,9 @@ from headrace.service.rights import Action, Right, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow
 from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
-from headrace.sql import parse, to_sql
+from headrace.sql import to_sql
 from headrace.streams.definition.checks import check_statement, source_name
-from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
+from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream, recorded_statement
 from headrace.streams.sources.stored import count_rows
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
@@ -148,13 +148,6 @@ def describe_target(plan: StreamPlan, old: JobDefinition, *, clears: bool) -> li
         return [explain_target(plan), f"leave the rows of {old.target} as they are"]
     replaced = "all rows of" if clears else "the stream's rows in"
     return [f"replace {replaced} the target {plan.target.database}.{plan.target.name}"]
-
-
-def recorded_statement(definition: JobDefinition) -> CreateStream:
-    statement = parse(definition.sql, definition.dialect)
-    if not isinstance(statement, CreateStream):
-        raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
-    return statement
 
 
 def has_same_results(old: StreamPlan, new: StreamPlan) -> bool:
