@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import StorageError
 from headrace.model.tables import TBNAME, Database
 from headrace.model.time import Precision
 from headrace.storage import Tables
@@ -40,15 +39,6 @@ def test_without_conditions_every_row_is_deleted(filled: Tables) -> None:
 def test_a_delete_without_matching_rows_makes_no_commit(filled: Tables, nothing: dict[str, list[object]]) -> None:
     assert filled.writer.delete(METERS, POWER, **nothing) == 0  # type: ignore[arg-type]
     assert filled.version(METERS) == 1
-
-
-def test_a_further_condition_may_name_any_column(filled: Tables) -> None:
-    assert filled.writer.delete(METERS, POWER, tbnames=["d2"], where='"a" % 2 = 0') == 2
-
-
-def test_an_invalid_condition_is_an_error(filled: Tables) -> None:
-    with pytest.raises(StorageError, match=r"power\.meters"):
-        filled.writer.delete(METERS, POWER, where="no such thing(")
 
 
 def test_names_are_taken_literally(meters: Tables) -> None:

@@ -17,9 +17,7 @@ STATE_STYLES: Final = {"RUNNING": "32", "FILLING": "36", "CREATED": "36", "PAUSE
 """Colors of words, as parameters of ANSI's Select Graphic Rendition."""
 BOLD: Final = "1"
 DIM: Final = "2"
-RED: Final = "31"
 CYAN: Final = "36"
-GREEN: Final = "32"
 MIN_FOLDED_WIDTH: Final = 20
 """The last column is folded if that leaves it as many characters."""
 CONTROL_CHARACTERS: Final = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), 127)}

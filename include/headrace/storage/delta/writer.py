@@ -229,20 +229,13 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def delete(
-        self,
-        table: Table,
-        database: Database,
-        *,
-        tbnames: Collection[str] | None = None,
-        ranges: Ranges | None = None,
-        where: str | None = None,
+        self, table: Table, database: Database, *, tbnames: Collection[str] | None = None, ranges: Ranges | None = None
     ) -> int:
         """Delete rows and return how many; commit only if there are some.
 
-        `ranges` are of ticks, both ends inclusive; None for all times. `where` is a further condition, SQL of delta-rs over stored
-        columns.
+        `ranges` are of ticks, both ends inclusive; None for all times.
         """
-        predicate = delete_predicate(table, database, tbnames, ranges, where)
+        predicate = delete_predicate(table, database, tbnames, ranges)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
             if predicate == NO_ROWS:
@@ -366,9 +359,7 @@ def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
     return keys.empty_table() if rows is None else rows.select(key).cast(keys)
 
 
-def delete_predicate(
-    table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
-) -> str | None:
+def delete_predicate(table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None) -> str | None:
     """Return the predicate of a delete: None for all rows, `NO_ROWS` for none."""
     if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
         return NO_ROWS
@@ -377,8 +368,6 @@ def delete_predicate(
         schema = rows_schema(table, database)
         spans = [_range(schema, table.timestamp.name, Bounds.of_ticks(low, high, database.precision)) for low, high in ranges]
         conditions.append(f"({' OR '.join(spans)})")
-    if where:
-        conditions.append(f"({where})")
     return " AND ".join(conditions) or None
 
 
@@ -402,7 +391,7 @@ class Clearing:
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
-    scope = delete_predicate(table, database, devices, ranges, None)
+    scope = delete_predicate(table, database, devices, ranges)
     others = [column.name for column in table.columns[1:] if column.name not in names]
     left_empty = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in others) or "true"
     has_values = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in names)
