@@ -82,7 +82,7 @@ class SharedJobs:
             return Moves()
         alive = {name for name, lease in self.leases.items() if is_alive(lease, self.now)} | {own}
         owners = {job: record.definition.snode for job, record in self.records.items()}
-        # A history is backfilled by the job's own snode if it is short.
+        # A job stays where it is during its backfill: its snode does that itself if the history is short.
         fixed = {job for job, record in self.records.items() if not record.is_live and record.definition.sources}
         return plan_moves(own, sorted(alive), owners, fixed)
 
