@@ -56,7 +56,7 @@ class Backfill:
 
     def result(self) -> pa.Table:
         context, table = self.bench.context, self.bench.table(TARGET)
-        rows = context.tables.scan(table, self.bench.database)
+        rows = context.tables.scan(table)
         return rows.join(context.tables.tags.read(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def _create(self) -> None:

@@ -118,7 +118,7 @@ class HeadraceStreams:
     def result(self) -> pa.Table:
         """Return the rows of the last stream's target."""
         table = self.bench.table(f"{self.names[-1]}_result")
-        rows = self.bench.context.tables.scan(table, self.bench.database)
+        rows = self.bench.context.tables.scan(table)
         return rows.join(self.bench.context.tables.tags.read(table), "tbname").select(["device", "ts", "cnt", "av"])
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from headrace.model.jobs import JobProgress, JobState
 from headrace.model.positions import Position
 from headrace.runtime import embedded_airflow
 from headrace.runtime.airflow import PATIENT_TIMEOUT, AirflowClient
-from headrace.runtime.dag_ids import stream_dag_id
+from headrace.runtime.dag_ids import definition_dag_id
 from headrace.runtime.processes import find_free_port, find_marked
 from headrace.settings import Settings, load
 
@@ -57,7 +57,7 @@ class System:
         definition = build_definition(number, prefix, created=self.catalog.now())
         progress = JobProgress(Position(0, dict.fromkeys(definition.source_ids, 0)))
         self.catalog.jobs.create(definition, state=JobState.RUNNING, progress=progress)
-        return stream_dag_id(definition.database, definition.name)
+        return definition_dag_id(definition)
 
     def grow(self, streams: int) -> float:
         """Add streams up to a number; return the seconds until all are supervised."""

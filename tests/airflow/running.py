@@ -15,13 +15,13 @@ from headrace.model.clock import SystemClock
 from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime import embedded_airflow
 from headrace.runtime.airflow import PATIENT_TIMEOUT, AirflowClient
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port, find_marked, is_driver
 from headrace.runtime.readiness import find_obstacles
 from headrace.runtime.supervision import read_snapshot
 from headrace.service.connection import Connection, connect
 from headrace.settings import Settings, load
 from headrace.streams.kind import STREAM
+from tests.airflow.stream_dags import stream_dag_id
 from tests.support.waiting import wait_until
 
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from headrace.model.positions import Position
 from headrace.model.time import Duration, Precision
 from headrace.runtime import airflow_tasks
 from headrace.runtime.airflow_tasks import BackfillRange, to_ticks
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.settings import Settings
 from tests.airflow.samples import SOURCE, add_stream, prepare, table, without_spark, write_rows
+from tests.airflow.stream_dags import stream_dag_id
 
 
 @pytest.fixture

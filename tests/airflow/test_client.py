@@ -13,11 +13,11 @@ import pytest
 from headrace.errors import OperationalError
 from headrace.runtime import airflow
 from headrace.runtime.airflow import AirflowClient
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.login import Login
 from headrace.runtime.processes import find_free_port
 from headrace.settings import load
 from tests.airflow.rest_server import Server
+from tests.airflow.stream_dags import stream_dag_id
 from tests.support.waiting import wait_until
 
 DAG = "/api/v2/dags/headrace_stream__power__avg_v"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.dag_ids import dag_tag, job_from_dag_id, snode_dag_id, snode_from_dag_id, stream_dag_id
+from headrace.runtime.dag_ids import dag_tag, job_from_dag_id, snode_dag_id, snode_from_dag_id
 from headrace.streams.kind import STREAM
+from tests.airflow.stream_dags import stream_dag_id
 
 NAMES = st.text(alphabet=st.sampled_from("ab_.1-é 漢"), min_size=1, max_size=8)
 # What Airflow allows in a key.

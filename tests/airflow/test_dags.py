@@ -19,10 +19,10 @@ from headrace.errors import TransientError
 from headrace.model.jobs import DesiredState
 from headrace.model.spark_options import Role
 from headrace.model.tables import Database
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings, current, load
 from tests.airflow.samples import add_stream, repository
+from tests.airflow.stream_dags import stream_dag_id
 
 pytestmark = pytest.mark.airflow
 

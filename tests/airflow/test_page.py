@@ -19,13 +19,13 @@ import uvicorn
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import DesiredState
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
 from tests.airflow.samples import LIVE, add_stream, sample
+from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import Executed, Rights, beat
 from tests.support.waiting import MAX_WAIT_S, wait_until
 

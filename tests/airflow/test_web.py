@@ -16,12 +16,12 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobProgress, JobState, StopReason
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
-from headrace.runtime.dag_ids import stream_dag_id
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import LIVE, SOURCE, add_stream, sample
+from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import ACTION, Executed, Rights, beat, only_job
 
 FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from headrace.catalog import Catalog
 from headrace.errors import Error
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs
 

@@ -42,7 +42,7 @@ def tables(bucket: str) -> Tables:
 
 def test_processes_that_write_at_once_lose_no_write_and_double_no_key(tables: Tables, bucket: str) -> None:
     race(act, [(bucket, False, writer) for writer in (1, 2, 3)])
-    stored = read(tables.scan(METERS, POWER))
+    stored = read(tables.scan(METERS))
     assert len({row["ts"] for row in stored}) == len(stored)
     written = {row["a"] // 1000 for row in stored if row["a"] is not None} | {
         int(row["b"]) // 1000 for row in stored if row["b"] is not None
@@ -73,7 +73,7 @@ def test_loads_by_spark_and_small_writes_at_once_lose_nothing(
         for number in range(APPENDS):
             tables.writer.write(METERS, POWER, rows([{"ts": 100 + number, "a": number}]))
         loads.result()
-    stored = {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
+    stored = {row["ts"]: row["a"] for row in read(tables.scan(METERS))}
     assert stored == dict.fromkeys(range(5), 2) | {100 + number: number for number in range(APPENDS)}
     handle = tables._handles.reader(METERS)
     with handle.latest() as delta:
@@ -91,7 +91,7 @@ def test_a_dropped_table_leaves_no_object_and_is_noticed(tables: Tables, bucket:
         other.rows(METERS)
     tables.create(METERS, POWER)
     other.writer.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
-    assert [row["ts"] for row in read(tables.scan(METERS, POWER))] == [2]
+    assert [row["ts"] for row in read(tables.scan(METERS))] == [2]
 
 
 def test_a_checkpoint_is_one_object(bucket: str, object_store: Server) -> None:

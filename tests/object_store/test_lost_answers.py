@@ -76,7 +76,7 @@ def observe(tables: Tables, operation: Callable[[Tables], object]) -> dict[str, 
         "result": result,
         "noted": noted,
         "changes": sorted(map(repr, changes.select(columns).to_pylist())),
-        "rows": read(tables.scan(METERS, POWER)),
+        "rows": read(tables.scan(METERS)),
         "position": tables.committed_position(METERS, JOB, ["source"]),
     }
 

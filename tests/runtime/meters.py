@@ -82,7 +82,7 @@ class Meters:
     def results(self, database: str = "db") -> list[tuple[Any, ...]]:
         """Return the rows of the target: window start, count, sum, maximum, in order."""
         target = self.context.catalog.tables.get(database, "out")
-        rows = self.context.tables.scan(target, self.context.catalog.databases.get(database))
+        rows = self.context.tables.scan(target)
         start = rows["_wstart"]
         if pa.types.is_integer(start.type):
             start = pc.divide(start, 1_000).cast(pa.timestamp("us", "UTC"))

@@ -21,7 +21,7 @@ from headrace.runtime.lease import Contender, LeaseKeeper
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.supervision import SupervisionStatus, Supervisor, read_snapshot
 from headrace.settings import Settings
-from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
+from tests.runtime.meters import METERS, START, Meters, readings
 from tests.support.postgres import MISSING, Server, find_programs
 from tests.support.waiting import wait_until
 
@@ -76,7 +76,7 @@ def test_streams_continue_with_their_driver(
     target = context.catalog.tables.get("db", "out")
 
     def has_all() -> bool:
-        return bool(pc.sum(context.tables.scan(target, DATABASE)["n"]).as_py() == len(meters.stored))
+        return bool(pc.sum(context.tables.scan(target)["n"]).as_py() == len(meters.stored))
 
     driving = replace(context, epoch=keeper.epoch, spark=lambda: spark)
     driver = Driver(driving, "default", fills=False, batches=Histogram(), ended=lambda: None)

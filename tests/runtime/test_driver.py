@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.context import Context
 from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.ledger import ChunkState

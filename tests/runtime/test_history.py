@@ -195,7 +195,7 @@ def spoil(meters: Meters) -> None:
     """Make results wrong in ways that the live stream cannot know of."""
     target = meters.context.catalog.tables.get("db", "out")
     database = meters.context.catalog.databases.get("db")
-    rows = meters.context.tables.scan(target, database)
+    rows = meters.context.tables.scan(target)
     wrong = rows.slice(0, 5).set_column(rows.column_names.index("n"), "n", [[99] * 5])
     meters.context.tables.writer.write(target, database, wrong)
     start = rows["_wstart"][10].cast("int64").as_py() // 1000
@@ -222,7 +222,7 @@ def test_a_recomputation_retracts_windows_without_rows_of_its_own_groups_only(me
     prepare(meters)
     context = meters.context
     target, database = context.catalog.tables.get("db", "out"), context.catalog.databases.get("db")
-    rows = context.tables.scan(target, database)
+    rows = context.tables.scan(target)
     own, times = rows["tbname"][0].as_py(), rows["_wstart"]
     shifted = times.cast("int64")[0].as_py() + 17_000_000
     stray = rows.slice(0, 2).set_column(rows.column_names.index("_wstart"), "_wstart", [[shifted, shifted]])
@@ -231,7 +231,7 @@ def test_a_recomputation_retracts_windows_without_rows_of_its_own_groups_only(me
     stray = stray.set_column(rows.column_names.index("tbname"), "tbname", [[own, "others"]])
     context.tables.writer.write(target, database, stray)
     backfill.recompute(context, stream, "manual", None, None)
-    kept = context.tables.scan(target, database, tbnames=["others"])
+    kept = context.tables.scan(target, tbnames=["others"])
     assert kept.num_rows == 1
     assert len(meters.results()) == len(meters.expected()) + 1
 

@@ -32,7 +32,7 @@ def test_small_files_are_compacted_and_old_ones_removed(meters: Meters) -> None:
     (done,) = maintain(meters.context, "db", retention_hours=0)
     assert (done.table, done.compacted) == ("db.meters", 6)
     assert done.removed >= 6
-    rows = meters.context.tables.scan(METERS, meters.context.catalog.databases.get("db"))
+    rows = meters.context.tables.scan(METERS)
     assert rows.num_rows == len(meters.stored)
 
 
@@ -62,7 +62,7 @@ def test_what_was_replaced_before_the_oldest_offset_goes_though_a_stream_is_behi
     (done, _) = maintain(context, retention_hours=0)
     assert done.removed == compacted
     assert changes(meters, offset, written) == unread
-    assert tables.scan(METERS, DATABASE, version=offset).num_rows == 30
+    assert tables.scan(METERS, version=offset).num_rows == 30
 
 
 def test_each_origin_of_a_virtual_table_keeps_what_a_stream_has_yet_to_read(meters: Meters) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId

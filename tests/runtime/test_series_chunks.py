@@ -64,8 +64,8 @@ def create(meters: Meters, window: str, target: str) -> str:
 
 def results(meters: Meters, target: str) -> list[tuple[Any, ...]]:
     """Return the windows of a target. Names of its subtables do not depend on the stream."""
-    table, database = meters.context.catalog.tables.get("db", target), meters.context.catalog.databases.get("db")
-    return sorted(tuple(row.values())[:3] for row in meters.context.tables.scan(table, database).to_pylist())
+    table = meters.context.catalog.tables.get("db", target)
+    return sorted(tuple(row.values())[:3] for row in meters.context.tables.scan(table).to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from headrace.streams.kind import STREAM
 from tests.runtime.hosts import pollers_of
-from tests.runtime.meters import DATABASE, START, Meters, readings
+from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_snode import context, settings, start, until
 from tests.support.jobs import Job
 
@@ -141,7 +141,7 @@ def create_stream(meters: Meters, number: int) -> str:
 
 def results(context: Context, number: int) -> list[tuple[Any, ...]]:
     target = context.catalog.tables.get("db", f"out{number}")
-    rows = context.tables.scan(target, DATABASE)
+    rows = context.tables.scan(target)
     return sorted(zip(*(rows[name].to_pylist() for name in ("_wstart", "n", "total", "high")), strict=True))
 
 

@@ -38,7 +38,7 @@ def describe_columns(connection: headrace.Connection, table: str = "readings") -
 def stored(connection: headrace.Connection, table: str = "readings") -> list[dict[str, Any]]:
     """Return the stored rows, without Spark."""
     context = connection.session.context
-    rows = context.tables.scan(context.catalog.tables.get("d", table), context.catalog.databases.get("d"))
+    rows = context.tables.scan(context.catalog.tables.get("d", table))
     return sorted(rows.drop_columns(["ts", "tbname"]).to_pylist(), key=str)
 
 

@@ -33,7 +33,7 @@ MAKERS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
 
 def stored(connection: headrace.Connection, name: str = "readings") -> list[dict[str, Any]]:
     context = connection.session.context
-    rows = context.tables.scan(context.catalog.tables.get("d", name), context.catalog.databases.get("d"))
+    rows = context.tables.scan(context.catalog.tables.get("d", name))
     return sorted(rows.to_pylist(), key=lambda row: (row["tbname"], row["ts"]))
 
 

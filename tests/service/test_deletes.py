@@ -91,8 +91,8 @@ def test_delete_removes_the_rows_that_the_query_returns(buildings: headrace.Conn
 def stored_names(connection: headrace.Connection) -> set[str]:
     """Return the subtables that have rows, without a query."""
     context = connection.session.context
-    table, database = context.catalog.tables.get("d", "b"), context.catalog.databases.get("d")
-    return set(context.tables.scan(table, database, columns=["tbname"])["tbname"].to_pylist())
+    table = context.catalog.tables.get("d", "b")
+    return set(context.tables.scan(table, columns=["tbname"])["tbname"].to_pylist())
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

@@ -19,7 +19,7 @@ START = 1_700_000_000_000
 def stored(connection: headrace.Connection, table: str) -> list[tuple[Any, ...]]:
     """Return the stored rows by subtable and time, in the order of the columns."""
     context = connection.session.context
-    rows = context.tables.scan(context.catalog.tables.get("d", table), context.catalog.databases.get("d"))
+    rows = context.tables.scan(context.catalog.tables.get("d", table))
     return sorted((row.pop("tbname"), int(row.pop("ts").timestamp() * 1000) - START, *row.values()) for row in rows.to_pylist())
 
 

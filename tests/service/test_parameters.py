@@ -112,7 +112,7 @@ def test_parameters_are_stored_unchanged(typed: headrace.Connection) -> None:
     row = (NOON, -7, 2**62, 0.1, Decimal("123456789012345678.25"), 'it\'s -- ? \\ "ü"', False, b"\x00\\'", IN_TOKYO)
     typed.execute("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     table = typed.session.context.catalog.tables.get("d", "t")
-    (stored,) = typed.session.context.tables.scan(table, typed.session.context.catalog.databases.get("d")).to_pylist()
+    (stored,) = typed.session.context.tables.scan(table).to_pylist()
     assert stored["ts"] == NOON.replace(microsecond=123000, tzinfo=UTC)
     assert stored["at"] == IN_TOKYO.replace(microsecond=123000)
     assert [stored[name] for name in ("i", "big", "d", "m", "s", "b", "x")] == list(row[1:8])
@@ -123,7 +123,7 @@ def test_a_naive_time_is_in_the_zone_and_precision_of_the_database(connection: h
     connection.execute("create table tokyo.t (ts timestamp, i int)")
     connection.execute("insert into tokyo.t values (?, 1)", [NOON])
     catalog = connection.session.context.catalog
-    (row,) = connection.session.context.tables.scan(catalog.tables.get("tokyo", "t"), catalog.databases.get("tokyo")).to_pylist()
+    (row,) = connection.session.context.tables.scan(catalog.tables.get("tokyo", "t")).to_pylist()
     assert row["ts"] == IN_TOKYO
     (stage,) = connection.session.stages(render("select i from tokyo.t where ts >= ? and ts <= ?", NOON, IN_TOKYO))
     assert isinstance(stage.plan, Plan)

@@ -173,7 +173,7 @@ def tagless(readings: headrace.Connection) -> headrace.Connection:
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) dev2 values ({START}, 2, 2.5) ({START + 1}, 3, null)")
     context = readings.session.context
     table = context.catalog.tables.get("d", "readings")
-    stored = context.tables.scan(table, context.catalog.databases.get("d"), tbnames=["dev1"])
+    stored = context.tables.scan(table, tbnames=["dev1"])
     strange = stored.set_column(stored.column_names.index("tbname"), "tbname", pa.array(["stranger"]))
     write_deltalake(str(Path(context.tables.uri) / "d" / "readings" / "rows"), strange, mode="append")
     context.tables.tags.drop(table, ["dev2"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.model.snodes import Lease
 from headrace.runtime.metrics import slow_batches
 from headrace.runtime.snode import busy_jobs

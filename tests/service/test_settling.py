@@ -23,8 +23,8 @@ def insert_and_settle(connection: headrace.Connection, second: int) -> list[int]
 def counts(connection: headrace.Connection) -> list[int]:
     """Return the stored counts, which needs no Spark."""
     context = connection.session.context
-    target, database = context.catalog.tables.get("d", "counts"), context.catalog.databases.get("d")
-    return list(context.tables.scan(target, database, columns=["n"])["n"].to_pylist())
+    target = context.catalog.tables.get("d", "counts")
+    return list(context.tables.scan(target, columns=["n"])["n"].to_pylist())
 
 
 def test_connections_hand_the_streams_over_to_each_other(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def stored(connection: headrace.Connection, table: str = "readings") -> list[dic
     """Return the stored rows, without Spark."""
     context = connection.session.context
     stored_table = context.catalog.tables.get("d", table)
-    rows = context.tables.scan(stored_table, context.catalog.databases.get("d"))
+    rows = context.tables.scan(stored_table)
     return sorted(rows.to_pylist(), key=lambda row: (row["tbname"], row["ts"]))
 
 
@@ -95,8 +95,8 @@ def test_rows_for_a_supertable_create_subtables_with_the_tags_in_the_list(readin
     readings.execute(f"insert into plants {columns} values ('p1', {ts}, 1, 7) ('p2', {ts}, 2, 8) ('p1', {ts + 1}, 3, 9)")
     readings.execute(f"insert into plants {columns} values ('p1', {ts + 2}, 4, 9) ('p3', {ts}, 5, null)")
     context = readings.session.context
-    table, database = context.catalog.tables.get("d", "plants"), context.catalog.databases.get("d")
-    rows = context.tables.scan(table, database).select(["tbname", "watts"]).to_pylist()
+    table = context.catalog.tables.get("d", "plants")
+    rows = context.tables.scan(table).select(["tbname", "watts"]).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == [("p1", 1), ("p1", 3), ("p1", 4), ("p2", 2), ("p3", 5)]
     tags = context.tables.tags.read(table).sort_by("tbname").to_pylist()
     assert [(row["tbname"], row["site"], row["floor"]) for row in tags] == [("p1", None, 7), ("p2", None, 8), ("p3", None, None)]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import StorageError
 from headrace.model.tables import TBNAME, Database
 from headrace.model.time import Precision
 from headrace.storage import Tables
@@ -17,7 +16,7 @@ def filled(meters: Tables) -> Tables:
 
 
 def left(tables: Tables) -> list[tuple[str, int]]:
-    return [(row[TBNAME], row["ts"]) for row in read(tables.scan(METERS, POWER))]
+    return [(row[TBNAME], row["ts"]) for row in read(tables.scan(METERS))]
 
 
 def test_a_range_is_deleted_with_both_its_ends(filled: Tables) -> None:
@@ -42,15 +41,6 @@ def test_a_delete_without_matching_rows_makes_no_commit(filled: Tables, nothing:
     assert filled.version(METERS) == 1
 
 
-def test_a_further_condition_may_name_any_column(filled: Tables) -> None:
-    assert filled.writer.delete(METERS, POWER, tbnames=["d2"], where='"a" % 2 = 0') == 2
-
-
-def test_an_invalid_condition_is_an_error(filled: Tables) -> None:
-    with pytest.raises(StorageError, match=r"power\.meters"):
-        filled.writer.delete(METERS, POWER, where="no such thing(")
-
-
 def test_names_are_taken_literally(meters: Tables) -> None:
     meters.writer.write(METERS, POWER, rows([{"ts": 1, TBNAME: "it's"}, {"ts": 1, TBNAME: "its"}]))
 
@@ -69,4 +59,4 @@ def test_ranges_are_in_ticks_of_the_database(tables: Tables, precision: Precisio
     tables.writer.write(METERS, database, rows([{"ts": ts} for ts in (1999, 2000, 2001, 2002)], database=database))
 
     assert tables.writer.delete(METERS, database, ranges=[(2000, 2001)]) == 2
-    assert [row["ts"] for row in read(tables.scan(METERS, database), database=database)] == [1999, 2002]
+    assert [row["ts"] for row in read(tables.scan(METERS), database=database)] == [1999, 2002]

@@ -46,7 +46,7 @@ def columns(tables: Tables) -> list[str]:
 
 def test_a_column_is_null_in_rows_from_before_it(meters: Tables) -> None:
     wide = widened(meters)
-    assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (2, "new")]
+    assert [(row["a"], row["c"]) for row in read(meters.scan(wide), wide)] == [(1, None), (2, "new")]
 
 
 def test_a_stale_writer_appends_and_updates_without_touching_a_new_column(meters: Tables, tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_a_stale_writer_appends_and_updates_without_touching_a_new_column(meters
     stale.writer.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}]))
     stale.writer.write(METERS, POWER, rows([{"ts": START + 1, "a": 20}, {"ts": START + 3, "a": 4}]), update_columns=["ts", "a"])
     stale.writer.replace(METERS, POWER, rows([{"ts": START, "a": 10}, {"ts": START + 4, "a": 5}]), None, None)
-    values = read(meters.scan(wide, POWER), wide)
+    values = read(meters.scan(wide), wide)
     assert [(row["a"], row["c"]) for row in values] == [(0, None), (10, None), (20, "new"), (3, None), (4, None), (5, None)]
-    assert stale.scan(METERS, POWER).column_names == ["ts", "a", "b", TBNAME]
+    assert stale.scan(METERS).column_names == ["ts", "a", "b", TBNAME]
 
 
 def test_the_change_feed_is_read_across_an_added_column(meters: Tables) -> None:
@@ -70,7 +70,7 @@ def test_the_change_feed_is_read_across_an_added_column(meters: Tables) -> None:
 
 def test_an_older_version_has_a_later_column_as_null(meters: Tables) -> None:
     wide = widened(meters)
-    rows_before = meters.scan(wide, POWER, version=1, columns=["a", "c"])
+    rows_before = meters.scan(wide, version=1, columns=["a", "c"])
     assert rows_before.to_pydict() == {"a": [1], "c": [None]}
 
 
@@ -79,7 +79,7 @@ def test_small_files_from_before_and_after_are_compacted(meters: Tables) -> None
     for number in range(60):
         meters.writer.write(wide, POWER, rows([{"ts": START + 10 + number, "c": str(number)}], wide))
     assert meters.maintenance.compact(wide) > 0
-    assert [row["c"] for row in read(meters.scan(wide, POWER), wide)][:3] == [None, "new", "0"]
+    assert [row["c"] for row in read(meters.scan(wide), wide)][:3] == [None, "new", "0"]
 
 
 def test_a_writer_with_a_stale_shorter_length_continues(meters: Tables) -> None:
@@ -90,7 +90,7 @@ def test_a_writer_with_a_stale_shorter_length_continues(meters: Tables) -> None:
     meters.writer.write(wide, POWER, rows([{"ts": START + 5, "c": "5"}], wide))
     meters.writer.write(wide, POWER, rows([{"ts": START + 5, "c": "6"}, {"ts": START + 6, "c": "7"}], wide))
     meters.writer.replace(wide, POWER, rows([{"ts": START + 6, "c": "8"}], wide), rows([{"ts": START + 5}], wide), None)
-    assert [row["c"] for row in read(meters.scan(wide, POWER), wide)] == [None, "new", "8"]
+    assert [row["c"] for row in read(meters.scan(wide), wide)] == [None, "new", "8"]
     assert meters.changes.read(wide, 0, meters.version(wide)).num_rows == 9
 
 
@@ -120,7 +120,7 @@ def test_the_name_of_a_dropped_column_is_not_used_again(meters: Tables) -> None:
     meters.columns.retire(wide, "c", lambda: None)
     with pytest.raises(ExistsError, match="dropped"):
         meters.columns.add(METERS, POWER, [EXTRA])
-    assert meters.scan(METERS, POWER).num_rows == 2
+    assert meters.scan(METERS).num_rows == 2
 
 
 def rename(tables: Tables, table: Table, old: str, new: str) -> Table:
@@ -155,11 +155,11 @@ def test_a_column_of_any_type_is_renamed_with_its_values(tables: Tables, kind: T
     table = replace(METERS, columns=(*METERS.columns[:2], Column('quo"te', DataType(kind))))
     tables.create(table, POWER)
     tables.writer.write(table, POWER, rows([{"ts": START, "a": 1, 'quo"te': VALUES[kind]}, {"ts": START + 1, "a": 2}], table))
-    values = tables.scan(table, POWER)['quo"te'].to_pylist()
+    values = tables.scan(table)['quo"te'].to_pylist()
     assert values[0] is not None
     renamed = rename(tables, table, 'quo"te', "it's")
-    assert str(tables.scan(renamed, POWER)["it's"].to_pylist()) == str(values)
-    assert tables.scan(renamed, POWER).column_names == ["ts", "a", "it's", TBNAME]
+    assert str(tables.scan(renamed)["it's"].to_pylist()) == str(values)
+    assert tables.scan(renamed).column_names == ["ts", "a", "it's", TBNAME]
     version = tables.version(renamed)
     rename(tables, table, 'quo"te', "it's")
     assert tables.version(renamed) == version
@@ -173,7 +173,7 @@ def test_a_renamed_column_is_written_merged_and_compacted(meters: Tables) -> Non
     meters.writer.write(renamed, POWER, rows([{"ts": START, "c": 10}], renamed), update_columns=["c"])
     meters.writer.replace(renamed, POWER, rows([{"ts": START + 1, "c": 20}], renamed), rows([{"ts": START + 2}], renamed), None)
     assert meters.maintenance.compact(renamed) > 0
-    values = read(meters.scan(renamed, POWER), renamed)
+    values = read(meters.scan(renamed), renamed)
     assert [(row["c"], row["b"]) for row in values][:3] == [(10, 1.0), (20, None), (3, 0.5)]
     changed = meters.changes.read(renamed, 0, meters.version(renamed))
     assert [row["c"] for row in changed.to_pylist() if row["b"] == 1.0] == [None, 1, 10]
@@ -188,7 +188,7 @@ def test_a_stale_writer_of_a_renamed_or_dropped_column_is_refused(meters: Tables
             with pytest.raises(TransientError, match="its column a was dropped or renamed"):
                 stale.writer.write(METERS, POWER, rows([{"ts": start, "a": 2}]), update_columns=update_columns)
     stale.writer.write(METERS, POWER, rows([{"ts": START, "b": 5.0}, {"ts": START + 1, "b": 6.0}]), update_columns=["ts", "b"])
-    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(1, 5.0), (None, 6.0)]
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed), renamed)] == [(1, 5.0), (None, 6.0)]
     meters.columns.retire(renamed, "b", lambda: None)
     with pytest.raises(TransientError, match="its column b was dropped or renamed"):
         stale.writer.write(METERS, POWER, rows([{"ts": START, "b": 7.0}]), update_columns=["ts", "b"])
@@ -203,7 +203,7 @@ def test_a_stale_load_of_a_renamed_column_is_refused(meters: Tables, tmp_path: P
         stale.loader(no_spark, METERS, POWER).load([path])
     path.write_text(f"tbname,ts,b\nd1,{START},1\nd1,{START + 1},2\n")
     stale.loader(no_spark, METERS, POWER).load([path])
-    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(None, 1.0), (None, 2.0)]
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed), renamed)] == [(None, 1.0), (None, 2.0)]
 
 
 def test_rows_that_are_written_without_the_lock_during_a_rename_are_copied(meters: Tables, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_rows_that_are_written_without_the_lock_during_a_rename_are_copied(meter
     write: Callable[[], None] = lambda: (stale.writer.write(METERS, POWER, rows([{"ts": START + 1, "a": 2}])), None)[1]  # noqa: E731
     with calling("storage.column.copied", write):
         renamed = rename(meters, METERS, "a", "c")
-    assert [row["c"] for row in read(meters.scan(renamed, POWER), renamed)] == [1, 2]
+    assert [row["c"] for row in read(meters.scan(renamed), renamed)] == [1, 2]
 
 
 def test_a_refused_rename_or_drop_leaves_the_column(meters: Tables) -> None:
@@ -225,7 +225,7 @@ def test_a_refused_rename_or_drop_leaves_the_column(meters: Tables) -> None:
     with pytest.raises(ExistsError, match="rename that was interrupted"):
         meters.columns.add(METERS, POWER, [Column("c", DataType(TypeKind.INT))])
     renamed = rename(meters, METERS, "a", "c")
-    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed, POWER), renamed)] == [(2, 3.0)]
+    assert [(row["c"], row["b"]) for row in read(meters.scan(renamed), renamed)] == [(2, 3.0)]
 
 
 def test_a_rename_refuses_names_that_the_delta_table_has(meters: Tables) -> None:
@@ -269,7 +269,7 @@ def test_an_undeclared_column_of_another_writer_is_ignored(meters: Tables) -> No
     write_deltalake(uri, foreign, mode="append", schema_mode="merge")
     meters.writer.write(METERS, POWER, rows([{"ts": START + 2, "a": 3}, {"ts": START, "a": 10}]))
     meters.writer.replace(METERS, POWER, rows([{"ts": START + 3, "a": 4}]), rows([{"ts": START, "a": 0}]), None)
-    assert [(row["a"]) for row in read(meters.scan(METERS, POWER))] == [2, 3, 4]
+    assert [(row["a"]) for row in read(meters.scan(METERS))] == [2, 3, 4]
     assert meters.changes.read(METERS, 0, meters.version(METERS)).num_rows == 7
 
 
@@ -338,4 +338,4 @@ def test_spark_reads_rows_and_changes_across_added_columns(meters: Tables, spark
     assert sorted(tuple(row) for row in changed) == [(1, None, "insert"), (2, "new", "insert")]
     upserts = spark.createDataFrame(rows([{"ts": START + 1, "a": 20}, {"ts": START + 9, "a": 9}]))
     meters.frames.replace(METERS, POWER, upserts, None, None)
-    assert [(row["a"], row["c"]) for row in read(meters.scan(wide, POWER), wide)] == [(1, None), (20, "new"), (9, None)]
+    assert [(row["a"], row["c"]) for row in read(meters.scan(wide), wide)] == [(1, None), (20, "new"), (9, None)]

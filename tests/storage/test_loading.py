@@ -44,7 +44,7 @@ def load(tables: Tables, *files: Path, table: Table = METERS, database: Database
 
 
 def stored(tables: Tables) -> list[Row]:
-    return read(tables.scan(METERS, POWER))
+    return read(tables.scan(METERS))
 
 
 def test_a_csv_file_is_loaded_by_its_column_names_without_regard_to_case(meters: Tables, file: Writing) -> None:
@@ -91,7 +91,7 @@ def test_a_plain_table_needs_no_subtable(tables: Tables, file: Writing) -> None:
     tables.create(PLAIN, POWER)
     load(tables, file("a.csv", "ts,a\n1,1\n"), table=PLAIN)
 
-    assert tables.scan(PLAIN, POWER)[TBNAME].to_pylist() == ["plain"]
+    assert tables.scan(PLAIN)[TBNAME].to_pylist() == ["plain"]
 
 
 def test_columns_missing_in_the_file_keep_their_values(meters: Tables, file: Writing) -> None:

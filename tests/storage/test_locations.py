@@ -36,9 +36,7 @@ def test_tables_of_any_names_live_side_by_side(tables: Tables) -> None:
         tables.create(table, POWER)
         tables.writer.write(table, POWER, rows([{"ts": number}]))
 
-    assert [[row["ts"] for row in read(tables.scan(table, POWER))] for table in created] == [
-        [number] for number in range(len(created))
-    ]
+    assert [[row["ts"] for row in read(tables.scan(table))] for table in created] == [[number] for number in range(len(created))]
 
 
 @pytest.mark.parametrize("name", ["count(*)", "_wstart", "a b,c;d=e", 'quo"te', "it's", "back`tick", "a.b", "Ä", "select"])
@@ -50,7 +48,7 @@ def test_a_column_may_have_any_name(tables: Tables, name: str) -> None:
     tables.writer.write(table, POWER, rows([{"ts": 1, name: 10}], table), update_columns=[name])
     tables.writer.replace(table, POWER, rows([{"ts": 2, name: 20, "s": "y"}], table), None, None)
 
-    assert [(row[name], row["s"]) for row in read(tables.scan(table, POWER), table)] == [(10, "x"), (20, "y")]
+    assert [(row[name], row["s"]) for row in read(tables.scan(table), table)] == [(10, "x"), (20, "y")]
     assert tables.changes.read(table, 1, 3).num_rows == 6
 
 
@@ -61,7 +59,7 @@ def test_the_timestamp_may_have_any_name(tables: Tables, name: str) -> None:
     for a in (1, 2):
         tables.writer.write(table, POWER, rows([{name: 1, "a": a}], table))
 
-    assert read(tables.scan(table, POWER), table) == [{name: 1, "a": 2, TBNAME: "d1"}]
+    assert read(tables.scan(table), table) == [{name: 1, "a": 2, TBNAME: "d1"}]
     assert tables.writer.delete(table, POWER, ranges=[(1, 1)]) == 1
 
 
@@ -72,7 +70,7 @@ def test_a_table_may_have_many_columns(tables: Tables) -> None:
     for a in (1, 2):
         tables.writer.write(table, POWER, rows([{"ts": 1, "c299": a, TBNAME: "d2"}], table))
 
-    assert tables.scan(table, POWER)["c299"].to_pylist() == [2]
+    assert tables.scan(table)["c299"].to_pylist() == [2]
     with tables._handles.reader(table).latest() as delta:
         assert f"min.{TBNAME}" in tables._handles.reader(table).files(delta).column_names
 
@@ -84,7 +82,7 @@ def test_tables_may_live_in_a_folder_of_such_a_name(tmp_path: Path, folder: str)
     for a in (1, 2):
         tables.writer.write(METERS, POWER, rows([{"ts": 1, "a": a}]))
 
-    assert [row["a"] for row in read(tables.scan(METERS, POWER))] == [2]
+    assert [row["a"] for row in read(tables.scan(METERS))] == [2]
     assert tables.changes.read(METERS, 1, 2).num_rows == 3
 
 
@@ -126,7 +124,7 @@ def test_a_folder_with_rows_is_not_adopted(meters: Tables) -> None:
 def test_a_table_of_other_columns_is_replaced_only_if_it_was_never_written(meters: Tables) -> None:
     narrower = replace(METERS, columns=METERS.columns[:2])
     meters.create(narrower, POWER)
-    assert meters.scan(narrower, POWER).column_names == meters.schema(narrower, POWER).names
+    assert meters.scan(narrower).column_names == meters.schema(narrower, POWER).names
 
     meters.writer.write(narrower, POWER, rows([{"ts": 1}], narrower))
     meters.writer.delete(narrower, POWER)
@@ -164,9 +162,9 @@ def test_the_series_key_is_that_of_the_kind_of_table(tables: Tables) -> None:
     write(("x", 1, 10), ("x", 2, 3))
     assert tables.writer.delete(tree, POWER, tbnames=["y"]) == 1
 
-    stored = tables.scan(tree, POWER, tbnames=["x"], columns=["device", "a"])
+    stored = tables.scan(tree, tbnames=["x"], columns=["device", "a"])
     assert sorted(map(tuple, (row.values() for row in stored.to_pylist()))) == [("x", 3), ("x", 10)]
-    assert tables.scan(tree, POWER, tbnames=["y"]).num_rows == 0
+    assert tables.scan(tree, tbnames=["y"]).num_rows == 0
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/folder", "s3a://bucket/folder/"])

@@ -28,11 +28,11 @@ def live(tables: Tables) -> int:
 
 def test_compaction_reduces_files_and_keeps_every_row(meters: Tables) -> None:
     fill(meters, 20)
-    before = read(meters.scan(METERS, POWER))
+    before = read(meters.scan(METERS))
 
     assert meters.maintenance.compact(METERS) == 20
     assert live(meters) == 1
-    assert read(meters.scan(METERS, POWER)) == before
+    assert read(meters.scan(METERS)) == before
     assert meters.bounds(METERS) is not None
     assert meters.rows(METERS) == 20
 
@@ -54,7 +54,7 @@ def test_a_compacted_table_is_updated_and_deleted_from_like_any_other(meters: Ta
 
     assert meters.writer.write(METERS, POWER, rows([{"ts": START + 4, "a": 40, TBNAME: "d1"}])).updated == 1
     assert meters.writer.delete(METERS, POWER, tbnames=["d0"]) == 2
-    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 40, 2]
+    assert [row["a"] for row in read(meters.scan(METERS))] == [1, 40, 2]
 
 
 def test_one_file_is_left_as_it_is(meters: Tables) -> None:
@@ -68,7 +68,7 @@ def test_an_older_version_can_be_read_after_compaction(meters: Tables) -> None:
     fill(meters, 5)
     meters.maintenance.compact(METERS)
 
-    assert meters.scan(METERS, POWER, version=3).num_rows == 3
+    assert meters.scan(METERS, version=3).num_rows == 3
 
 
 def files(*sizes: int) -> pa.Table:
@@ -116,7 +116,7 @@ def test_compaction_during_writes_loses_nothing(tmp_path: Path, meters: Tables) 
     replaced, *_ = race(keep_writing, [(str(tmp_path), writer) for writer in range(3)])
 
     assert replaced >= 10
-    stored = {(row[TBNAME], row["ts"]): row["a"] for row in read(meters.scan(METERS, POWER))}
+    stored = {(row[TBNAME], row["ts"]): row["a"] for row in read(meters.scan(METERS))}
     for writer in ("d1", "d2"):
         assert [stored[writer, START + place] for place in range(5)] == [5, 6, 7, 3, 4]
         assert [stored[writer, START + HOUR + number] for number in range(8)] == list(range(8))
@@ -138,17 +138,17 @@ def test_background_compaction_completes_although_a_recent_file_is_rewritten_mea
     replaced = Maintenance(handles, Writer(handles, lock_after_rewrite)).compact(METERS, spared=RECENT_FILES_KEPT)
 
     assert (rewrites, replaced) == ([1], 4)
-    assert [row["a"] for row in read(meters.scan(METERS, POWER))].count(-1) == 1
+    assert [row["a"] for row in read(meters.scan(METERS))].count(-1) == 1
 
 
 def test_a_vacuum_removes_files_that_no_retained_version_needs(meters: Tables) -> None:
     fill(meters, 10)
     meters.maintenance.compact(METERS)
-    before = read(meters.scan(METERS, POWER))
+    before = read(meters.scan(METERS))
 
     assert meters.maintenance.vacuum(METERS, 24) == 0
     assert meters.maintenance.vacuum(METERS, 0) == 10
-    assert read(meters.scan(METERS, POWER)) == before
+    assert read(meters.scan(METERS)) == before
     assert meters.changes.read(METERS, 11, meters.version(METERS)).num_rows == 0
 
 

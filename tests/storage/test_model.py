@@ -131,6 +131,6 @@ def test_a_table_behaves_like_a_dictionary(data: st.DataObject, table: Table, pr
         for operation in data.draw(operations(table)):
             perform(tables, table, database, operation)
             apply(model, table, operation)
-            assert {key_of(row, table): row for row in read(tables.scan(table, database), table, database)} == model
+            assert {key_of(row, table): row for row in read(tables.scan(table), table, database)} == model
             assert tables.rows(table) == len(model)
         assert replay_changes(tables, table, database) == model

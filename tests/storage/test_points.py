@@ -89,7 +89,7 @@ def rows_of(points: Points) -> pa.Table:
 
 
 def points_of(tables: Tables) -> Points:
-    rows = tables.scan(TABLE, TREE)
+    rows = tables.scan(TABLE)
     times = rows["time"].cast(pa.int64()).to_pylist()
     return {
         (row["device"], time): {name: row[name] for name in ("a", "b") if row[name] is not None}

@@ -62,7 +62,7 @@ def act(home: str, locked: bool, writer: int) -> int:
 def test_racing_writers_lose_no_write_and_double_no_key(tmp_path: Path, meters: Tables, locked: bool) -> None:
     deleted, *_ = race(act, [(str(tmp_path), locked, writer) for writer in range(3)])
 
-    stored = read(meters.scan(METERS, POWER))
+    stored = read(meters.scan(METERS))
     assert len({(row[TBNAME], row["ts"]) for row in stored}) == len(stored)
     for row in stored:
         assert row["a"] is None or row["a"] // 1000 == 1
@@ -84,7 +84,7 @@ def test_racing_writers_of_different_columns_of_one_key_both_stay(tmp_path: Path
         chance = random.Random(writer)
         for number in range(ROUNDS):
             last[writer].update({chance.randrange(KEYS): writer * 1000 + number for _ in range(4)})
-    for row in read(meters.scan(METERS, POWER)):
+    for row in read(meters.scan(METERS)):
         assert row["a"] == last[1].get(row["ts"])
         assert row["b"] == last[2].get(row["ts"])
 
@@ -113,10 +113,10 @@ def test_racing_drivers_commit_each_batch_once_and_the_newest_epoch_wins(tmp_pat
     batches = Counter(batch for done in outcomes for batch in done)
     assert set(batches.values()) == {1}
     assert sorted(batches) == list(range(len(batches)))
-    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS, POWER))}
+    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS))}
     assert stored == {batch: epoch for epoch, done in zip((1, 2, 3), outcomes, strict=True) for batch in done}
     assert len(outcomes[2]) == ROUNDS
-    assert pc.count_distinct(meters.scan(METERS, POWER)["ts"]).as_py() == len(stored)
+    assert pc.count_distinct(meters.scan(METERS)["ts"]).as_py() == len(stored)
 
 
 def test_threads_of_one_process_share_its_tables(meters: Tables) -> None:
@@ -125,7 +125,7 @@ def test_threads_of_one_process_share_its_tables(meters: Tables) -> None:
         for number in range(10):
             meters.writer.write(METERS, POWER, rows([{"ts": number, "a": writer}, {"ts": 100 * writer + number, "a": writer}]))
             seen += meters.changes.read(METERS, 1, meters.version(METERS)).num_rows
-            assert meters.scan(METERS, POWER).num_rows >= number
+            assert meters.scan(METERS).num_rows >= number
         return seen
 
     with ThreadPoolExecutor(4) as executor:

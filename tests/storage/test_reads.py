@@ -30,15 +30,15 @@ def microseconds(low: int, high: int) -> Bounds:
 
 
 def test_a_scan_gives_the_columns_asked_for(filled: Tables) -> None:
-    assert filled.scan(METERS, POWER, columns=["a", TBNAME]).column_names == ["a", TBNAME]
+    assert filled.scan(METERS, columns=["a", TBNAME]).column_names == ["a", TBNAME]
 
 
 def test_a_scan_chooses_by_time_subtable_and_filter(filled: Tables) -> None:
-    assert filled.scan(METERS, POWER, bounds=microseconds(START, START)).num_rows == 2
-    assert filled.scan(METERS, POWER, tbnames=["d1"]).num_rows == 2
-    assert filled.scan(METERS, POWER, tbnames=["d1"], bounds=microseconds(START, START), columns=["a"]).to_pylist() == [{"a": 2}]
-    assert filled.scan(METERS, POWER, filter=pc.field("a") == 2, columns=["ts"]).num_rows == 1
-    assert filled.scan(METERS, POWER, tbnames=[]).num_rows == 0
+    assert filled.scan(METERS, bounds=microseconds(START, START)).num_rows == 2
+    assert filled.scan(METERS, tbnames=["d1"]).num_rows == 2
+    assert filled.scan(METERS, tbnames=["d1"], bounds=microseconds(START, START), columns=["a"]).to_pylist() == [{"a": 2}]
+    assert filled.scan(METERS, filter=pc.field("a") == 2, columns=["ts"]).num_rows == 1
+    assert filled.scan(METERS, tbnames=[]).num_rows == 0
 
 
 def test_a_scan_by_time_reads_no_file_of_other_times(filled: Tables) -> None:
@@ -46,16 +46,16 @@ def test_a_scan_by_time_reads_no_file_of_other_times(filled: Tables) -> None:
         files = pa.table(delta.get_add_actions(flatten=True)).sort_by("min.ts")
     (Path(filled.uri) / "power/meters/rows" / files["path"][0].as_py()).unlink()
 
-    assert filled.scan(METERS, POWER, bounds=microseconds(START + HOUR, START + HOUR)).num_rows == 2
+    assert filled.scan(METERS, bounds=microseconds(START + HOUR, START + HOUR)).num_rows == 2
     with pytest.raises(StorageError):
-        filled.scan(METERS, POWER)
+        filled.scan(METERS)
 
 
 def test_a_scan_reads_an_older_version(filled: Tables) -> None:
-    assert [row["a"] for row in read(filled.scan(METERS, POWER, version=1))] == [1, 1]
-    assert filled.scan(METERS, POWER, version=0).num_rows == 0
+    assert [row["a"] for row in read(filled.scan(METERS, version=1))] == [1, 1]
+    assert filled.scan(METERS, version=0).num_rows == 0
     with pytest.raises(StorageError, match=r"version 9 of table power\.meters"):
-        filled.scan(METERS, POWER, version=9)
+        filled.scan(METERS, version=9)
 
 
 def test_text_is_compared_in_files_of_either_writer(tables: Tables) -> None:
@@ -63,7 +63,7 @@ def test_text_is_compared_in_files_of_either_writer(tables: Tables) -> None:
     for a in (1, 2):
         tables.writer.write(NAMED, POWER, rows([{"ts": ts, "name": f"n{ts}", "a": a, TBNAME: f"d{ts}"} for ts in range(5)], NAMED))
 
-    names = tables.scan(NAMED, POWER, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
+    names = tables.scan(NAMED, tbnames=["d1", "d3"], filter=pc.field("name") >= "n2")
     assert read(names, NAMED) == [{"ts": 3, "name": "n3", "a": 2, TBNAME: "d3"}]
 
 
@@ -91,7 +91,7 @@ def test_bounds_hold_parts_of_a_millisecond(tables: Tables, precision: Precision
     assert bounds is not None
     assert bounds.low <= 1_000_500
     assert bounds.high >= 2_000_900
-    assert tables.scan(METERS, database, bounds=Bounds(2_000_900, 2_000_900)).num_rows == 1
+    assert tables.scan(METERS, bounds=Bounds(2_000_900, 2_000_900)).num_rows == 1
 
 
 def test_a_key_within_a_millisecond_is_found_again(tables: Tables) -> None:
@@ -100,7 +100,7 @@ def test_a_key_within_a_millisecond_is_found_again(tables: Tables) -> None:
     for a in (1, 2):
         tables.writer.write(METERS, database, rows([{"ts": 1_000_999, "a": a}], database=database))
 
-    assert [row["a"] for row in read(tables.scan(METERS, database), database=database)] == [2]
+    assert [row["a"] for row in read(tables.scan(METERS), database=database)] == [2]
 
 
 def test_files_without_statistics_are_read_for_bounds_and_keys(meters: Tables) -> None:
@@ -134,5 +134,5 @@ def test_a_table_recreated_by_another_process_is_read_anew(meters: Tables) -> No
         meters.version(METERS)
     other.create(METERS, POWER)
     other.writer.write(METERS, POWER, rows([{"ts": 2, "a": 2}]))
-    assert [row["ts"] for row in read(meters.scan(METERS, POWER))] == [2]
+    assert [row["ts"] for row in read(meters.scan(METERS))] == [2]
     assert meters.writer.write(METERS, POWER, rows([{"ts": 2, "a": 3}])).updated == 1

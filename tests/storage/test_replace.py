@@ -28,7 +28,7 @@ def keys(*batch: int) -> pa.Table:
 
 
 def stored(tables: Tables) -> dict[int, int]:
-    return {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
+    return {row["ts"]: row["a"] for row in read(tables.scan(METERS))}
 
 
 def first(version: int = 0, epoch: int = 1) -> Commit:
@@ -50,7 +50,7 @@ def test_results_replace_the_whole_row(meters: Tables) -> None:
     meters.writer.replace(METERS, POWER, results({"ts": 1, "a": 1, "b": 1.0}), None, None)
     meters.writer.replace(METERS, POWER, results({"ts": 1, "a": 2}), None, None)
 
-    assert read(meters.scan(METERS, POWER))[0]["b"] is None
+    assert read(meters.scan(METERS))[0]["b"] is None
 
 
 def test_a_commit_that_is_recorded_changes_nothing(meters: Tables) -> None:

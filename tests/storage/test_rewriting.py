@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 from headrace.model.tables import TBNAME, Column
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
-from headrace.storage.delta import row_cache
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle
-from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
-from headrace.storage.delta.row_cache import RowCache
+from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, keep_written, rewrite
 from headrace.storage.delta.snapshots import Snapshot
 from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
 from tests.support.racing import race
@@ -104,7 +102,7 @@ def test_checkpoints_are_written(meters: Tables) -> None:
 
     assert 0 < last["version"] <= CHECKPOINT_INTERVAL_VERSIONS
     assert is_rewritten(meters, meters.version(METERS))
-    assert read(open_tables(Path(meters.uri).parent).scan(METERS, POWER))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
+    assert read(open_tables(Path(meters.uri).parent).scan(METERS))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
 
 
 def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
@@ -115,7 +113,7 @@ def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:
     meters.writer.replace(wider, POWER, rows([{"ts": 1, "a": 2, "c": 5}], wider), None, None)
     replace_rows(meters, {"ts": 1, "a": 3}, {"ts": 2, "a": 4})
 
-    stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider, POWER))}
+    stored = {row["ts"]: (row["a"], row["c"]) for row in read(meters.scan(wider))}
     assert stored == {1: (3, 5), 2: (4, None)}
 
 
@@ -128,7 +126,7 @@ def test_a_table_with_other_properties_is_left_to_delta_rs(meters: Tables, prope
     written = replace_rows(meters, {"ts": 1, "a": 2})
 
     assert not is_rewritten(meters, written.version)
-    assert read(meters.scan(METERS, POWER))[0]["a"] == 2
+    assert read(meters.scan(METERS))[0]["a"] == 2
 
 
 def test_a_table_with_constraints_is_left_to_delta_rs(meters: Tables) -> None:
@@ -179,7 +177,7 @@ def test_snapshots_have_what_the_log_has(tmp_path_factory: pytest.TempPathFactor
                 other.create(METERS, POWER)
                 expected = {}
         assert snapshot_of(tables) == snapshot_of(open_tables(home))
-    assert {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))} == expected
+    assert {row["ts"]: row["a"] for row in read(tables.scan(METERS))} == expected
 
 
 def snapshot_of(tables: Tables) -> tuple[int, pa.Schema, list[tuple[object, ...]]]:
@@ -199,18 +197,17 @@ def test_the_next_replacement_needs_no_call_of_delta_rs(meters: Tables, monkeypa
     assert replace_rows(meters, {"ts": 2, "a": 3}).updated == 1
 
 
-def test_rows_of_written_files_are_kept_up_to_a_number_of_bytes() -> None:
-    files = {name: rows([{"ts": ts, "a": 1, "b": 1.0} for ts in range(10)]) for name in "abc"}
-    cache = RowCache(5 * files["a"].nbytes // 2)
-    for name, written in files.items():
-        cache.put(name, written)
-        cache.get("a")
-    cache.put("many", rows([{"ts": ts} for ts in range(row_cache.MAX_ROWS + 1)]))
+def test_the_rows_of_written_files_are_kept_if_they_are_few(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.storage.delta.rewriting.MAX_KEPT_ROWS", 2)
+    handle, few, many = Handle(str(folder(meters)), "meters"), rows([{"ts": 1}, {"ts": 2}]), rows([{"ts": ts} for ts in range(3)])
+    keep_written(handle, [], {"few": few.slice(1), "many": many})
+    kept = handle.written.get(f"{handle.uri}/few")
+    assert kept == few.slice(1)
+    assert kept.nbytes < few.nbytes
+    assert handle.written.get(f"{handle.uri}/many") is None
 
-    assert [name for name in ("a", "b", "c", "many") if cache.get(name) is not None] == ["a", "c"]
-    cache.discard("a")
-    cache.put("b", files["b"])
-    assert [name for name in "abc" if cache.get(name) is not None] == ["b", "c"]
+    keep_written(handle, ["few"], {})
+    assert handle.written.get(f"{handle.uri}/few") is None
 
 
 def count_up(home: str, writer: int) -> None:
@@ -223,7 +220,7 @@ def count_up(home: str, writer: int) -> None:
 def test_racing_processes_lose_no_replacement(tmp_path: Path, meters: Tables) -> None:
     race(count_up, [(str(tmp_path), writer) for writer in (1, 2, 3)])
 
-    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS, POWER))}
+    stored = {row["ts"]: row["a"] for row in read(meters.scan(METERS))}
     assert [stored[writer] for writer in (1, 2, 3)] == [11, 11, 11]
     assert len(stored) == meters.rows(METERS) == 3 * 13
     assert meters.version(METERS) == 3 * 12

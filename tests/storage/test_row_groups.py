@@ -14,7 +14,7 @@ import pytest
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
 from headrace.storage.delta import row_groups
-from headrace.storage.delta.row_groups import FooterCache, may_contain, read_footer
+from headrace.storage.delta.row_groups import may_contain, read_footer
 from tests.storage.samples import METERS, POWER, START, rows
 
 SYSTEM = pafs.LocalFileSystem()
@@ -39,8 +39,8 @@ def test_only_row_groups_that_may_hold_the_series_are_read(compacted: Tables) ->
     assert set(scan(compacted, ["d5"])[TBNAME].to_pylist()) == {"d4", "d5"}
     assert set(scan(compacted, ["d0", "d7"])[TBNAME].to_pylist()) == {"d0", "d1", "d6", "d7"}
     assert scan(compacted, NAMES).num_rows == 24
-    assert compacted.scan(METERS, POWER, tbnames=["d5"])["a"].to_pylist() == [0, 1, 2]
-    assert compacted.scan(METERS, POWER, tbnames=["d55"]).num_rows == 0
+    assert compacted.scan(METERS, tbnames=["d5"])["a"].to_pylist() == [0, 1, 2]
+    assert compacted.scan(METERS, tbnames=["d55"]).num_rows == 0
 
 
 def test_the_footer_of_a_file_is_read_once(compacted: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,18 +62,6 @@ def test_the_footer_of_a_file_is_read_once(compacted: Tables, monkeypatch: pytes
 def write_groups(path: Path, names: Sequence[str], **options: Any) -> str:
     pq.write_table(pa.table({TBNAME: names}), path, row_group_size=1, **options)
     return str(path)
-
-
-def test_as_many_footers_are_kept_as_fit(tmp_path: Path) -> None:
-    paths = [write_groups(tmp_path / f"{number}.parquet", ["d1", "d2"]) for number in range(3)]
-    cache = FooterCache(max_column_chunks=4)
-    first, second, _ = [cache.get(path, SYSTEM, TBNAME, encoded=True) for path in paths]
-    assert len(cache) == 2
-    assert cache.get(paths[1], SYSTEM, TBNAME, encoded=True) is second
-    assert cache.get(paths[0], SYSTEM, TBNAME, encoded=True) is not first
-    large = write_groups(tmp_path / "large.parquet", [str(number) for number in range(9)])
-    assert cache.get(large, SYSTEM, TBNAME, encoded=True).column_chunks == 9
-    assert len(cache) == 1
 
 
 def test_row_groups_without_statistics_may_hold_any_series(tmp_path: Path) -> None:

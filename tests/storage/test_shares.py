@@ -45,7 +45,7 @@ def read_all(parts: list[Share], columns: list[str] | None = None) -> list[list[
 
 def expected(tables: Tables, bounds: Bounds | None = None, series: SeriesRange = shares.ALL_SERIES) -> list[dict[str, Any]]:
     """Return all rows with their tag, in order."""
-    stored = tables.scan(METERS, POWER, columns=["ts", "a", TBNAME], bounds=bounds).to_pylist()
+    stored = tables.scan(METERS, columns=["ts", "a", TBNAME], bounds=bounds).to_pylist()
     sites = {row[TBNAME]: row["site"] for row in tables.tags.read(METERS).to_pylist()}
     chosen = [row | {"site": sites.get(row[TBNAME])} for row in stored if series.overlaps(row[TBNAME], row[TBNAME])]
     return in_order(chosen)

@@ -41,7 +41,7 @@ def keys(spark: SparkSession, *table_rows: int) -> DataFrame:
 
 
 def stored(tables: Tables) -> dict[int, int]:
-    return {row["ts"]: row["a"] for row in read(tables.scan(METERS, POWER))}
+    return {row["ts"]: row["a"] for row in read(tables.scan(METERS))}
 
 
 def unreferenced_files(tables: Tables) -> set[str]:
@@ -64,7 +64,7 @@ def test_spark_reads_rows_and_changes_that_delta_rs_wrote(spark: SparkSession, t
 
     for version in (1, 3):
         found = tables.frame(spark, METERS, version=version).toArrow().cast(tables.schema(METERS, database))
-        assert read(found, database=database) == read(tables.scan(METERS, database, version=version), database=database)
+        assert read(found, database=database) == read(tables.scan(METERS, version=version), database=database)
     ours, theirs = (
         tables.changes.read(METERS, 1, 3),
         tables.changes_frame(spark, METERS, 1, 3).toArrow().cast(tables.changes.read(METERS, 1, 3).schema),
@@ -92,7 +92,7 @@ def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession,
 
 def tables_agree(spark: SparkSession, tables: Tables) -> bool:
     theirs = tables.frame(spark, METERS).toArrow().cast(tables.schema(METERS, POWER))
-    return read(theirs) == read(tables.scan(METERS, POWER))
+    return read(theirs) == read(tables.scan(METERS))
 
 
 def test_a_table_with_deletion_vectors_is_refused_rather_than_read_wrongly(spark: SparkSession, meters: Tables) -> None:
@@ -102,7 +102,7 @@ def test_a_table_with_deletion_vectors_is_refused_rather_than_read_wrongly(spark
     spark.sql(f"DELETE FROM delta.`{path}` WHERE a = 2")
 
     with pytest.raises(NotSupportedError, match="uses deletionVectors of Delta Lake"):
-        meters.scan(METERS, POWER)
+        meters.scan(METERS)
     with pytest.raises(NotSupportedError):
         meters.writer.write(METERS, POWER, rows([{"ts": 3, "a": 1}]))
 
@@ -169,7 +169,7 @@ def test_results_of_executors_fit_odd_names_and_types(spark: SparkSession, table
     for _ in range(2):
         tables.frames.replace(ODD, POWER, found, None, None)
 
-    assert tables.scan(ODD, POWER).drop_columns(["ts"]).to_pylist() == [{"count(*)": 2**63 - 1, "quo`te": "x", TBNAME: "d1"}]
+    assert tables.scan(ODD).drop_columns(["ts"]).to_pylist() == [{"count(*)": 2**63 - 1, "quo`te": "x", TBNAME: "d1"}]
 
 
 def test_spark_finds_tables_in_a_folder_of_an_odd_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_a_load_too_large_for_memory_is_deduplicated_and_merged_by_spark(
 
     assert (loaded.version, loaded.inserted, loaded.updated) == (2, 65, 10)
     assert stored(large) == {ts: 1 if ts < 25 else 2 for ts in range(75)}
-    assert [row["b"] for row in read(large.scan(METERS, POWER))] == [1.0] * 10 + [None] * 65
-    assert pa.compute.count_distinct(large.scan(METERS, POWER)["ts"]).as_py() == 75
+    assert [row["b"] for row in read(large.scan(METERS))] == [1.0] * 10 + [None] * 65
+    assert pa.compute.count_distinct(large.scan(METERS)["ts"]).as_py() == 75
     assert tables_agree(spark, large)
 
 

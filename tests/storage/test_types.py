@@ -49,7 +49,7 @@ def test_a_type_holds_its_extremes_and_null_exactly(tables: Tables, type_: DataT
     tables.create(table, POWER)
     tables.writer.write(table, POWER, rows_to_arrow(table, POWER, ("ts", "v"), instants, tbnames=["d"] * 3, now=0))  # type: ignore[arg-type]
 
-    assert tables.scan(table, POWER).sort_by("ts")["v"].to_pylist() == [least, greatest, None]
+    assert tables.scan(table).sort_by("ts")["v"].to_pylist() == [least, greatest, None]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_instant_is_stored_to_the_tick(tables: Tables, precision: str, tick: 
     tables.writer.write(table, database, rows_to_arrow(table, database, ("ts", "other"), [(tick, tick + 1)], tbnames=["d"], now=0))
 
     unit = 1_000 if precision == "ms" else 1
-    stored = tables.scan(table, database)
+    stored = tables.scan(table)
     assert stored["ts"].cast(pa.int64()).to_pylist() == [tick * unit]
     assert stored["other"].cast(pa.int64()).to_pylist() == [(tick + 1) * unit]
 

@@ -28,7 +28,7 @@ def test_a_new_key_is_inserted_and_an_existing_one_replaced(meters: Tables) -> N
     written = meters.writer.write(METERS, POWER, rows([{"ts": 2, "a": 20, "b": None}, {"ts": 3, "a": 3, "b": 3.0}]))
 
     assert (written.inserted, written.updated) == (1, 1)
-    assert [(row["ts"], row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [
+    assert [(row["ts"], row["a"], row["b"]) for row in read(meters.scan(METERS))] == [
         (1, 1, 1.0),
         (2, 20, None),
         (3, 3, 3.0),
@@ -39,21 +39,21 @@ def test_omitted_columns_keep_their_values_and_an_explicit_null_overwrites(meter
     meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1, "b": 1.0}]))
     meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": None}, {"ts": 2, "a": 2}]), update_columns=["ts", "a"])
 
-    assert [(row["a"], row["b"]) for row in read(meters.scan(METERS, POWER))] == [(None, 1.0), (2, None)]
+    assert [(row["a"], row["b"]) for row in read(meters.scan(METERS))] == [(None, 1.0), (2, None)]
 
 
 def test_the_last_row_of_a_key_in_one_write_wins(meters: Tables) -> None:
     written = meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 5}, {"ts": 1, "a": 2}]))
 
     assert written.inserted == 2
-    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [2, 5]
+    assert [row["a"] for row in read(meters.scan(METERS))] == [2, 5]
 
 
 def test_the_same_instant_in_another_subtable_is_another_row(meters: Tables) -> None:
     meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
     meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 2, TBNAME: "d2"}]))
 
-    assert [(row[TBNAME], row["a"]) for row in read(meters.scan(METERS, POWER))] == [("d1", 1), ("d2", 2)]
+    assert [(row[TBNAME], row["a"]) for row in read(meters.scan(METERS))] == [("d1", 1), ("d2", 2)]
 
 
 def test_a_key_column_makes_rows_of_one_instant_different(tables: Tables) -> None:
@@ -61,7 +61,7 @@ def test_a_key_column_makes_rows_of_one_instant_different(tables: Tables) -> Non
     tables.writer.write(KEYED, POWER, rows([{"ts": 1, "k": 1, "a": 1}, {"ts": 1, "k": 2, "a": 2}], KEYED))
     tables.writer.write(KEYED, POWER, rows([{"ts": 1, "k": 2, "a": 3}], KEYED))
 
-    assert [(row["k"], row["a"]) for row in read(tables.scan(KEYED, POWER), KEYED)] == [(1, 1), (2, 3)]
+    assert [(row["k"], row["a"]) for row in read(tables.scan(KEYED), KEYED)] == [(1, 1), (2, 3)]
 
 
 def test_rewriting_the_same_value_is_an_update(meters: Tables) -> None:
@@ -76,7 +76,7 @@ def test_a_write_of_the_key_alone_is_an_update_that_changes_nothing(meters: Tabl
     again = meters.writer.write(METERS, POWER, rows([{"ts": 1}]), update_columns=["ts"])
 
     assert again.updated == 1
-    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1]
+    assert [row["a"] for row in read(meters.scan(METERS))] == [1]
 
 
 def test_rows_newer_than_all_others_are_written_without_reading_a_file(meters: Tables) -> None:
@@ -116,7 +116,7 @@ def test_a_plain_table_is_written_like_any_other(tables: Tables) -> None:
     tables.create(PLAIN, POWER)
     tables.writer.write(PLAIN, POWER, rows([{"ts": 1, "a": 1, TBNAME: "plain"}], PLAIN))
 
-    assert read(tables.scan(PLAIN, POWER), PLAIN) == [{"ts": 1, "a": 1, "b": None, TBNAME: "plain"}]
+    assert read(tables.scan(PLAIN), PLAIN) == [{"ts": 1, "a": 1, "b": None, TBNAME: "plain"}]
 
 
 @pytest.mark.parametrize("missing", ["ts", TBNAME])
@@ -187,7 +187,7 @@ def test_a_commit_is_retried_after_a_concurrent_one(meters: Tables) -> None:
 
     assert meters.writer.commit(METERS, work).version == 2
     assert seen == [0, 1]
-    assert [row["a"] for row in read(meters.scan(METERS, POWER))] == [1, 2]
+    assert [row["a"] for row in read(meters.scan(METERS))] == [1, 2]
 
 
 def test_a_commit_that_always_loses_ends_with_a_conflict(meters: Tables) -> None:
@@ -200,4 +200,4 @@ def test_a_commit_that_always_loses_ends_with_a_conflict(meters: Tables) -> None
 
     with pytest.raises(ConflictError, match="changed by another writer"):
         writer.commit(METERS, work)
-    assert [row["ts"] for row in read(meters.scan(METERS, POWER))] == [0, 1, 2]
+    assert [row["ts"] for row in read(meters.scan(METERS))] == [0, 1, 2]

@@ -225,7 +225,7 @@ class StreamEnvironment:
 
     def results(self, plan: StreamPlan, *, names: bool = False) -> list[tuple[Any, ...]]:
         """Return the rows of the target with tags, ordered; timestamps as ms after `START`. With `names`, the subtable last."""
-        rows = self.tables.scan(plan.target, plan.target_database)
+        rows = self.tables.scan(plan.target)
         rows = with_tags(self.tables, plan.target, rows, [tag.name for tag in plan.target.tags])
         return self.plain(rows if names else rows.drop_columns("tbname"))
 
@@ -234,9 +234,7 @@ class StreamEnvironment:
         statement = parse(sql)
         assert isinstance(statement, Select)
         plan = bind(statement.query, catalog_scope(self.catalog, self.database.name))
-        rows = with_tags(
-            self.tables, self.table, self.tables.scan(self.table, self.database), [tag.name for tag in self.table.tags]
-        )
+        rows = with_tags(self.tables, self.table, self.tables.scan(self.table), [tag.name for tag in self.table.tags])
         return self.plain(evaluate(plan, self.context.spark().createDataFrame(rows)).toArrow())
 
     def plain(self, rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -107,7 +107,7 @@ def test_the_next_try_reuses_or_replaces_what_a_killed_one_left(tmp_path: Path, 
         assert create(context, statement(columns=columns))
         target = context.catalog.tables.get("db", "out")
         names = [column.name for column in target.columns]
-        assert context.tables.scan(target, DATABASE).column_names == [*names, "tbname"]
+        assert context.tables.scan(target).column_names == [*names, "tbname"]
 
 
 @pytest.mark.spark
@@ -137,7 +137,7 @@ def test_a_table_made_meanwhile_under_the_targets_name_is_left_alone(tmp_path: P
         other.catalog.tables.create(made)
         with pytest.raises(ExistsError):
             lifecycle.create(context, plan, plan.definition(created=0))
-        assert other.tables.scan(made, DATABASE).column_names == ["ts", "a", "b", "tbname"]
+        assert other.tables.scan(made).column_names == ["ts", "a", "b", "tbname"]
         assert context.catalog.jobs.all() == []
 
 
@@ -172,9 +172,9 @@ def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> No
         assert sorted(number for numbers in won for number in numbers) == list(range(8))
         for record in context.catalog.jobs.all():
             plan = plan_recorded_stream(record.definition, context.catalog)
-            assert context.tables.scan(plan.target, DATABASE).num_rows == 0
+            assert context.tables.scan(plan.target).num_rows == 0
             stored = context.tables.schema(plan.target, DATABASE).names
-            assert context.tables.scan(plan.target, DATABASE).column_names == stored
+            assert context.tables.scan(plan.target).column_names == stored
             racer = int(record.definition.name[-1])
             assert len(plan.target.columns) == racer + 2
 

@@ -52,7 +52,7 @@ def test_a_large_commit_is_merged_piece_by_piece(tmp_path: Path, monkeypatch: py
         env.settle()
         assert env.record(plan).reason is None
         assert counted.merged == 1
-        assert sum(env.tables.scan(plan.target, plan.target_database, columns=["n"])["n"].to_pylist()) == 60
+        assert sum(env.tables.scan(plan.target, columns=["n"])["n"].to_pylist()) == 60
 
 
 def test_the_files_of_a_large_commit_are_merged_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

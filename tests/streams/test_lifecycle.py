@@ -275,7 +275,7 @@ def test_results_go_into_another_database_in_its_precision(env: StreamEnvironmen
     )
     env.insert([("d0", 10_001, 1, None)])
     env.settle()
-    (row,) = env.tables.scan(plan.target, finer).to_pylist()
+    (row,) = env.tables.scan(plan.target).to_pylist()
     assert (row["_wstart"], row["f"]) == ((START + 10_000) * 1_000_000, (START + 10_001) * 1_000_000)
 
 

@@ -411,7 +411,7 @@ def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
                 present[key] = event["result"]["n"], event["result"]["top"]
             elif event["eventType"] == INVALIDATION:
                 del present[key]
-        rows = own.tables.scan(plan.target, plan.target_database)
+        rows = own.tables.scan(plan.target)
         starts = [start - START for start in millis(rows["_wstart"]) if start is not None]
         expected = zip(rows["tbname"].to_pylist(), starts, rows["n"].to_pylist(), rows["top"].to_pylist(), strict=True)
         assert present == {(name, start): (n, top) for name, start, n, top in expected}

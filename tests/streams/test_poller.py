@@ -93,7 +93,7 @@ def create_both(env: StreamEnvironment) -> tuple[StreamPlan, StreamPlan]:
 
 def count(env: StreamEnvironment, plan: StreamPlan) -> list[int]:
     """What the stream's ticks counted."""
-    return [row["n"] for row in env.tables.scan(plan.target, plan.target_database).sort_by("_wstart").to_pylist()]
+    return [row["n"] for row in env.tables.scan(plan.target).sort_by("_wstart").to_pylist()]
 
 
 def test_a_missing_source_stops_only_its_own_streams(ticking_env: StreamEnvironment, clock: ManualClock) -> None:

@@ -23,7 +23,7 @@ Ticks = list[tuple[int, int]]
 def ticks(env: StreamEnvironment, name: str = "s") -> Ticks:
     """Instants after the start, and counts."""
     table = env.catalog.tables.get("db", f"out_{name}")
-    return [row[:2] for row in env.plain(env.tables.scan(table, env.database).drop_columns("tbname"))]
+    return [row[:2] for row in env.plain(env.tables.scan(table).drop_columns("tbname"))]
 
 
 @pytest.fixture
@@ -90,9 +90,7 @@ def test_the_clock_of_the_machine_wakes_as_well(offline_env: StreamEnvironment) 
     offline_env.insert([("d0", 0, 1, None)])
     offline_env.pollers = pollers = SourcePollers(offline_env.context, runner=offline_env.runner)
     pollers.reconcile(offline_env.catalog.jobs.all())
-    wait_until(
-        lambda: pollers.poll(0.05) and offline_env.tables.scan(plan.target, offline_env.database).num_rows >= 3, "three ticks"
-    )
+    wait_until(lambda: pollers.poll(0.05) and offline_env.tables.scan(plan.target).num_rows >= 3, "three ticks")
     assert {row[1] for row in ticks(offline_env)} == {1}
 
 

@@ -463,7 +463,7 @@ def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
 def expected_windows(env: StreamEnvironment, plan: StreamPlan, window: str) -> list[tuple[object, ...]]:
     """Return the windows of the rows that are stored and not left out."""
     set_aside = {(row.key.series, row.key.time) for row in env.catalog.quarantine.rows(plan.id)}
-    stored = env.tables.scan(env.table, env.database).to_pylist()
+    stored = env.tables.scan(env.table).to_pylist()
     rows = sorted((round(row["ts"].timestamp() * 1000), row["tbname"], row["a"]) for row in stored)
     starts: dict[int, list[int]] = {}
     last, start = None, 0

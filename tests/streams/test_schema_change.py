@@ -107,7 +107,7 @@ def test_a_target_may_gain_a_column(env: StreamEnvironment, other: headrace.Conn
         env.insert([("d0", 1 + restarted, 1, None), ("d2", 20_000 + 10_000 * restarted, 1, None)])
         env.settle()
     wide = env.catalog.tables.get("db", "out")
-    found = env.tables.scan(wide, env.database).sort_by("_wstart")
+    found = env.tables.scan(wide).sort_by("_wstart")
     assert found["n"].to_pylist() == [3, 1, 1]
     assert found["note"].to_pylist() == [None, None, None]
     assert [row[:3] for row in env.results(plan)] == [(0, 3, 3), (20_000, 1, 1), (30_000, 1, 1)]

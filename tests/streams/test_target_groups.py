@@ -127,7 +127,7 @@ def test_a_stream_writes_to_no_subtable_that_was_dropped_while_it_ran(env: Strea
     env.settle()
     assert env.catalog.subtables.all("db", "out") == [subtable]
     assert tags(env, plan) == {subtable.name: env.catalog.subtables.get("db", "d0").uid}
-    rows = env.tables.scan(plan.target, plan.target_database)
+    rows = env.tables.scan(plan.target)
     assert rows["tbname"].to_pylist() == [subtable.name]
 
 
@@ -144,11 +144,11 @@ def test_rows_that_a_stream_writes_while_a_subtable_is_dropped_are_dropped_too(e
     with calling("tables.subtables.emptied", write):
         drop_subtables(env.context, plan.target, plan.target_database, [subtable.name])
     assert env.catalog.subtables.all("db", "out") == []
-    assert env.tables.scan(plan.target, plan.target_database).num_rows == 0
+    assert env.tables.scan(plan.target).num_rows == 0
     env.insert([("d0", 20_000, 1, None)])
     env.settle()
     assert env.catalog.subtables.all("db", "out") == [subtable]
-    assert env.tables.scan(plan.target, plan.target_database).num_rows == 1
+    assert env.tables.scan(plan.target).num_rows == 1
 
 
 @pytest.mark.parametrize("added", [[*range(300)], [*range(0, 300, 2)], [299]])

@@ -105,7 +105,7 @@ class VirtualTables:
 
     def results(self, plan: StreamPlan) -> list[tuple[Any, ...]]:
         """Return the rows that a stream has written, ordered."""
-        rows = self.env.tables.scan(plan.target, plan.target_database, columns=list(plan.columns))
+        rows = self.env.tables.scan(plan.target, columns=list(plan.columns))
         return self.env.plain(rows.rename_columns([f"c{number}" for number in range(rows.num_columns)]))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

@@ -38,9 +38,7 @@ class SqlCompleter(Completer):
     def find_candidates(self, word: str, text: str) -> list[str]:
         """Return the names that begin with a word, names of the catalog first.
 
-        Args:
-            word: The word before the cursor.
-            text: The whole input; if it names tables, only their columns are suggested.
+        If the whole input `text` names tables, only their columns are suggested.
         """
         if not word:
             return []

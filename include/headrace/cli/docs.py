@@ -247,12 +247,7 @@ def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
 
 
 def format_signature(min_arguments: int, max_arguments: int | None) -> str:
-    """Return the arguments as letters, optional ones in brackets: `x, y[, z]`.
-
-    Args:
-        min_arguments: Number of required arguments.
-        max_arguments: Number of arguments allowed, None for any number.
-    """
+    """Return the arguments as letters, optional ones in brackets: `x, y[, z]`. There is no maximum if it is None."""
     letters = "xyzuvw"
     required = ", ".join(letters[:min_arguments])
     extra = 0 if max_arguments is None else max_arguments - min_arguments
@@ -339,13 +334,7 @@ def first_sentence(kind: type[errors.Error]) -> str:
 
 
 def format_page(title: str, source: str, *parts: str) -> str:
-    """Return a Markdown page.
-
-    Args:
-        title: Heading of the page.
-        source: Where the content is defined, for the notice at the top.
-        parts: Paragraphs, headings and tables, in order.
-    """
+    """Return a Markdown page with a notice at the top that says where the content is defined, its `source`."""
     return "\n\n".join((f"# {title}", NOTICE.format(source=source), *parts)) + "\n"
 
 

@@ -42,11 +42,7 @@ shutil.rmtree(home)
 
 
 def check_memory(_: Settings) -> str:
-    """Return the machine's memory.
-
-    Raises:
-        ConfigurationError: It is less than `MIN_MEMORY_BYTES`.
-    """
+    """Return the machine's memory; `ConfigurationError` if it is less than `MIN_MEMORY_BYTES`."""
     total = psutil.virtual_memory().total
     if total < MIN_MEMORY_BYTES:
         raise ConfigurationError(

@@ -14,11 +14,7 @@ STANDARD_INPUT = "-"
 
 
 def read_statements(file: str | None) -> str:
-    """Return the text of a file, or of standard input if it is None or `-`.
-
-    Raises:
-        NotFoundError: The file cannot be read.
-    """
+    """Return the text of a file, or of standard input if it is None or `-`; `NotFoundError` if it cannot be read."""
     if file is None or file == STANDARD_INPUT:
         return sys.stdin.read()
     try:

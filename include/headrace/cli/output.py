@@ -17,9 +17,7 @@ STATE_STYLES: Final = {"RUNNING": "32", "FILLING": "36", "CREATED": "36", "PAUSE
 """Colors of words, as parameters of ANSI's Select Graphic Rendition."""
 BOLD: Final = "1"
 DIM: Final = "2"
-RED: Final = "31"
 CYAN: Final = "36"
-GREEN: Final = "32"
 MIN_FOLDED_WIDTH: Final = 20
 """The last column is folded if that leaves it as many characters."""
 CONTROL_CHARACTERS: Final = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), 127)}
@@ -75,13 +73,7 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_rows(rows: Tabular, output_format: Format, separator: str = ",") -> None:
-    """Print a result as a table, as CSV or as one JSON object per line.
-
-    Args:
-        rows: The result.
-        output_format: The format.
-        separator: What is between the values of CSV.
-    """
+    """Print a result as a table, as CSV with this separator, or as one JSON object per line."""
     match output_format:
         case Format.TABLE:
             show_table(rows.names, list(rows.tuples()))
@@ -105,10 +97,7 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def format_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table, with numbers to the right; if it is too wide, a line for each value.
 
-    Args:
-        names: Column names.
-        rows: The values.
-        width: Characters in a line; None if there is no limit. A single column is never cut.
+    `width` is in characters; None if there is no limit. A single column is never cut.
     """
     cells = [[format_value(value).translate(CONTROL_CHARACTERS) for value in row] for row in rows]
     lines = [[line for text in column for line in text.split("\n")] for column in zip(names, *cells, strict=True)]

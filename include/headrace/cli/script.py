@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
     """Show what CREATE OR REPLACE STREAM would compute again, and ask at a terminal; return False if the user declines.
 
-    Args:
-        session: The session of the statement.
-        text: A statement of any kind. Others are not asked about.
-        yes: Whether the user has agreed beforehand.
+    Statements of other kinds are not asked about, nor is a user who has agreed beforehand (`yes`).
 
     Raises:
         ProgrammingError: There is no terminal to ask at.
@@ -56,15 +53,8 @@ def run_script(
 ) -> None:
     """Run the statements of a text in order, stopping at the first error.
 
-    All statements are parsed first, so a syntax error anywhere runs nothing.
-
-    Args:
-        connection: Runs the statements.
-        text: The statements, separated by semicolons.
-        output_format: Format of the rows.
-        file: File that the text was read from; errors then name the file and line.
-        separator: What is between the values of CSV.
-        yes: Whether streams are replaced without a question.
+    All statements are parsed first, so a syntax error anywhere runs nothing. If the text was read from a file, errors name it and
+    the line. With `yes`, streams are replaced without a question.
     """
     dialect = connection.session.dialect
     spans = lexical_rules_of(dialect).statement_spans(text)

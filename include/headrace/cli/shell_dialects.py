@@ -14,14 +14,10 @@ COMMON_HELP: Final = r"""A statement ends with ; and may span lines. Tab complet
 
 @dataclass(frozen=True, slots=True)
 class ShellDialect:
-    r"""The shell's words of a dialect.
+    r"""The shell's words of a dialect: the prompt without a current database, and a statement for each command without argument.
 
-    Attributes:
-        prompt: Prompt while there is no current database.
-        commands: Statement of each command without an argument.
-        describe: Statement of `\d NAME`, with `{}` for the name.
-        help: Lines of the help about these commands.
-        keywords: Keywords to complete besides the reserved words.
+    The statement of `\d NAME` has `{}` for the name; `help` has the lines about these commands. `keywords` are completed besides
+    the reserved words.
     """
 
     prompt: str

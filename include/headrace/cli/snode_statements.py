@@ -59,18 +59,10 @@ def find_endpoint(home: str | None, environment: Mapping[str, str]) -> SnodeEndp
 def ask_snode(
     endpoint: SnodeEndpoint, text: str, dialect: str, database: str | None, file: str | None = None
 ) -> tuple[list[Tabular], Error | None] | None:
-    """Have an snode answer statements if all of them only read.
+    """Have an snode answer statements if all of them only read; None if this process must run them.
 
-    Args:
-        endpoint: The snode.
-        text: The statements, separated by semicolons.
-        dialect: Their language.
-        database: Their current database.
-        file: File that the text was read from; errors then name the file and line.
-
-    Returns:
-        The results of the statements before the first error, and the error. After a syntax error there are no results, as if all
-        statements had been parsed first. None if this process must run the statements.
+    Returns the results of the statements before the first error, and the error, which names the file that they were read from.
+    After a syntax error there are no results, as if all statements had been parsed first.
     """
     if dialect not in DIALECTS:
         return None

@@ -27,17 +27,10 @@ FLAGS: Final = ("--yes", "-y")
 
 @dataclass(frozen=True, slots=True)
 class SqlCommand:
-    """The arguments of `headrace sql`.
+    """The arguments of `headrace sql`; None means the configured home or language.
 
-    Attributes:
-        statement: Statements, separated by semicolons; None for those of the file or of standard input.
-        file: File with statements, `-` for standard input.
-        separator: What is between the values of a row; empty for the format's own.
-        home: The home; None for the configured one.
-        database: The current database.
-        dialect: The language; None for the configured one.
-        output_format: Format of the rows.
-        yes: Whether streams are replaced without a question.
+    Statements are separated by semicolons; without any, those of the file or of standard input (`-`) are executed. An empty
+    `separator` is the format's own. With `yes`, streams are replaced without a question.
     """
 
     statement: str | None = None

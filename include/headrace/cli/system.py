@@ -143,13 +143,7 @@ def describe_live_snodes(state: Snapshot, settings: Settings, without_driver: se
 
 
 def describe_jobs(state: Snapshot, histories: Mapping[str, ExecutionHistory], stale_ms: int) -> list[tuple[str, ...]]:
-    """Return the row of each stream and continuous query, sorted by name.
-
-    Args:
-        state: The catalog's jobs, heartbeats and leases.
-        histories: The newest execution of each continuous query.
-        stale_ms: Age in milliseconds from which a heartbeat is ignored.
-    """
+    """Return the row of each stream and continuous query, sorted by name; heartbeats are ignored from an age of `stale_ms` on."""
     from headrace.runtime.activity import NO_ACTIVITY, reported_activity
 
     reported = reported_activity(state, stale_ms)

@@ -198,9 +198,7 @@ def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:
     return is_regular and not plan.query.keys and record.definition.replaces is None
 
 
-def fill_chunk(
-    context: Context, job_id: str, run: str, number: int, progress: Progress = no_progress, wait_ms: int = CHUNK_WAIT_MS
-) -> Chunk:
+def fill_chunk(context: Context, job_id: str, run: str, number: int, wait_ms: int = CHUNK_WAIT_MS) -> Chunk:
     """Compute one chunk and write its windows to the target; return the chunk as recorded afterwards (DONE).
 
     Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
@@ -215,7 +213,7 @@ def fill_chunk(
     record = context.catalog.jobs.by_id(job_id)
     plan = plan_of(context, record)
     writer = BackfillWriter(context, record, plan, grid_of(record, plan, run), history=run == HISTORY)
-    return writer.fill(run, number, progress, wait_ms)
+    return writer.fill(run, number, wait_ms)
 
 
 def activate(context: Context, job_id: str) -> None:

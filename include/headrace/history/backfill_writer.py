@@ -29,7 +29,6 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, furthest, latest
-from headrace.model.progress import Progress
 from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
@@ -68,19 +67,18 @@ class BackfillWriter:
         self._record = record
         self._target = TargetTable(context, plan)
 
-    def fill(self, run: str, number: int, progress: Progress, wait_ms: int) -> Chunk:
+    def fill(self, run: str, number: int, wait_ms: int) -> Chunk:
         """Claim a chunk, compute it, write it, and record the outcome in the ledger; see `backfill.fill_chunk`."""
         ledger, job_id = self._context.catalog.ledger, self._plan.id
         with self._context.catalog.lock(f"chunk.{job_id}.{run}.{number}", wait_ms):
             # We hold the chunk's lock, so any existing claim belongs to a dead process.
             chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
             if chunk.state is not ChunkState.DONE:
-                self._fill(chunk, progress)
+                self._fill(chunk)
                 ledger.finish(job_id, run, number, chunk.rows)
             return next(recorded for recorded in ledger.chunks(job_id, run) if recorded.number == number)
 
-    def _fill(self, chunk: Chunk, progress: Progress) -> None:
-        progress(0, chunk.rows)
+    def _fill(self, chunk: Chunk) -> None:
         try:
             with translate_errors():
                 self._retire_replaced()
@@ -90,7 +88,6 @@ class BackfillWriter:
             with suppress(Error):  # the original error matters more than a failure to record it
                 self._context.catalog.ledger.fail(chunk.job_id, chunk.run, chunk.number, str(error))
             raise
-        progress(chunk.rows, chunk.rows)
 
     def _retire_replaced(self) -> None:
         """Prevent commits of the job that this one replaces, so that it cannot add rows to chunks that are done."""

@@ -46,7 +46,7 @@ class ArrowChunkResult:
     def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
         """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`; None for all."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
-        present = self._context.tables.scan(plan.target, plan.target_database, columns=key, bounds=bounds)
+        present = self._context.tables.scan(plan.target, columns=key, bounds=bounds)
         retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
         if retractions.num_rows and groups is not None:
             own = find_subtables(self._target, groups())

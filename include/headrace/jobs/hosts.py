@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.jobs.activity import JobActivity
 from headrace.model.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -28,6 +27,25 @@ class Driving:
     snode: str
     runs_all: bool
     observe: Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class JobActivity:
+    """What a driver is doing for one job.
+
+    Attributes:
+        in_flight_ms: How long the micro-batch in flight has been running; 0 if there is none.
+        failures: Consecutive failed attempts.
+        pending_since: When the oldest commit not yet handled was made, in epoch ms; None if all are handled.
+    """
+
+    in_flight_ms: int
+    failures: int
+    pending_since: int | None
+
+    def lag_ms(self, now: int) -> int:
+        """Return the age of the oldest commit not yet handled; `now` is in epoch ms."""
+        return 0 if self.pending_since is None else max(0, now - self.pending_since)
 
 
 class Host(Protocol):

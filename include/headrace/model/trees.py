@@ -131,6 +131,30 @@ class Device:
         return join_path((self.path, measurement))
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesRef:
+    """One series of one device, with the alias by which a query names it, if it does."""
+
+    device: Device
+    series: Timeseries
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The measurement, or the alias."""
+        return self.alias or self.series.measurement
+
+    @property
+    def path(self) -> str:
+        """The full path, with the alias if the query does."""
+        return self.device.series_path(self.name)
+
+    @property
+    def type(self) -> DataType:
+        """The type of its values."""
+        return self.series.type
+
+
 def tree_table(database: str) -> Table:
     """Return the table of a database without devices."""
     return Table(database, TREE_TABLE, (Column(TIME_COLUMN, TIMESTAMP),), kind=TableKind.TREE)

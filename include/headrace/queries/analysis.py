@@ -12,7 +12,7 @@ from headrace.context import Context
 from headrace.queries.evaluation import Execution, evaluate_query
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 ADAPTIVE: Final = "AdaptiveSparkPlan"
 STAGE: Final = "QueryStage"
@@ -65,13 +65,9 @@ def analyze_query(plan: AnyPlan, context: Context) -> QueryAnalysis:
     execution, started = Execution(), perf_counter()
     result = evaluate_query(plan, context, execution)
     seconds = perf_counter() - started
-    operators = () if execution.frame is None else tuple(operators_of(execution.frame))
+    operators = () if execution.frame is None else tuple(walk(execution.frame._jdf.queryExecution().executedPlan(), 0))
     files = {part.path for share in execution.shares for part in share.parts}
     return QueryAnalysis(result.num_rows, seconds, execution.rows_read, operators, len(execution.shares), len(files))
-
-
-def operators_of(frame: DataFrame) -> Iterator[Operator]:
-    yield from walk(frame._jdf.queryExecution().executedPlan(), 0)
 
 
 def walk(node: Any, depth: int) -> Iterator[Operator]:

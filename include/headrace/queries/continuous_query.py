@@ -59,7 +59,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
     check_schedule(statement, schedule, context.settings.cq_min_every_ms)
     check_query(statement)
     check_body(statement, schedule, context)
-    if is_taken(statement.name, context):
+    if context.catalog.jobs.find("", statement.name, CONTINUOUS_QUERY) is not None:
         hint = "use another name, or DROP CONTINUOUS QUERY first"
         raise ExistsError(f"CQ {statement.name} has already been created.", hint=hint).with_status(TreeStatus.CQ_ALREADY_EXIST)
     details = ContinuousQuery(
@@ -82,10 +82,6 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
         snode=context.settings.snode,
         continuous_query=details,
     )
-
-
-def is_taken(name: str, context: Context) -> bool:
-    return context.catalog.jobs.find("", name, CONTINUOUS_QUERY) is not None
 
 
 def schedule_of(statement: CreateContinuousQuery, context: Context) -> Schedule:

@@ -83,10 +83,7 @@ def execute(
     again: bool = False,
     abandoned_ms: int = ABANDONED_MS,
 ) -> Execution:
-    """Execute a continuous query at an instant of its schedule, unless it was done before; with `again`, by this holder.
-
-    Returns:
-        The execution, which is DONE.
+    """Execute a continuous query at an instant of its schedule, unless it is DONE already; with `again`, by this holder.
 
     Raises:
         TransientError: Another process is executing it.
@@ -144,8 +141,7 @@ Work = tuple[JobDefinition, Sequence[int]]
 def execute_together(context: Context, work: Sequence[Work], holder: str) -> list[Error | None]:
     """Execute continuous queries that do not read each other's results, with one commit for each database.
 
-    Returns:
-        For each what `execute` would raise; None if its executions are DONE.
+    Return for each what `execute` would raise; None if its executions are DONE.
     """
     wanted = [(number, definition, instant) for number, (definition, instants) in enumerate(work) for instant in instants]
     claimed = context.catalog.executions.claim_all([(job.id, job.schedule, instant) for _, job, instant in wanted], holder)

@@ -12,8 +12,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError
-from headrace.jobs.activity import JobActivity
-from headrace.jobs.hosts import Driving
+from headrace.jobs.hosts import Driving, JobActivity
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.queries import executions

@@ -8,7 +8,6 @@ from typing import Final
 
 from headrace.jobs.registry import is_known, kind_of, kinds
 from headrace.model.jobs import JobDefinition, JobRecord
-from headrace.streams.kind import STREAM
 
 SNODE_PREFIX: Final = "headrace_snode__"
 UNKNOWN_PREFIX: Final = "headrace_unknown__"
@@ -36,10 +35,6 @@ def job_dag_id(kind: str, database: str, name: str) -> str:
     """Return the id of the DAG that runs and supervises a job. Different jobs have different ids."""
     names = filter(None, (database, name))
     return _truncate(kind_of(kind).dag_prefix + "__".join(map(_escape, names)))
-
-
-def stream_dag_id(database: str, name: str) -> str:
-    return job_dag_id(STREAM, database, name)
 
 
 def definition_dag_id(definition: JobDefinition) -> str:

@@ -10,8 +10,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
-from headrace.jobs.activity import JobActivity
-from headrace.jobs.hosts import Driving, Host
+from headrace.jobs.hosts import Driving, Host, JobActivity
 from headrace.jobs.registry import kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.metrics import Histogram
@@ -68,11 +67,7 @@ class Driver:
         return {job_id: activity for host in self._hosts.values() for job_id, activity in host.activity().items()}
 
     def host(self, kind: str) -> Host:
-        """Return what runs the jobs of a kind.
-
-        Raises:
-            UnknownKindError: The kind is not registered.
-        """
+        """Return what runs the jobs of a kind; `UnknownKindError` if it is not registered."""
         return self._hosts[kind_of(kind).host()]
 
     def start(self) -> None:

@@ -23,8 +23,7 @@ READ_THREADS: Final = 16
 def raise_epoch(context: Context, lease: Lease, ttl_ms: int) -> Lease | None:
     """Raise the epoch of a lease that was fenced off by its own targets above the newest epoch in any of them.
 
-    Returns:
-        The lease with its new epoch; None if no target has a newer epoch than the lease, so another driver is ahead.
+    Returns None if no target has a newer epoch than the lease, so another driver is ahead.
 
     Raises:
         FencedError: The lease has passed to another driver.

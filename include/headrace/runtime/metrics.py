@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as PrometheusHistogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.jobs.kinds import JobKind
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory

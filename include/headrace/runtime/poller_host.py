@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from headrace.errors import TransientError
 from headrace.history import backfill
-from headrace.jobs.activity import JobActivity
-from headrace.jobs.hosts import Driving
+from headrace.jobs.hosts import Driving, JobActivity
 from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime.backfill_queue import BackfillQueue
 from headrace.runtime.roles import Role, polled_role

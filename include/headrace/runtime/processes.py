@@ -119,22 +119,22 @@ def is_driver(process: psutil.Process) -> bool:
     return False
 
 
-def wait_for(condition: Callable[[], bool], wait_s: float, pause_s: float = 0.25) -> bool:
+def wait_for(condition: Callable[[], bool], wait_s: float) -> bool:
     """Wait until a condition is true; return False if the time is over."""
     deadline = time.monotonic() + wait_s
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(pause_s)
+        time.sleep(0.25)
     return True
 
 
-def is_port_free(port: int, host: str = "127.0.0.1") -> bool:
+def is_port_free(port: int) -> bool:
     with socket.socket() as probe:
         # Like servers do: a port whose last connections are in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True

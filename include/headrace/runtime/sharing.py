@@ -82,17 +82,13 @@ class SharedJobs:
             return Moves()
         alive = {name for name, lease in self.leases.items() if is_alive(lease, self.now)} | {own}
         owners = {job: record.definition.snode for job, record in self.records.items()}
-        fixed = {job for job, record in self.records.items() if not is_movable(record)}
+        # A job stays where it is during its backfill: its snode does that itself if the history is short.
+        fixed = {job for job, record in self.records.items() if not record.is_live and record.definition.sources}
         return plan_moves(own, sorted(alive), owners, fixed)
 
     def newest_epoch(self, jobs: Mapping[str, str]) -> int:
         """Return the newest epoch under which the owners of some jobs may have run them."""
         return max((self.leases[owner].epoch for owner in jobs.values() if owner in self.leases), default=0)
-
-
-def is_movable(record: JobRecord) -> bool:
-    """Return True unless a backfill works on a job: its snode does that itself if the history is short."""
-    return record.is_live or not record.definition.sources
 
 
 def read_shared_jobs(catalog: Catalog) -> SharedJobs | None:

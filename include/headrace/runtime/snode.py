@@ -17,7 +17,7 @@ import psutil
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState

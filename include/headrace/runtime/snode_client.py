@@ -72,17 +72,10 @@ def read_endpoint(home: str | os.PathLike[str], catalog_url: str, snode: str) ->
 def send_statement(
     endpoint: SnodeEndpoint, body: dict[str, Any], accept: str, timeout_s: float | None = None
 ) -> tuple[str, bytes] | None:
-    """Have an snode run a statement.
+    """Have an snode run a statement, the `body` of `POST /sql`, and return the content type and content of the response.
 
-    Args:
-        endpoint: The snode.
-        body: The body of `POST /sql`.
-        accept: Content types that the client accepts.
-        timeout_s: How long to wait for the result of a statement that can as well be run here; None for as long as it takes.
-
-    Returns:
-        The content type and content of the response; None if the snode cannot be reached from here or takes too long, or if the
-        process at its address does not prove to be that snode.
+    None if the snode cannot be reached from here, or if the process at its address does not prove to be that snode, or if it takes
+    longer than `timeout_s`: set that only for a statement that can as well be run here.
 
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.context import Context
 from headrace.errors import TransientError
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.runtime.pauses import NO_PAUSE, Pause

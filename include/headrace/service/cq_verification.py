@@ -125,11 +125,9 @@ def stored_points(
     device: Device, series: Timeseries, type_: DataType, plan: TreePlan, ticks: tuple[int, int], context: Context
 ) -> pa.Table:
     """Return the points of a series at the instants that a query over a range writes to, in the type of its column."""
-    table, database = context.catalog.tables.get(device.database, TREE_TABLE), context.catalog.databases.get(device.database)
+    table = context.catalog.tables.get(device.database, TREE_TABLE)
     bounds, selects = replaced_times(plan, ticks)
-    rows = context.tables.scan(
-        table, database, columns=[TIME_COLUMN, series.column, table.series_key], tbnames=[device.path], bounds=bounds
-    )
+    rows = context.tables.scan(table, columns=[TIME_COLUMN, series.column, table.series_key], tbnames=[device.path], bounds=bounds)
     rows = rows.filter(pa.compute.is_valid(rows[series.column])).select([TIME_COLUMN, series.column])
     if selects is not None:
         rows = rows.filter(pa.array(selects(rows[TIME_COLUMN].cast(pa.int64()).to_numpy())))

@@ -70,8 +70,7 @@ class EmbeddedRunner:
     def _raise_epoch(self) -> bool:
         """Raise the lease's epoch above those its targets have recorded, as after restoring the catalog from a backup.
 
-        Returns:
-            False if another holder has taken the streams over.
+        Returns False if another holder has taken the streams over.
         """
         lease, self._lease = self._lease, None
         self._drop_pollers()

@@ -34,8 +34,7 @@ def query_living_snode(context: Context, text: str, dialect: str, database: str 
 def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Result | None:
     """Have the snode run a query.
 
-    Returns:
-        None if it cannot be reached from here, or if the process at its address is not the snode that the catalog names.
+    None if it cannot be reached from here, or if the process at its address is not the snode that the catalog names.
 
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded.

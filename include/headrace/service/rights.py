@@ -100,10 +100,8 @@ def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
-class PermissionDeniedError(ProgrammingError):
+class PermissionDeniedError(ProgrammingError, code="PERMISSION_DENIED"):
     """The user lacks a right that the statement requires."""
-
-    code = "PERMISSION_DENIED"
 
 
 class Authorizer(Protocol):

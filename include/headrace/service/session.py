@@ -38,14 +38,8 @@ class Session(SessionState):
     ) -> None:
         """Create a session.
 
-        Args:
-            context: The catalog, tables, Spark session and settings to use.
-            dialect: The language of statements.
-            database: The current database.
-            user: The user whose rights apply; the default is that of the settings.
-            authorizer: Decides what the user may do; the default allows everything.
-            reads_files: Whether statements may name files of this machine, which must not be so if they come from another one.
-            queries: Registers and limits the session's queries.
+        The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
+        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
         context = replace(context, authorize_points=partial(authorize_points, self._authorizer, user))
@@ -68,9 +62,7 @@ class Session(SessionState):
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages if the user has the rights that they require, and return the result of the last.
 
-        Args:
-            stages: What to apply.
-            text: The statement that the stages come from. If set, a query runs on a live snode unless this process has Spark.
+        `text` is the statement that they come from. If set, a query runs on a live snode unless this process has Spark.
 
         Raises:
             PermissionDeniedError: The user lacks a right; nothing has been applied.

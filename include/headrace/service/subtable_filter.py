@@ -51,11 +51,7 @@ class SubtableFilter:
             return self.by_spark(plan)
 
     def by_duckdb(self, query: Query) -> list[str]:
-        """Run the query with DuckDB.
-
-        Raises:
-            NotSupportedError: `verify` does not support an expression.
-        """
+        """Run the query with DuckDB; `NotSupportedError` if `verify` does not support an expression."""
         stored = StoredTable(self.table, self.database, None, self.rows, lambda: self.tags)
         with open_database() as connection:
             return [row[0] for row in recompute(connection, query, lambda _: stored)[1]]

@@ -57,17 +57,11 @@ def verify_tree_range(
     *,
     written: bool = False,
 ) -> VerificationResult:
-    """Compare rows with what a query over trees returns for `[start, end)`.
+    """Compare rows with what a query over trees, without its INTO, returns for the ticks `[start, end)`.
 
-    Args:
-        query: The query; INTO is ignored. If it groups by time without a range, `[start, end)` is its range; otherwise only rows of
-            these instants count.
-        start: First tick.
-        end: Tick after the last one.
-        rows: Returns the rows to compare, in columns named as those of the query's result.
-        scope: The devices that the query's paths can match.
-        context: Where the rows are stored.
-        written: The rows were written to series, in which a row without any value leaves no trace.
+    If the query groups by time without a range, `[start, end)` is its range; otherwise only rows of these instants count. `rows`
+    returns those to compare, in columns named as those of the query's result. If they were `written` to series, a row without any
+    value leaves no trace.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
@@ -105,4 +99,4 @@ def read_rows(
     """Return the stored rows of devices within a range of ticks."""
     versions.record(table)
     names, limits = [table.timestamp.name, table.series_key, *columns], Bounds.of_ticks(*bounds, database.precision)
-    return versions.context.tables.scan(table, database, columns=names, tbnames=devices, bounds=limits)
+    return versions.context.tables.scan(table, columns=names, tbnames=devices, bounds=limits)

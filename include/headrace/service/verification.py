@@ -59,8 +59,7 @@ class Versions:
 def compare_undisturbed(compare: Callable[[], tuple[VerificationResult, Callable[[], bool]]]) -> VerificationResult:
     """Repeat a comparison until it matches or nothing was written during it; the last attempt counts in any case.
 
-    Args:
-        compare: Compares once, and returns a function that returns whether what was read has changed since.
+    `compare` also returns a function that returns whether what was read has changed since.
     """
     for _ in range(MAX_ATTEMPTS - 1):
         verification, has_changed = compare()
@@ -131,7 +130,7 @@ def virtual_table(context: Context, scan: Scan, offsets: Offsets | None = None) 
     def read_origin(origin: TableId) -> tuple[Table, pa.Table]:
         stored = context.catalog.tables.get(origin.database, origin.name)
         version = None if offsets is None else offsets[source_id(origin.database, origin.name)]
-        return stored, context.tables.scan(stored, context.catalog.databases.get(origin.database), version=version)
+        return stored, context.tables.scan(stored, version=version)
 
     def rows() -> pa.Table:
         return virtual_rows(table, context.tables.schema(table, database), scan.references_read, read_origin)
@@ -146,7 +145,7 @@ def stored_table(
     names = None if subtable is None or table.kind is TableKind.PLAIN else [subtable]
 
     def rows() -> pa.Table:
-        return context.tables.scan(table, database, version=version, tbnames=names)
+        return context.tables.scan(table, version=version, tbnames=names)
 
     return StoredTable(table, database, subtable, rows, lambda: read_tags(context, table))
 
@@ -249,7 +248,7 @@ def target_rows(context: Context, plan: StreamPlan, tags: list[str], *, only_win
     With `only_windows`, windows that FILL has added are left out.
     """
     is_window = pc.field(MARK.name) == window_mark(plan) if only_windows and plan.fills_gaps else None
-    rows = context.tables.scan(plan.target, plan.target_database, filter=is_window)
+    rows = context.tables.scan(plan.target, filter=is_window)
     if tags:
         key = plan.target.series_key
         rows = rows.join(context.tables.tags.read(plan.target).select([key, *tags]), key)

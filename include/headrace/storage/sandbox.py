@@ -18,11 +18,7 @@ CONFINED: Final = {
 
 
 def open_database(**settings: str) -> duckdb.DuckDBPyConnection:
-    """Open an empty database that cannot read or write files, reach the network, see Python variables or be reconfigured.
-
-    Args:
-        settings: More settings of DuckDB.
-    """
+    """Open an empty database that cannot read or write files, reach the network, see Python variables or be reconfigured."""
     import duckdb
 
     return duckdb.connect(config={**settings, **CONFINED})

@@ -38,18 +38,8 @@ if TYPE_CHECKING:
 class Tables(Scans):
     """All Delta tables below one URI. Thread-safe; create one per process and settings.
 
-    Args:
-        uri: Root of the tables.
-        lock: Mutual exclusion among processes, by name.
-        small_write_rows: Rows up to which a load is written by delta-rs rather than by Spark.
-
-    Attributes:
-        writer: Writes and deletes rows, and fences the writers of jobs.
-        frames: Replaces rows by those of DataFrames, and writes points of trees from them.
-        tags: Tags of subtables.
-        columns: Columns are added, dropped and renamed.
-        changes: Change data feeds.
-        maintenance: Compaction and vacuum; also starts compaction after commits in the background.
+    The `lock` excludes other processes, by name. Loads of up to `small_write_rows` rows are written by delta-rs rather than by
+    Spark. After commits, `maintenance` also starts compaction in the background.
     """
 
     def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:
@@ -118,18 +108,11 @@ class Tables(Scans):
         windows: WindowGrid | None = None,
         paths: Sequence[str] | None = None,
     ) -> list[Share]:
-        """Divide the rows of a table among tasks that read them from the data files with Arrow; raises what `Footers.plan` does.
+        """Divide the rows of a table among tasks that read these stored columns and tags from the data files with Arrow.
 
-        Args:
-            table: The table.
-            columns: Stored columns, series key and tags that the tasks will read.
-            tasks: Number of tasks that run at the same time.
-            version: The version; None for the newest.
-            bounds: Range of stored timestamps, inclusive; None for all times.
-            series: Range of series.
-            by_series: Whether each share has all rows of its series; if not, it has some row groups, or all rows of some `windows`.
-            windows: Windows that do not overlap; None to divide the table without regard to them.
-            paths: The data files to read; None for those of the version.
+        `bounds` are stored timestamps, inclusive; `paths` are data files of the version, by default all. A share has all rows of
+        its series; without `by_series` it has some row groups, or all rows of some `windows`, which may not overlap. Raises what
+        `Footers.plan` does.
         """
         tags = self.tags.read(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []

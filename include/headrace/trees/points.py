@@ -24,11 +24,9 @@ Commit = Callable[[], WriteMetrics]
 
 @dataclass(frozen=True, slots=True)
 class StoredPoints:
-    """Points of one database, in the columns of its table.
+    """Points of one database, in the columns of its table, and points that give way to them.
 
-    Attributes:
-        rows: Rows in memory, rows that executors write, each of a key of its own, or what commits rows in staged files.
-        replaced: Points that give way to them.
+    The rows are in memory, or executors write them (each of a key of its own), or they are what commits rows in staged files.
     """
 
     rows: Sequence[pa.Table] | DataFrame | Commit

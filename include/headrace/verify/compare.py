@@ -32,12 +32,9 @@ class ComparisonMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first difference between two results.
+    """The first difference between two results: positions of columns, and the rows, of which one is None if it is missing.
 
-    Attributes:
-        expected: The expected row, at `position` among them; None if an actual row has no counterpart.
-        actual: The actual row; None if the expected row is missing.
-        columns: The positions of the columns that differ.
+    The `position` is that of the expected row.
     """
 
     expected: ResultRow | None

@@ -74,11 +74,7 @@ class Compiler:
     timezone: str
 
     def value(self, node: Expression) -> Value:
-        """Compile an expression.
-
-        Raises:
-            NotSupportedError: Verify does not support it.
-        """
+        """Compile an expression; `NotSupportedError` if verify does not support it."""
         own = self.leaf(node)
         own = self.language.literal(self, node) if own is None else own
         if own is not None:

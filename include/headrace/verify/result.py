@@ -158,13 +158,10 @@ def verify_answer(
     by_name: bool = False,
     allowance: AllowanceOf = lambda _steps, _answer, _rows: STRICT,
 ) -> VerificationResult:
-    """Recompute a query, and compare a result with it.
+    """Recompute a query, and compare a result with it, in which instants are timestamps, or ticks in a nanosecond database.
 
-    Args:
-        recompute: Computes the query.
-        result: Returns the result; instants are timestamps, or ticks in a nanosecond database. Called if the query is supported.
-        by_name: Pair columns by name, not by position.
-        allowance: Returns how the result may differ.
+    The result is asked for only if the query is supported. Columns are paired by position, or `by_name`. `allowance` returns how
+    the result may differ.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.

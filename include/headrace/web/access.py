@@ -16,11 +16,7 @@ class Access(Protocol):
     """Rights of the page's users; the rights on a job are those on its DAG."""
 
     def authenticate(self, request: Request) -> Awaitable[Any]:
-        """Return the user of a request.
-
-        Raises:
-            HTTPException: 401 or 403 if the request has no valid user.
-        """
+        """Return the user of a request; `HTTPException` 401 or 403 if it has no valid one."""
 
     def user_name(self, user: Any) -> str:
         """Return the user's name for the list of events."""

@@ -120,13 +120,9 @@ class ConfirmedAction(BaseModel):
 def create_app(
     access: Access, settings: Settings | None = None, *, execute: Execute | None = None, clock: Clock | None = None
 ) -> FastAPI:
-    """Create the page's application.
+    """Create the page's application, by default with the settings of the environment and the time of the catalog database.
 
-    Args:
-        access: Authenticates users and decides their rights.
-        settings: Default: those of the environment.
-        execute: Runs the statements of actions. Default: the service.
-        clock: Source of the time. Default: the catalog database.
+    `execute` runs the statements of actions, by default in the service.
     """
     settings = settings or current()
     data = PageData(settings, clock)

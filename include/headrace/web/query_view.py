@@ -106,13 +106,9 @@ def waiting_executions(definition: JobDefinition, history: ExecutionHistory, now
 
 
 def intervals(definition: JobDefinition, newest: Sequence[Execution], limit: int, now: int) -> list[Json]:
-    """Return the executions of the last instants, oldest first, with those that are due or were missed.
+    """Return the executions of the last `limit` instants, oldest first, with those that are due or were missed.
 
-    Args:
-        definition: The continuous query.
-        newest: Its newest executions. If there are `limit` of them, there may be older ones.
-        limit: The number of instants.
-        now: The present.
+    If there are `limit` newest executions, there may be older ones.
     """
     return [execution_row(execution) for execution in reversed(merge_absent(definition, newest, limit, now))]
 

@@ -29,15 +29,10 @@ FRESH_SAMPLES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the list is made of.
+    """What the list is made of: the jobs that the user may read, the snodes, and the settings of the system.
 
-    Attributes:
-        state: The jobs that the user may read, and the snodes.
-        activity: What drivers do for streams, by job.
-        runs: Backfills of histories, by stream.
-        histories: The newest executions, by continuous query.
-        rates: The last samples of each stream.
-        settings: The settings of the system.
+    By job there is what drivers do for it; by stream, the backfill of its history and its last samples; by continuous query, its
+    newest executions.
     """
 
     state: Snapshot

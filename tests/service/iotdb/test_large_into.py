@@ -79,7 +79,7 @@ def content(connection: headrace.Connection) -> dict[str, Any]:
     databases: dict[str, Any] = {}
     for name in catalog.trees.databases():
         table = catalog.tables.get(name, TREE_TABLE)
-        rows = tables.scan(table, catalog.databases.get(name))
+        rows = tables.scan(table)
         databases[name] = sorted(map(str, rows.to_pylist())), tables.version(table)
     return databases | {"series": sorted(row[:4] for row in fetch(connection, "show timeseries"))}
 

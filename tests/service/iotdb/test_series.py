@@ -22,7 +22,7 @@ def stored(connection: headrace.Connection, database: str = "root.plant") -> dic
     """Values that are not NULL by device and epoch milliseconds, as the Delta table has them."""
     context = connection.session.context
     table = context.catalog.tables.get(database, TREE_TABLE)
-    rows = context.tables.scan(table, context.catalog.databases.get(database)).to_pylist()
+    rows = context.tables.scan(table).to_pylist()
     return {
         (row["device"], round(row["time"].timestamp() * 1000)): {
             name: value for name, value in row.items() if value is not None and name not in ("time", "device")

@@ -36,13 +36,7 @@ def remove_query(connection: Connection) -> None:
 
 
 class QueryAct:
-    """A continuous query that reads the demonstration's table in the IoTDB dialect.
-
-    Args:
-        connection: In the IoTDB dialect.
-        client: The running Airflow.
-        wait_until: Waits for a condition, at most some seconds; its text says what failed otherwise.
-    """
+    """A continuous query that reads the demonstration's table in the IoTDB dialect, as does the connection."""
 
     def __init__(self, connection: Connection, client: AirflowClient, wait_until: Wait) -> None:
         self.connection = connection

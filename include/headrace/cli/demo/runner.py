@@ -20,14 +20,9 @@ NEXT_STEPS = """
 
 
 def run_demo(home: Path | None, *, end: bool) -> bool:
-    """Run the demonstration.
+    """Run the demonstration; return True if every stream's table equals its batch query.
 
-    Args:
-        home: Home of the system; None for the configured one.
-        end: Stop the system afterwards, even after an error.
-
-    Returns:
-        True if every stream's table equals its batch query.
+    `home` is that of the system; None for the configured one. With `end`, stop the system afterwards, even after an error.
     """
     settings = load(home=home)
     creates_home = not settings.home_path.exists()

@@ -135,9 +135,8 @@ class Demonstration:
 
     def target_rows(self, stream: DemoStream) -> list[tuple[object, ...]]:
         """Read a stream's target table in time order, without Spark."""
-        context = self.session.context
-        table, database = self.catalog.tables.get(DATABASE, stream.target), self.catalog.databases.get(DATABASE)
-        rows = context.tables.scan(table, database).sort_by(table.timestamp.name)
+        table = self.catalog.tables.get(DATABASE, stream.target)
+        rows = self.session.context.tables.scan(table).sort_by(table.timestamp.name)
         return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def write_live(self, *, first: int, last: int) -> None:
@@ -249,11 +248,7 @@ class Demonstration:
         return equal
 
     def wait_until(self, seconds: float, failure: str, done: Callable[[], bool]) -> None:
-        """Wait until `done` returns True.
-
-        Raises:
-            OperationalError: It did not within `seconds`; the message is `failure`.
-        """
+        """Wait until `done` returns True; `OperationalError` with the message `failure` if it does not within `seconds`."""
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:
@@ -288,14 +283,7 @@ def format_values(row: tuple[object, ...]) -> str:
 
 
 def line_chart(title: str, times: Sequence[datetime], values: Sequence[float], *, width: int) -> str:
-    """Return a chart of values over time as text without colors.
-
-    Args:
-        title: Line above the chart.
-        times: Instants of the values, ascending.
-        values: One value per instant.
-        width: Columns to use at most.
-    """
+    """Return a chart of values over time, which ascends, as text without colors, at most `width` columns wide."""
     import plotext
 
     plotext.clear_figure()

@@ -10,7 +10,6 @@ from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.iotdb.expansion import DEVICE, TIME, expand
 from headrace.compute.iotdb.last import time_condition
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
 from headrace.compute.nodes import Column, Node
@@ -18,7 +17,7 @@ from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.compute.types import to_ticks
 from headrace.model.expressions import Expression
 from headrace.model.time import Precision
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import BIGINT
 from headrace.storage.spark.functions import F
 

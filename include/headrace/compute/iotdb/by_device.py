@@ -27,7 +27,7 @@ from headrace.compute.iotdb.expansion import (
     result_header,
 )
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_column
-from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
+from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     DEVICE_HEADER,
@@ -51,7 +51,7 @@ from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import GroupByCount, GroupByVariation, TreeQuery
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import BIGINT, DataType
 from headrace.sql.iotdb.names import result_name
 

@@ -27,7 +27,6 @@ from headrace.compute.iotdb.expansion import (
     paths,
 )
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, series_part
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     TreePlan,
@@ -52,7 +51,7 @@ from headrace.model.expressions import Call, Cast, ColumnRef, Expression, Litera
 from headrace.model.paths import split_path
 from headrace.model.queries import Query, SelectItem
 from headrace.model.tree_queries import TreeQuery
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, DataType
 from headrace.sql.iotdb.names import result_name
 

@@ -13,7 +13,7 @@ from headrace.compute.iotdb.aggregates import RANKED, normalize_count_if
 from headrace.compute.iotdb.checks import slides
 from headrace.compute.iotdb.expansion import COUNT_TIME, END_TIME, TIME, SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder, device_column
-from headrace.compute.iotdb.schema import SeriesRef, list_hash_order
+from headrace.compute.iotdb.schema import list_hash_order
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import (
     DEVICE_HEADER,
@@ -31,6 +31,7 @@ from headrace.errors import NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.queries import Ordering, SelectItem
 from headrace.model.tree_queries import TreeFillMode, TreeGrouping, TreeQuery
+from headrace.model.trees import SeriesRef
 from headrace.model.types import BIGINT
 from headrace.sql.iotdb.names import result_name
 from headrace.sql.iotdb.status import semantic_error

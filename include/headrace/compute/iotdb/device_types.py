@@ -12,14 +12,13 @@ from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.iotdb.aggregates import COUNTING
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.types import NUMERIC, TEXTUAL, type_name
 from headrace.compute.nodes import if_
 from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, transform, walk
 from headrace.model.spans import Span
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import DOUBLE, DataType
 
 PRESENCE_ONLY: Final = COUNTING | {"is null", "is not null"}

@@ -12,14 +12,14 @@ from itertools import islice, product
 from typing import Final
 
 from headrace.compute.iotdb.aggregates import COUNTING, normalize_count_if
-from headrace.compute.iotdb.schema import SeriesRef, SeriesTree
+from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.language import Language
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, conjuncts, transform, walk
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.time import Duration
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.sql.iotdb.names import result_name
 
 TIME: Final = "time"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.iotdb.expansion import END_TIME
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.select import ResultColumn, TreePlan
 from headrace.compute.iotdb.types import EXECUTION_ERROR
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import ColumnRef
 from headrace.model.paths import join_path, quote_node, split_path, unquote_node
 from headrace.model.tree_queries import IntoTarget, TreeQuery
+from headrace.model.trees import SeriesRef
 from headrace.model.types import DataType
 from headrace.sql.iotdb.names import result_name
 from headrace.sql.iotdb.paths import NODE_RULE

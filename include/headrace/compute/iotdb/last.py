@@ -22,7 +22,6 @@ from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.iotdb.expansion import SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
 from headrace.compute.nodes import NOW, NULL, TIME, Column, Node, UnsupportedError, bigint, call, if_, substitute
@@ -33,6 +32,7 @@ from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.time import Precision
 from headrace.model.tree_queries import TreeOrdering, TreeQuery
 from headrace.model.tree_types import type_name
+from headrace.model.trees import SeriesRef
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.spark.functions import F
 

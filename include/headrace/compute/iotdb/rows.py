@@ -9,7 +9,6 @@ from headrace.compute.binding.environment import Environment, SourceColumn, seri
 from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.device_types import split_casts, split_devices
 from headrace.compute.iotdb.expansion import DEVICE, TIME
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.nodes import Column, Node, bigint, both, call, either, negated, quote, string, string_sql
 from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeries
@@ -19,7 +18,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.tables import Table
 from headrace.model.time import Precision
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
 

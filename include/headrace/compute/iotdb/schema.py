@@ -13,8 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, split_path
-from headrace.model.trees import Device, Timeseries
-from headrace.model.types import DataType
+from headrace.model.trees import Device, SeriesRef, Timeseries
 
 _INITIAL_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75
@@ -22,30 +21,6 @@ Key = tuple[int, str]
 """A key of a Java map with its hash."""
 Order = Callable[[Sequence[str]], list[str]]
 """Sorts distinct keys, in insertion order."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesRef:
-    """One series of one device, with the alias by which a query names it, if it does."""
-
-    device: Device
-    series: Timeseries
-    alias: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The measurement, or the alias."""
-        return self.alias or self.series.measurement
-
-    @property
-    def path(self) -> str:
-        """The full path, with the alias if the query does."""
-        return self.device.series_path(self.name)
-
-    @property
-    def type(self) -> DataType:
-        """The type of its values."""
-        return self.series.type
 
 
 @lru_cache(maxsize=1 << 16)

@@ -14,7 +14,6 @@ from headrace.compute.iotdb.aggregates import normalize_count_if
 from headrace.compute.iotdb.derived import derive, has_series_call
 from headrace.compute.iotdb.expansion import END_TIME, TIME, expand
 from headrace.compute.iotdb.rows import RowsBuilder, device_column
-from headrace.compute.iotdb.schema import SeriesRef
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.types import type_error
 from headrace.compute.iotdb.windows import SHOWN_END, gap_fill, limit_windows
@@ -28,7 +27,7 @@ from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause
 from headrace.model.tree_queries import GroupByCondition, GroupByCount, GroupByTime, GroupByVariation, TreeGrouping, TreeQuery
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
 TIME_HEADER: Final = "Time"

@@ -95,11 +95,7 @@ def plan_resume_continuous_query(statement: ResumeContinuousQuery, session: Plan
 
 
 def find_query(name: str, context: Context) -> JobRecord:
-    """Return the continuous query of a name.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the continuous query of a name; `NotFoundError` if there is none."""
     record = context.catalog.jobs.find("", name, CONTINUOUS_QUERY)
     if record is not None:
         return record

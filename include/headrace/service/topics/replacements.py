@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields, replace
 
 from headrace.compute import explain
-from headrace.errors import Error, InternalError, InvalidStreamError, NotSupportedError
+from headrace.errors import Error, InvalidStreamError, NotSupportedError
 from headrace.model.jobs import JobDefinition, JobRecord, Replacement
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
@@ -16,9 +16,9 @@ from headrace.service.rights import Action, Right, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow
 from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
-from headrace.sql import parse, to_sql
+from headrace.sql import to_sql
 from headrace.streams.definition.checks import check_statement, source_name
-from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream
+from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream, recorded_statement
 from headrace.streams.sources.stored import count_rows
 
 OPTION_TEXTS = {"ignore_expired": "IGNORE EXPIRED", "ignore_update": "IGNORE UPDATE"}
@@ -110,14 +110,10 @@ def target_misfit(error: Error, statement: CreateStream, definition: JobDefiniti
 def rebuild(
     record: JobRecord, plan: StreamPlan, session: PlanningContext, *, clears: bool, differences: tuple[str, ...] = ()
 ) -> list[Stage]:
-    """Plan to compute a stream again from the stored rows, and to replace its rows in the target.
+    """Plan to compute a stream again from the stored rows by `plan`, and to replace its rows in the target.
 
-    Args:
-        record: The stream that is replaced.
-        plan: The stream that takes its place.
-        session: What is planned for.
-        clears: Whether the target keeps nothing but the new results; otherwise only the subtables of the stream's groups change.
-        differences: Lines that show how the plans differ, if the statement is another one.
+    With `clears` the target keeps nothing but the new results; otherwise only the subtables of the stream's groups change.
+    `differences` are lines that show how the plans differ, if the statement is another one.
     """
     if plan.is_closed_by_clock:
         raise NotSupportedError(
@@ -152,13 +148,6 @@ def describe_target(plan: StreamPlan, old: JobDefinition, *, clears: bool) -> li
         return [explain_target(plan), f"leave the rows of {old.target} as they are"]
     replaced = "all rows of" if clears else "the stream's rows in"
     return [f"replace {replaced} the target {plan.target.database}.{plan.target.name}"]
-
-
-def recorded_statement(definition: JobDefinition) -> CreateStream:
-    statement = parse(definition.sql, definition.dialect)
-    if not isinstance(statement, CreateStream):
-        raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
-    return statement
 
 
 def has_same_results(old: StreamPlan, new: StreamPlan) -> bool:

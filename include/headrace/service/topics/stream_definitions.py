@@ -19,13 +19,9 @@ def define_stream(
     replaced: JobDefinition | None = None,
     recorded: JobDefinition | None = None,
 ) -> StreamPlan:
-    """Return the plan of a statement.
+    """Return the plan of a statement, which takes the place of a stream `replaced`.
 
-    Args:
-        statement: What to define.
-        session: Who defines it.
-        replaced: The stream whose place it takes.
-        recorded: The stream whose database and dialect the statement is in; by default those of the session count.
+    The statement is in the database and dialect of a stream `recorded`, by default in those of the session.
     """
     context, origin = session.context, recorded or session
     check_receivers(statement, context.settings.notify_hosts)

@@ -40,11 +40,7 @@ def plan_verification(
 
 
 def plan_query_verification(session: PlanningContext, text: str) -> list[Stage]:
-    """Plan to run a query with Spark and with DuckDB, and compare.
-
-    Raises:
-        NotSupportedError: It is not a SELECT over tables.
-    """
+    """Plan to run a query over tables with Spark and with DuckDB, and compare; `NotSupportedError` if it is not such a SELECT."""
     statement = parse(text, session.dialect)
     if isinstance(statement, TreeSelect):
         return [plan_tree_verification(statement.query, session, text)]
@@ -99,11 +95,7 @@ def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stag
 
 
 def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str) -> Stage:
-    """Plan to run a query with Spark and with DuckDB, and compare.
-
-    Raises:
-        NotSupportedError: It cannot be verified.
-    """
+    """Plan to run a query with Spark and with DuckDB, and compare; `NotSupportedError` if it cannot be verified."""
     if query.last or query.into:
         clause = "LAST" if query.last else "INTO"
         raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")

@@ -28,14 +28,9 @@ READ_ROWS: Final = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class InsertedRows:
-    """The rows of a commit that has only inserted rows, to be read in pieces.
+    """A commit that has only inserted rows, to be read in pieces, the series key as a dictionary.
 
-    Attributes:
-        version: The commit.
-        paths: Its data files, in the order of their first timestamps.
-        schema: The stored columns.
-        series_key: The column that is read as a dictionary.
-        times: The least and greatest timestamp.
+    Its data files are in the order of their first timestamps; `times` has the least and greatest one.
     """
 
     uri: str

@@ -24,17 +24,10 @@ def read_data_files(
     further: pc.Expression | None = None,
     series: tuple[str, Collection[str] | None] | None = None,
 ) -> pa.Table:
-    """Read rows of data files of a table.
+    """Read columns of data files, all by default, whose `paths` are relative to `uri`; `schema` has all of the table's columns.
 
-    Args:
-        uri: Root of relative paths.
-        paths: The files.
-        schema: Columns of the table.
-        columns: Columns to read; None for all.
-        where: Filter that is pushed down into the files; may compare text only by `text_field`.
-        further: Filter on the rows that `where` selects.
-        series: A series key and names. Row groups that cannot contain these are skipped; other rows may be returned
-            too.
+    `where` is pushed down into the files, and may compare text only by `text_field`; `further` filters the rows that it selects.
+    With `series`, a series key and names, row groups that cannot contain these are skipped; other rows may be returned too.
     """
     import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
 
@@ -64,18 +57,9 @@ def read_batches(
     max_rows: int = BATCH_ROWS,
     ahead: int = 2,
 ) -> Iterator[pa.RecordBatch]:
-    """Read rows of data files in large batches, a few files ahead.
+    """Read rows as `read_data_files` does, in batches of at most `max_rows`. With `encoded`, the series key is a dictionary.
 
-    Args:
-        uri: Root of relative paths.
-        paths: The files.
-        schema: Columns of the table.
-        columns: Columns to read.
-        where: Filter that is pushed down into the files; may compare text only by `text_field`.
-        series: The series key, and names; None for all series. Row groups that cannot contain these are skipped.
-        encoded: Whether the series key is read as a dictionary.
-        max_rows: Rows of a batch at most.
-        ahead: How many batches and files are read ahead: fewer need less memory.
+    `ahead` is how many batches and files are read ahead: fewer need less memory. Without names, `series` means all.
     """
     key, names = series
     system, root = file_system(uri)

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
-from headrace.storage.delta.row_cache import RowCache
+from headrace.storage.delta.lru_cache import LruCache
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
@@ -31,6 +31,13 @@ UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
 MAX_UNVERIFIED_S: Final = 10.0
 # File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
+MAX_WRITTEN_BYTES: Final = 32 << 20
+WrittenRows = LruCache[str, pa.Table]
+"""The rows of data files, by path. A data file never changes."""
+
+
+def written_rows() -> WrittenRows:
+    return LruCache(MAX_WRITTEN_BYTES, lambda rows: rows.nbytes)
 
 
 @contextmanager
@@ -73,11 +80,11 @@ class Handle:
     not wait for a long commit.
     """
 
-    def __init__(self, uri: str, name: str, written: RowCache | None = None) -> None:
+    def __init__(self, uri: str, name: str, written: WrittenRows | None = None) -> None:
         """Create a handle of a table that is opened on first use; `written` has rows that this process has written."""
         self.uri = uri
         self.name = name
-        self.written = RowCache() if written is None else written
+        self.written = written_rows() if written is None else written
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.
@@ -284,7 +291,7 @@ class Handles:
         self.uri = uri.rstrip("/")
         self._open: dict[tuple[str, str], Handle] = {}
         self._mutex = threading.Lock()
-        self._written = RowCache()
+        self._written = written_rows()
 
     def reader(self, table: Table) -> Handle:
         """Return the handle for reading a table's rows."""

@@ -36,19 +36,16 @@ def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: s
         rows[name] if name in rows.column_names else pa.nulls(rows.num_rows, schema.field(name).type) for name in schema.names
     ]
     try:
-        conformed = pa.Table.from_arrays(
-            [_cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-        )
+        cast = [
+            column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, schema, strict=True)
+        ]
+        conformed = pa.Table.from_arrays(cast, schema=schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InternalError(f"rows for {owner} do not have its stored types: {error}") from error
     for name in key:
         if conformed[name].null_count:
             raise DataError(f"{owner}: {name} cannot be NULL, it is part of the key of a row", hint="give every row its key")
     return conformed
-
-
-def _cast(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    return column if column.type == type_ else column.cast(type_)
 
 
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -133,11 +132,8 @@ class Maintenance:
     def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
         """Remove files that no version of the last hours needs; return how many.
 
-        Args:
-            table: The table.
-            hours: Files that were replaced within them stay.
-            oldest: The offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
-                files of the commits after it.
+        `oldest` is the offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
+        files of the commits after it.
         """
         handle = self._handles.writer(table)
         with handle.latest() as delta:
@@ -174,7 +170,7 @@ class Maintenance:
         with translate_errors(handle.name):
             rows = read_data_files(handle.uri, group.paths, schema, None, None)
             added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)
-        removed = [_remove_action(file) for file in group.files.to_pylist()]
+        removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in group.files.to_pylist()]
 
         def swap(handle: Handle, delta: DeltaTable) -> int:
             live = set(handle.files(delta)["path"].to_pylist())
@@ -197,7 +193,3 @@ def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
             retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full, keep_versions=list(kept) or None
         )
     return len(removed)
-
-
-def _remove_action(file: Mapping[str, Any]) -> RemoveAction:
-    return RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {})

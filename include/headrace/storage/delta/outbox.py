@@ -91,12 +91,9 @@ class Outbox:
         return committed_position(self._handle, self.job_id, sources)
 
     def append(self, payloads: Sequence[bytes], commit: Commit, batch: int | None = None) -> bool:
-        """Commit the messages of a micro-batch; False if they are committed already.
+        """Commit the messages of a micro-batch, in order; False if they are committed already.
 
-        Args:
-            payloads: The messages, in order.
-            commit: The commit; its version is the micro-batch's number.
-            batch: The number that orders the messages, if it is not that one.
+        The version of `commit` is the micro-batch's number, which orders the messages unless `batch` is another one.
         """
         batches = pa.repeat(pa.scalar(commit.version if batch is None else batch, pa.int64()), len(payloads))
         rows = pa.Table.from_arrays(

@@ -28,12 +28,9 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPoints:
-    """Points of a tree that make room for new ones.
+    """Points of a tree that make room for new ones: devices, their columns that lose their values, and the range of times.
 
-    Attributes:
-        columns: Devices, and their columns that lose their values.
-        bounds: The range of times, as stored.
-        selects: Returns which of some instants, as stored, are meant; None for all within the bounds.
+    Times are as stored. `selects` returns which of some instants are meant; None for all within the bounds.
     """
 
     columns: tuple[tuple[str, tuple[str, ...]], ...]
@@ -43,13 +40,9 @@ class ReplacedPoints:
 
 @dataclass(frozen=True, slots=True)
 class PointChunk:
-    """New rows, one for each key, all of a range of keys.
+    """New rows, one for each key, all of the range of keys `[first, end)`, in which None is unbounded.
 
-    Attributes:
-        load: Returns the rows, with all stored columns.
-        times: Their times; None without rows.
-        first: The first key of the range; None for the least of all.
-        end: The first key after the range; None for no end.
+    `load` returns the rows, with all stored columns. Without rows there are no `times`.
     """
 
     load: Callable[[], pa.Table]
@@ -84,14 +77,8 @@ def devices_by_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> list[tup
 class Replacement:
     """New points of a tree and the stored ones that give way to them, at one version of its table.
 
-    Attributes:
-        uri: The table's folder.
-        files: The data files of the version.
-        table: The tree's table.
-        schema: Its stored columns.
-        chunks: The new rows; together the ranges have all keys.
-        replaced: The points that give way.
-        max_rows: Stored rows that are in memory at a time, at most.
+    The `files` and the `schema` are those of the version. The ranges of the chunks together have all keys. At most `max_rows`
+    stored rows are in memory at a time.
     """
 
     uri: str

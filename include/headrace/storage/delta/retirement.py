@@ -22,10 +22,7 @@ def is_retired(field: pa.Field) -> bool:
 def refuse_retired(stored: pa.Schema, written: Collection[str], owner: str) -> None:
     """Raise `TransientError` if a commit would write a retired column, where its values would be lost.
 
-    Args:
-        stored: All stored columns at the version that the commit builds on.
-        written: The columns that get values.
-        owner: The table, as messages name it.
+    `stored` has all columns at the version that the commit builds on, `written` those that get values; `owner` names the table.
     """
     retired = next((field.name for field in stored if is_retired(field) and field.name in written), None)
     if retired is not None:

@@ -38,6 +38,8 @@ MAX_READ_ROWS: Final = 32_768
 """Rows of the files that may hold the keys; delta-rs merges into larger files."""
 MAX_COPIED_ROWS: Final = 2_048
 """Copied rows that share a file with new ones. More get a file of their own, so that the next update need not copy them again."""
+MAX_KEPT_ROWS: Final = 4_096
+"""Rows of a written file that stay in memory."""
 CHANGES: Final = "_change_data"
 FILE_COLUMNS: Final = ["path", "size_bytes", "num_records"]
 Bools = npt.NDArray[np.bool_]
@@ -81,13 +83,8 @@ def rewrite(
 ) -> WriteMetrics | None:
     """Upsert rows and delete keys in one commit; without effect it has only what it records. None if delta-rs has to do it.
 
-    Args:
-        handle: The table's handle.
-        snapshot: The version that the commit builds on.
-        table: The table.
-        rows: Rows to upsert with the known columns, distinct by key.
-        deleted_keys: Distinct keys to delete, none of them of `rows`.
-        commit: What the commit records.
+    The commit builds on `snapshot`. `rows` have the known columns and are distinct by key, as are the deleted keys, none of which
+    they have.
     """
     keys = pa.concat_tables([rows.select(list(table.primary_key)), deleted_keys])
     if keys.num_rows == 0 or not can_write_entry(snapshot):
@@ -211,11 +208,13 @@ def commit_replacement(
 
 
 def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.Table]) -> None:
-    """Keep the rows of files for the next replacement, in place of those of others."""
+    """Keep the rows of small files in place of those of others: the next replacement mostly replaces some of them."""
     for path in removed:
         handle.written.discard(f"{handle.uri}/{path}")
     for path, rows in added.items():
-        handle.written.put(f"{handle.uri}/{path}", rows)
+        if rows.num_rows <= MAX_KEPT_ROWS:
+            # A copy is without what else is in the buffers of the rows.
+            handle.written.put(f"{handle.uri}/{path}", rows.take(pa.array(np.arange(rows.num_rows))))
 
 
 def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+
+from headrace.storage.delta.lru_cache import LruCache
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -22,13 +22,7 @@ MAX_COLUMN_CHUNKS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class GroupedFile:
-    """A data file with its row groups.
-
-    Attributes:
-        fragment: The file with its footer.
-        ranges: The least and greatest series of each row group; None if unknown.
-        column_chunks: The number of its column chunks.
-    """
+    """A data file with its footer, and the least and greatest series of each row group; None if unknown."""
 
     fragment: ds.ParquetFileFragment
     ranges: tuple[tuple[str, str] | None, ...]
@@ -49,43 +43,16 @@ def may_contain(range_: tuple[str, str], names: Sequence[str]) -> bool:
     return position < len(names) and names[position] <= greatest
 
 
-class FooterCache:
-    """Footers of data files, those that were used last. Thread-safe."""
+FOOTERS: Final[LruCache[tuple[str, str, bool], GroupedFile]] = LruCache(MAX_COLUMN_CHUNKS, lambda file: file.column_chunks)
 
-    def __init__(self, max_column_chunks: int = MAX_COLUMN_CHUNKS) -> None:
-        self._max_column_chunks = max_column_chunks
-        self._files: OrderedDict[tuple[str, str, bool], GroupedFile] = OrderedDict()
-        self._column_chunks = 0
-        self._mutex = threading.Lock()
 
-    def get(self, uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
-        """Return a file with its row groups.
-
-        Args:
-            uri: The file.
-            system: Its file system.
-            key: The series key.
-            encoded: Whether the series key is read as a dictionary.
-        """
-        identity = (uri, key, encoded)
-        with self._mutex:
-            if identity in self._files:
-                self._files.move_to_end(identity)
-                return self._files[identity]
+def grouped_file(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
+    """Return a file with its row groups. With `encoded`, the series key is read as a dictionary."""
+    file = FOOTERS.get((uri, key, encoded))
+    if file is None:
         file = read_footer(uri, system, key, encoded=encoded)
-        with self._mutex:
-            if identity not in self._files:
-                self._files[identity] = file
-                self._column_chunks += file.column_chunks
-            while self._column_chunks > self._max_column_chunks and len(self._files) > 1:
-                self._column_chunks -= self._files.popitem(last=False)[1].column_chunks
-        return file
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-
-FOOTERS: Final = FooterCache()
+        FOOTERS.put((uri, key, encoded), file)
+    return file
 
 
 def read_footer(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
@@ -115,23 +82,16 @@ def parquet_format(key: str, *, encoded: bool) -> ds.ParquetFileFormat:
 def series_dataset(
     uris: Sequence[str], schema: pa.Schema, system: pafs.FileSystem, key: str, names: Collection[str] | None, *, encoded: bool
 ) -> ds.FileSystemDataset:
-    """Return data files without the row groups that cannot hold any of some series.
+    """Return data files without the row groups that cannot hold any of the series `names`; None for all series.
 
-    Arrow does not leave them out itself: `text_field` keeps it from that.
-
-    Args:
-        uris: The files.
-        schema: Columns of the table; with `encoded`, the series key is a dictionary.
-        system: The file system.
-        key: The series key.
-        names: The series; None for all.
-        encoded: Whether the series key is read as a dictionary.
+    Arrow does not leave them out itself: `text_field` keeps it from that. With `encoded`, the series key is a dictionary, also in
+    `schema`.
     """
     import pyarrow.dataset as ds
 
     if names is None:
         return ds.dataset(list(uris), schema=schema, format=parquet_format(key, encoded=encoded), filesystem=system)
     wanted = sorted(names)
-    selected = (FOOTERS.get(uri, system, key, encoded=encoded).select(wanted) for uri in uris)
+    selected = (grouped_file(uri, system, key, encoded=encoded).select(wanted) for uri in uris)
     fragments = [fragment for fragment in selected if fragment is not None]
     return ds.FileSystemDataset(fragments, schema, parquet_format(key, encoded=encoded), filesystem=system)

@@ -39,7 +39,6 @@ class Scans:
     def scan(
         self,
         table: Table,
-        database: Database,  # noqa: ARG002 - the table itself knows its stored types
         *,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,

@@ -107,14 +107,7 @@ class Footers:
     def plan(
         self, table: Table, version: int | None, bounds: Bounds | None, division: Division, paths: Sequence[str] | None
     ) -> list[Share]:
-        """Divide a table among tasks.
-
-        Args:
-            table: The table.
-            version: Its version; None for the newest.
-            bounds: Range of stored timestamps, inclusive; None for all times.
-            division: How to divide it.
-            paths: The data files to read; None for those of the version.
+        """Divide a table's version, or these data files of it, among tasks. `bounds` are stored timestamps, inclusive.
 
         Raises:
             NotSupportedError: The files do not define the rows alone, or reading them in such shares takes too long or too much
@@ -137,11 +130,7 @@ class Footers:
     def series_ranges(self, table: Table, version: int | None, names: Collection[str], rows: int) -> list[tuple[SeriesRange, int]]:
         """Divide the series of a table among ranges of about this many rows, with the estimated number of rows of each.
 
-        Args:
-            table: The table.
-            version: Its version; None for the newest.
-            names: Names of series; they need not be complete.
-            rows: Rows of a range.
+        `names` of series need not be complete.
 
         Raises:
             NotSupportedError: The files do not define the rows alone.
@@ -206,13 +195,7 @@ def divide_groups(groups: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]
 
 
 def window_shares(share: Share, groups: Sequence[RowGroup], division: Division, windows: WindowGrid) -> list[Share]:
-    """Divide row groups among shares that each have all rows of their windows, by series or by time.
-
-    Args:
-        share: A share of all rows.
-        groups: The row groups.
-        division: How to divide them.
-        windows: The windows.
+    """Divide row groups among parts of `share` that each have all rows of their windows, by series or by time.
 
     Raises:
         NotSupportedError: Windows are nearly as many as rows, or so long that few tasks would have any, or files overlap in time.

@@ -88,10 +88,8 @@ class Share:
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield slices of about a million rows, each ordered by series and time; slices are cut between series if `whole`.
 
-        Rows are in no order if nothing depends on their series.
-
-        Args:
-            columns: Stored columns, series key and tags. The series key and text of tags are dictionaries.
+        Rows are in no order if nothing depends on their series. Among `columns` may be tags, whose text is a dictionary, as is the
+        series key.
         """
         failpoint("storage.share.read")
         for tables in self._batches(columns):

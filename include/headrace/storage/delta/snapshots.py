@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 class Snapshot:
     """A version of a table, with what a commit needs that builds on it.
 
-    Attributes:
-        number: The version.
-        schema: All stored columns.
-        files: The data files, as of `list_files`; statistics that are not known are NULL.
-        properties: The table's properties.
-        is_partitioned: Whether it has partition columns.
-        writer_version: The protocol that its writers must know.
+    The `schema` has all stored columns. Data `files` are as of `list_files`; statistics that are not known are NULL.
     """
 
     number: int

@@ -26,11 +26,7 @@ def merging(root: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def writing_without_lock(root: str, name: str) -> Iterator[None]:
-    """Keep Spark from merging into what `name` locks.
-
-    Raises:
-        TransientError: Spark merges.
-    """
+    """Keep Spark from merging into what `name` locks; `TransientError` if it is merging."""
     if not is_local(root):  # where Spark does not merge, or its commits are a compare-and-set
         yield
         return

@@ -94,15 +94,14 @@ def now_ms() -> int:
 
 def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
     """Write rows as a staged data file, sorted by subtable and time."""
-    rows = sort_rows(rows, table.series_key, table.timestamp.name) if table.key is None else rows.sort_by(by_key(table))
+    if table.key is None:
+        rows = sort_rows(rows, table.series_key, table.timestamp.name)
+    else:
+        rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
     action = write_file(uri, rows, table, data_change=True)
     names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
     times = time_bounds(rows, table.timestamp.name)
     return StagedFile(action.path, action.size, action.modification_time, action.stats, rows.num_rows, times, names)
-
-
-def by_key(table: Table) -> list[tuple[str, str]]:
-    return [(name, "ascending") for name in table.primary_key]
 
 
 def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> list[StagedFile]:

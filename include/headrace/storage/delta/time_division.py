@@ -24,12 +24,7 @@ class RowsOverTime:
 
     @classmethod
     def of(cls, extents: Sequence[Bounds], rows: Sequence[float]) -> RowsOverTime:
-        """Estimate the times of rows by those of their row groups.
-
-        Args:
-            extents: The least and greatest timestamp of each row group, one at least.
-            rows: About how many rows it has.
-        """
+        """Estimate the times of rows by the least and greatest timestamp of each row group, and about how many rows it has."""
         lows = np.array([extent.low for extent in extents])
         ends = np.array([extent.high for extent in extents]) + 1
         instants = np.unique(np.concatenate([lows, ends]))

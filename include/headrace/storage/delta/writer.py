@@ -96,14 +96,10 @@ class Writer:
         update_columns: Collection[str] | None = None,
         commit: Commit | None = None,
     ) -> WriteMetrics:
-        """Insert rows, or update those whose key exists, in one commit.
+        """Insert rows, or update those whose key exists, in one commit; the last row of a key wins.
 
-        Args:
-            table: The table.
-            database: Its database.
-            rows: Stored columns and `tbname`; a missing column is NULL. The last row of a key wins.
-            update_columns: Columns that an update replaces; None for all.
-            commit: Transaction to record. Nothing is written if it is recorded already, or if there are no rows.
+        `rows` have stored columns and `tbname`; a missing column is NULL. An update replaces `update_columns`, by default all.
+        Nothing is written if `commit` is recorded already, or if there are no rows.
         """
         schema = rows_schema(table, database)
         deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
@@ -132,20 +128,11 @@ class Writer:
         *,
         is_update: bool = False,
     ) -> WriteMetrics | None:
-        """Upsert whole rows and delete keys in one commit, which is recorded even if no row changes.
+        """Upsert whole rows and delete keys in one commit, recorded even if no row changes; None if it is recorded already.
 
-        Rows that would not change are left out of the change feed. A key in both arguments is upserted.
-
-        Args:
-            table: The table.
-            database: Its database.
-            upserts: Stored columns and `tbname`.
-            deletes: `tbname`, timestamp[, key].
-            commit: Transaction to record.
-            is_update: Most of the keys exist, so the table need not be searched for them before the merge.
-
-        Returns:
-            None if `commit` is recorded already.
+        `upserts` have stored columns and `tbname`, `deletes` the primary key. A key in both is upserted. Rows that would not change
+        are left out of the change feed. If most of the keys exist (`is_update`), the table is not searched for them before the
+        merge.
 
         Raises:
             FencedError: The guard of `commit` does not hold; nothing is written.
@@ -192,15 +179,10 @@ class Writer:
         max_rows: int,
         check: Callable[[], None] = lambda: None,
     ) -> WriteMetrics:
-        """Write points of a tree in one commit, in place of others.
+        """Write points of a tree in one commit: rows of stored columns and the device, in which NULL is no point.
 
-        Args:
-            table: The tree's table.
-            database: The tree's database.
-            rows: Stored columns and the device; NULL is no point.
-            replaced: Points that are removed unless the rows have them; None for none.
-            max_rows: Stored rows that are in the driver's memory at a time, at most; 0 for the default.
-            check: Called at the version that the commit builds on. What it raises prevents the commit.
+        `replaced` points are removed unless the rows have them. At most `max_rows` stored rows are in the driver's memory at a
+        time; 0 is the default. `check` is called at the version that the commit builds on; what it raises prevents the commit.
         """
         schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
         rows = keep_last_values_per_key(conform_rows(rows, schema, key, table.name), key)
@@ -247,24 +229,13 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def delete(
-        self,
-        table: Table,
-        database: Database,
-        *,
-        tbnames: Collection[str] | None = None,
-        ranges: Ranges | None = None,
-        where: str | None = None,
+        self, table: Table, database: Database, *, tbnames: Collection[str] | None = None, ranges: Ranges | None = None
     ) -> int:
         """Delete rows and return how many; commit only if there are some.
 
-        Args:
-            table: The table.
-            database: Its database.
-            tbnames: Subtables; None for all.
-            ranges: Ranges of ticks, both ends inclusive; None for all times.
-            where: A further condition, SQL of delta-rs over stored columns.
+        `ranges` are of ticks, both ends inclusive; None for all times.
         """
-        predicate = delete_predicate(table, database, tbnames, ranges, where)
+        predicate = delete_predicate(table, database, tbnames, ranges)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
             if predicate == NO_ROWS:
@@ -279,11 +250,8 @@ class Writer:
     ) -> int:
         """Delete values of a tree and return the number of changed rows; rows without any value are deleted.
 
-        Args:
-            table: The tree's table.
-            database: The tree's database.
-            columns: Devices, and the columns to delete values from.
-            ranges: Ranges of ticks, both ends inclusive; None for all times.
+        `columns` has devices, and the columns to delete values from; `ranges` are of ticks, both ends inclusive, None for all
+        times.
         """
         scopes = [clearing(table, database, names, devices, ranges) for names, devices in devices_by_columns(columns)]
 
@@ -391,9 +359,7 @@ def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
     return keys.empty_table() if rows is None else rows.select(key).cast(keys)
 
 
-def delete_predicate(
-    table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None, where: str | None
-) -> str | None:
+def delete_predicate(table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None) -> str | None:
     """Return the predicate of a delete: None for all rows, `NO_ROWS` for none."""
     if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
         return NO_ROWS
@@ -402,8 +368,6 @@ def delete_predicate(
         schema = rows_schema(table, database)
         spans = [_range(schema, table.timestamp.name, Bounds.of_ticks(low, high, database.precision)) for low, high in ranges]
         conditions.append(f"({' OR '.join(spans)})")
-    if where:
-        conditions.append(f"({where})")
     return " AND ".join(conditions) or None
 
 
@@ -427,7 +391,7 @@ class Clearing:
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
-    scope = delete_predicate(table, database, devices, ranges, None)
+    scope = delete_predicate(table, database, devices, ranges)
     others = [column.name for column in table.columns[1:] if column.name not in names]
     left_empty = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in others) or "true"
     has_values = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in names)

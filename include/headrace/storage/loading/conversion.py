@@ -57,15 +57,10 @@ class SplitTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedSplit:
-    """A split as rows of the table; incomplete if there are `invalid_values`.
+    """A split as rows of the table in stored types; incomplete if there are `invalid_values`.
 
-    Attributes:
-        file_split: The split.
-        rows: Its rows in stored types.
-        read: Number of rows in the file, including those with equal keys.
-        present_columns: The table's columns that the file has.
-        subtables: `tbname` and those tags that have a column.
-        invalid_values: The values that could not be converted.
+    `read` counts the rows of the file, including those with equal keys, and `present_columns` are the table's columns that it has.
+    `subtables` has `tbname` and those tags that have a column.
     """
 
     file_split: FileSplit

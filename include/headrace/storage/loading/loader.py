@@ -98,14 +98,10 @@ class Loader:
         options: LoadOptions = DEFAULT_OPTIONS,
         announce: Announce | None = None,
     ) -> LoadMetrics:
-        """Load files of CSV, Parquet or NDJSON, all or none of them. The last row of a key wins.
+        """Load files of CSV, Parquet or NDJSON, all of one format, all or none of them. The last row of a key wins.
 
-        Args:
-            files: The files, all of one format.
-            progress: Called with the rows and bytes read so far.
-            options: The format, the subtable of all rows, and what `now` means.
-            announce: Called once all values are validated and before anything is written, with the files' subtables: `tbname` and
-                those tags that have a column. An exception from it ends the load.
+        `progress` is called with the rows and bytes read so far; `announce` once all values are validated and before anything is
+        written, with the files' subtables: `tbname` and those tags that have a column. An exception from it ends the load.
 
         Raises:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
@@ -149,9 +145,9 @@ class Loader:
         return LoadMetrics(written.version, written.inserted, written.updated, total_bytes(work))
 
     def _convert(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
-        return (
-            self._convert_on_spark(work, target) if is_large(work, self._small_write_rows) else self._convert_locally(work, target)
-        )
+        if is_large(work, self._small_write_rows):
+            return spark_writes.stage_splits(self._spark(), work, target, self._uri)
+        return self._convert_locally(work, target)
 
     def _convert_locally(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         """Convert splits by threads of this process; rows stay in memory up to `small_write_rows`, then go to staged files."""
@@ -167,11 +163,8 @@ class Loader:
                     kept = None
         yield from kept or ()
 
-    def _convert_on_spark(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
-        return spark_writes.stage_splits(self._spark(), work, target, self._uri)
-
     def _commit(self, converted: Sequence[ConvertedSplit | StagedSplit], sweep: staging.StagedFileCleanup) -> WriteMetrics:
-        present_columns = _present_columns(converted)
+        present_columns = frozenset(name for split in converted for name in split.present_columns)
         in_memory = [split.rows for split in converted if isinstance(split, ConvertedSplit)]
         if in_memory:
             return self._writer.write(self._table, self._database, pa.concat_tables(in_memory), update_columns=present_columns)
@@ -281,10 +274,6 @@ def refuse_invalid(converted: Sequence[CheckedSplit]) -> None:
     raise DataError(
         f"{examples[0]}{rest}; nothing was loaded", hint="\n".join(examples[1:]) or "correct the file and load it again"
     )
-
-
-def _present_columns(converted: Sequence[ConvertedSplit | StagedSplit]) -> frozenset[str]:
-    return frozenset(name for split in converted for name in split.present_columns)
 
 
 def _staged_files(converted: Sequence[ConvertedSplit | StagedSplit]) -> list[StagedFile]:

@@ -47,14 +47,7 @@ class SubtableFile:
 
 
 def read_subtables(path: Path, columns: Sequence[str], table: Table, database: Database, now: int) -> SubtableFile:
-    """Read a file of subtables.
-
-    Args:
-        path: The file. Its first line may have the names of the columns.
-        columns: The columns of the file in order: `tbname` and tags.
-        table: The supertable.
-        database: Its database.
-        now: Epoch milliseconds.
+    """Read a file of subtables with these columns in order, `tbname` and tags; its first line may have their names.
 
     Raises:
         NotFoundError: There is no such file.

@@ -25,11 +25,8 @@ ESCAPE: Final = "\\"
 class SeriesColumn:
     """A column of a file with values of series.
 
-    Attributes:
-        name: As the file has it.
-        measurement: Canonical node.
-        device: The device, if the name is a whole path.
-        type: The type in the name, such as `s1(INT32)`; None if there is none.
+    The `name` is as the file has it, the `measurement` the canonical node. There is a `device` if the name is a whole path, and a
+    `type` if the name has it, such as `s1(INT32)`.
     """
 
     name: str
@@ -52,13 +49,9 @@ def is_in_tree(path: str, database: str) -> bool:
 
 
 def read_header(names: Iterable[str], owner: str, database: str, device: str | None) -> TreeHeader:
-    """Return what the columns of a file mean.
+    """Return what the columns of a file for the tree `database` mean; messages name the file `owner`.
 
-    Args:
-        names: The column names.
-        owner: The file's name, for messages.
-        database: The tree that the rows are for.
-        device: The device of all rows, if the header names it.
+    `device` is that of all rows, if the load names it.
 
     Raises:
         ProgrammingError: There is no time or device, or a name is not that of a series of the tree.

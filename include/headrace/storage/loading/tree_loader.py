@@ -68,11 +68,8 @@ class TreeLoader:
     def load(self, paths: Sequence[Path], store: SeriesStore, progress: Progress | None, options: LoadOptions) -> LoadMetrics:
         """Load files into a tree, all or none of them, with the rules of its INSERT: the last value at an instant wins.
 
-        Args:
-            paths: The files; their names decide on the format.
-            store: Finds the columns of series, and writes the values once all are validated.
-            progress: Called with the rows and bytes read so far.
-            options: The format, the device of all rows, and what `now` means.
+        `store` finds the columns of series, and writes the values once all are validated. `progress` is called with the rows and
+        bytes read so far.
 
         Raises:
             DataError: A value is invalid.

@@ -144,9 +144,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return DEFAULTS | parse_spark_options(settings.spark_options) | own | storage | authentication
 
 
-def start_session(
-    settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None, application: str = "headrace"
-) -> SparkSession:
+def start_session(settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None) -> SparkSession:
     """Return the process's Spark session; start it if there is none.
 
     Raises:
@@ -159,7 +157,7 @@ def start_session(
     os.environ["SPARK_HOME"] = str(spark_home())
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(application).master(settings.spark_master)
+    builder = SparkSession.builder.appName("headrace").master(settings.spark_master)
     for name, value in (session_conf(settings) | at_launch).items():
         builder = builder.config(name, value)
     try:

@@ -50,16 +50,8 @@ def rows_to_arrow(
 ) -> pa.Table:
     """Convert rows to the stored columns of a table and `tbname`; columns that are not named are NULL.
 
-    Timestamps without a zone are in the database's time zone.
-
-    Args:
-        table: The table.
-        database: Its database.
-        columns: Names of the values of a row, in order.
-        rows: The values of each row.
-        tbnames: Subtable of each row; None if a column `tbname` names it.
-        now: Epoch milliseconds.
-        spans: Position of each row in the statement.
+    Timestamps without a zone are in the database's time zone; `now` is in epoch milliseconds. `tbnames` has the subtable of each
+    row, unless a column `tbname` names it; `spans`, each row's position in the statement.
 
     Raises:
         NotFoundError: A column does not exist.

@@ -29,12 +29,7 @@ def to_series_values(
 ) -> pa.Array:
     """Convert values of a file to the stored type of series; invalid ones become NULL and are added to `invalid_values`.
 
-    Args:
-        values: The values, one for each row of the file's split.
-        column: The stored column.
-        series_of: Returns the path of the series of a row, for messages.
-        context: How times without a zone are read.
-        invalid_values: Receives the invalid values.
+    There is a value for each row of the file's split. `series_of` returns the path of the series of a row, for messages.
     """
     type_ = column.type
     if type_.kind is TypeKind.TIMESTAMP:

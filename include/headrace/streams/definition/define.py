@@ -249,15 +249,20 @@ def define(
 
 def plan_recorded_stream(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
     """Return the plan of a recorded stream, as `define` returned it, with the recorded id."""
-    statement = parse(definition.sql, definition.dialect)
-    if not isinstance(statement, CreateStream):
-        raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
+    statement = recorded_statement(definition)
     scope = catalog_scope(catalog, definition.database, dialect=definition.dialect, now=definition.created)
     scope = scope_as_recorded(scope, definition)
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
     except Error as error:
         raise error.with_sql(definition.sql) from None
+
+
+def recorded_statement(definition: JobDefinition) -> CreateStream:
+    statement = parse(definition.sql, definition.dialect)
+    if not isinstance(statement, CreateStream):
+        raise InternalError(f"the recorded statement of the stream {definition.name} is not CREATE STREAM", sql=definition.sql)
+    return statement
 
 
 def scope_as_recorded(scope: Scope, definition: JobDefinition) -> Scope:

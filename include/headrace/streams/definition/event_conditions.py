@@ -16,11 +16,9 @@ LAST_ROW_VALUE = "last_row"
 
 @dataclass(frozen=True, slots=True)
 class ConditionValues:
-    """The output columns with what defines a window.
+    """The output columns with what defines a window: the state of a state window, or what starts and ends an event window.
 
-    Attributes:
-        start, end: For each source column in the conditions of an event window, its name and the output column.
-        state: The output column with the state of a state window.
+    `start` and `end` have, for each source column in the conditions, its name and the output column.
     """
 
     start: tuple[tuple[str, str], ...] = ()

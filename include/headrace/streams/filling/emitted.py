@@ -196,7 +196,6 @@ class EmittedWindows:
         is_window = pc.field(MARK.name) == window_mark(self.plan)
         return self.context.tables.scan(
             self.table,
-            self.plan.target_database,
             columns=self.schema.names if columns is None else columns,
             filter=is_window if condition is None else is_window & condition,
             version=version,

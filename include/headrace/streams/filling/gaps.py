@@ -17,14 +17,9 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class Gaps:
-    """Ranges between two instants of a group, both exclusive.
+    """Ranges of a group, both ends exclusive: each ends at the window before and the one after it, or where the group does.
 
-    Attributes:
-        group: The group of each.
-        start: The window before it, or where it begins.
-        end: The window after it, or where it ends.
-        before: The row of the window before it; `NO_ROW` if that is not needed.
-        after: The row of the window after it.
+    `before` and `after` are the rows of these windows; `NO_ROW` if they are not needed.
     """
 
     group: Int64s
@@ -56,11 +51,8 @@ class WindowKeys:
 class Neighborhood:
     """The windows that a commit changes and their neighbors, ordered by group and start; each is there once.
 
-    Attributes:
-        old_row: The row that the target has of a window; `NO_ROW` if none.
-        new_row: The row to write; `NO_ROW` if none.
-        is_retracted: Whether the window is to be retracted.
-        run: Equal for windows between which none is missing.
+    The rows are the one that the target has and the one to write, `NO_ROW` if there is none. `run` is equal for windows between
+    which none is missing.
     """
 
     group: Int64s

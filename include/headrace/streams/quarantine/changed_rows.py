@@ -27,14 +27,11 @@ ORDER: Final = {"delete": 0, "update_preimage": 1, "insert": 2, "update_postimag
 
 @dataclass(frozen=True)
 class RemainingChanges:
-    """Changes without the rows that are set aside.
+    """The changes that remain without the rows that are set aside.
 
-    Attributes:
-        rows: The changes that remain.
-        held: The keys that are set aside after them, with the index of the row that was set aside now; None if it was before.
-        released: The keys that were set aside before, and are no longer, or with another row.
-        corrected: The number of rows that were written again after they had been set aside.
-        deleted: The number of rows that were deleted after they had been set aside.
+    `held` has the keys that are set aside after them, with the index of the row that was set aside now; None if it was before. Keys
+    are `released` that are no longer set aside, or with another row. Rows are counted that were written again or deleted after they
+    had been set aside.
     """
 
     rows: pa.Table

@@ -48,10 +48,8 @@ Reasons = Mapping[int, Reason]
 """For each row of a batch to set aside, why."""
 
 
-class QuarantineFullError(TerminalError):
+class QuarantineFullError(TerminalError, code="QUARANTINE_FULL"):
     """A stream has as many rows in quarantine as it may have."""
-
-    code = "QUARANTINE_FULL"
 
 
 class Quarantine:

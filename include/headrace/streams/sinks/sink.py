@@ -130,7 +130,6 @@ def superseded_keys(context: Context, plan: StreamPlan, upserts: pa.Table | None
     times = touched_keys[target.timestamp.name].cast(pa.int64())
     stored = context.tables.scan(
         target,
-        plan.target_database,
         columns=list(target.primary_key),
         tbnames=pc.unique(touched_keys[target.series_key]).to_pylist(),
         bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),

@@ -66,7 +66,6 @@ class TargetTable:
         keys = pa.table({target.series_key: names, target.timestamp.name: times})
         stored = self.context.tables.scan(
             target,
-            self.plan.target_database,
             columns=keys.column_names,
             tbnames=pc.unique(names.drop_null()).to_pylist(),
             bounds=Bounds(pc.min(times).as_py(), pc.max(times).as_py()),

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, InternalError, NotFoundError, TerminalError, TransientError
-from headrace.jobs.activity import JobActivity
+from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kind_of
 from headrace.jobs.runners import Advance, Runner, RunnerFactory
 from headrace.model.failpoints import FailpointError
@@ -144,11 +144,7 @@ class SourcePoller:
         return Idle(latest, min(wake_ups, default=None))
 
     def collect(self) -> None:
-        """Handle the micro-batches that have ended.
-
-        Raises:
-            FencedError: This driver's lease has passed to another.
-        """
+        """Handle the micro-batches that have ended; `FencedError` if this driver's lease has passed to another."""
         for subscription in list(self._subscriptions.values()):
             if subscription.in_flight is not None and subscription.in_flight.done():
                 self._finish(subscription)

@@ -39,13 +39,7 @@ def scan_source(
         rows = scan_virtual(context, plan.scan, offsets, series, bounds).select(columns)
         return without_set_aside(context, plan, rows if filter is None else rows.filter(filter))
     rows = context.tables.scan(
-        plan.source,
-        plan.source_database,
-        columns=columns,
-        filter=filter,
-        version=offsets[plan.source_ids[0]],
-        tbnames=series,
-        bounds=bounds,
+        plan.source, columns=columns, filter=filter, version=offsets[plan.source_ids[0]], tbnames=series, bounds=bounds
     )
     return without_set_aside(context, plan, rows)
 

@@ -101,7 +101,6 @@ class VirtualReader:
         times = pc.min_max(keys[table.timestamp.name].cast(pa.int64()))
         return scan_origin(
             self.context,
-            self.scan,
             table,
             self.references,
             reached,

@@ -74,13 +74,12 @@ def scan_virtual(
     """Return the rows of a virtual table as of offsets of its origins, of some series, within bounds (stored, inclusive)."""
     references = [one for one in scan.references_read if series is None or one.series in series]
     tables = origin_tables(context, references)
-    parts = {origin: scan_origin(context, scan, table, references, offsets, bounds=bounds) for origin, table in tables.items()}
+    parts = {origin: scan_origin(context, table, references, offsets, bounds=bounds) for origin, table in tables.items()}
     return align(scan, parts, tables, references)
 
 
 def scan_origin(
     context: Context,
-    scan: Scan,
     table: Table,
     references: Sequence[ColumnReference],
     offsets: Offsets,
@@ -96,7 +95,6 @@ def scan_origin(
     names = {reference.origin_series for reference in own} if series is None else set(series)
     return context.tables.scan(
         table,
-        scan.database,
         columns=stored_columns(table, own),
         version=offsets[source_id(table.database, table.name)],
         tbnames=sorted(names),

@@ -18,10 +18,8 @@ MAX_EVENT_TIMES: Final = pa.schema([(SERIES_KEY, pa.string()), (MAX_EVENT_TIME, 
 """The largest event time of each subtable, in ticks."""
 
 
-class StateError(TerminalError):
+class StateError(TerminalError, code="STATE"):
     """A checkpoint is damaged, or does not match the plan."""
-
-    code = "STATE"
 
 
 def event_times(times: pa.Table | None = None) -> StateTable:

@@ -94,11 +94,7 @@ def checksum_of(buffers: Buffers) -> int:
 
 
 def decode_file(data: pa.Buffer) -> StateFile:
-    """Decode a file.
-
-    Raises:
-        StateError: The bytes are incomplete or damaged.
-    """
+    """Decode a file; `StateError` if its bytes are incomplete or damaged."""
     view = memoryview(data)
     checksum = None if len(view) < PREFIX.size + CHECKSUM.size else CHECKSUM.unpack(view[-CHECKSUM.size :])[0]
     if checksum is None or zlib.crc32(view[: -CHECKSUM.size]) != checksum or bytes(view[: len(MAGIC)]) != MAGIC:

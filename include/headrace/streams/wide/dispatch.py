@@ -28,11 +28,9 @@ MAX_WINDOWS: Final = 2_000_000
 class LargeCommitProcessor:
     """Computes the large commits of one stream, in the first of these ways that can.
 
-    Attributes:
-        pieces: Merges new rows piece by piece; None without kernels.
-        wide: Has executors compute new rows; None if windows may have rows of several series.
-        merged: Merges late, updated and deleted rows too; None if windows depend on the order of rows.
-        divided: Computes the changes of some series after the others; None if windows may have rows of several series.
+    New rows are merged in `pieces` (if kernels know the plan) or by executors (`wide`); `merged` also takes late, updated and
+    deleted rows, unless windows depend on the order of rows; `divided` computes the changes of some series after the others. Where
+    windows may have rows of several series, `wide` and `divided` are None.
     """
 
     context: Context

@@ -77,11 +77,7 @@ class KernelEvaluation:
 
     @classmethod
     def compile(cls, plan: StreamPlan) -> KernelEvaluation:
-        """Compile the kernels of a stream.
-
-        Raises:
-            UnsupportedError: Kernels cannot evaluate its query.
-        """
+        """Compile the kernels of a stream; `UnsupportedError` if they cannot evaluate its query."""
         source = source_schema(plan)
         types = {field.name: field.type for field in source}
         extended = window_sql.stream_plan(plan.query)

@@ -29,13 +29,10 @@ def recompute_tree(query: TreeQuery, source: TreeSource) -> tuple[Answer | None,
 def verify_tree(
     query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource, *, written: bool = False
 ) -> VerificationResult:
-    """Recompute a query, and compare a result with it by `verify_answer`. Columns are paired by name: their order has no meaning.
+    """Recompute a query without INTO over devices and rows, and compare a result with it by `verify_answer`.
 
-    Args:
-        query: The query, without INTO.
-        result: Returns the result.
-        source: The devices and rows that it reads; see `within` to restrict a query to a range of time.
-        written: The result was written to series, in which a row without any value leaves no trace.
+    Columns are paired by name: their order has no meaning. See `within` to restrict a query to a range of time. If the result was
+    `written` to series, a row without any value leaves no trace.
     """
 
     def allowance(_: Steps, answer: Answer, rows: Sequence[ResultRow]) -> Allowance:

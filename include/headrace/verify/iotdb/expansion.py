@@ -10,9 +10,9 @@ from typing import Final
 
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, columns_of, transform, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
-from headrace.model.trees import Device
+from headrace.model.trees import Device, SeriesRef
 from headrace.verify.iotdb.aggregates import AGGREGATES, COUNTS
-from headrace.verify.iotdb.sources import Series, TreeSource, matching_series
+from headrace.verify.iotdb.sources import TreeSource, matching_series
 
 TIME: Final = "time"
 END_TIME: Final = "__endTime"
@@ -86,7 +86,7 @@ class PathNames:
 
     source: TreeSource
     prefixes: tuple[PathPattern, ...]
-    series: dict[str, Series] = field(default_factory=dict)
+    series: dict[str, SeriesRef] = field(default_factory=dict)
 
     def __call__(self, reference: ColumnRef) -> list[str]:
         """Return the full paths of the series that a path matches."""
@@ -113,7 +113,7 @@ class MeasurementNames:
     """Resolves names to the measurements of one device."""
 
     device: Device
-    series: dict[str, Series] = field(default_factory=dict)
+    series: dict[str, SeriesRef] = field(default_factory=dict)
 
     def __call__(self, reference: ColumnRef) -> list[str]:
         pattern = PathPattern((*self.device.nodes, *split_path(reference.name)))

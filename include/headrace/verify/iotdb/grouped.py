@@ -11,12 +11,12 @@ from headrace.model.expressions import Call, ColumnRef, Expression, Literal, tra
 from headrace.model.paths import ROOT, join_path, split_path
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import TreeQuery
+from headrace.model.trees import SeriesRef
 from headrace.model.types import BIGINT, DOUBLE, DataType
 from headrace.sql.iotdb.names import result_name
 from headrace.verify.iotdb.aggregates import AGGREGATES, NEED_UNIQUE_INSTANTS, aggregate_calls
 from headrace.verify.iotdb.conversions import NUMBERS
 from headrace.verify.iotdb.expansion import COUNT_TIME, PathNames, combinations, having_condition
-from headrace.verify.iotdb.sources import Series
 from headrace.verify.values import quoted, unsupported
 
 COUNTING: Final = frozenset(("count", "min_time", "max_time", "time_duration"))
@@ -34,7 +34,7 @@ class GroupedColumn:
     call: Call
     alias: str | None = None
     type: DataType = BIGINT
-    groups: dict[str, dict[str, Series]] = field(default_factory=dict)
+    groups: dict[str, dict[str, SeriesRef]] = field(default_factory=dict)
 
     def check_unique(self, clause: str) -> None:
         """Raise `NotSupportedError` for an aggregate that needs one value an instant if a group has several series."""
@@ -100,7 +100,7 @@ class LevelExpansion:
     names: PathNames
     levels: Sequence[int]
     masks: dict[str, str] = field(default_factory=dict)
-    groups: dict[Call, dict[str, Series]] = field(default_factory=dict)
+    groups: dict[Call, dict[str, SeriesRef]] = field(default_factory=dict)
 
     def items(self) -> list[SelectItem]:
         """Return the columns, as aggregates of the names in `columns`. Each choice of FROM prefixes has columns of its own.
@@ -190,7 +190,7 @@ def _over_groups(node: Expression) -> Expression:
     return transform(node, change)
 
 
-def _common_type(function: str, parts: Iterable[Series]) -> DataType:
+def _common_type(function: str, parts: Iterable[SeriesRef]) -> DataType:
     """Return the type of the values of a group; BIGINT of those that are only counted."""
     types = {part.series.type for part in parts}
     if len(types) == 1:
@@ -202,7 +202,7 @@ def _common_type(function: str, parts: Iterable[Series]) -> DataType:
     raise unsupported(f"{function} with GROUP BY LEVEL of several types")
 
 
-def _masked_path(part: Series, levels: Sequence[int], *, keep_measurement: bool) -> str:
+def _masked_path(part: SeriesRef, levels: Sequence[int], *, keep_measurement: bool) -> str:
     nodes = (*part.device.nodes, part.series.measurement)
     last = len(nodes) - 1
 

@@ -11,7 +11,7 @@ from headrace.errors import NotSupportedError
 from headrace.model.paths import PathPattern
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
-from headrace.model.trees import Device, Timeseries
+from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import DOUBLE, TIMESTAMP, DataType
 from headrace.verify.steps import TS, Steps
 from headrace.verify.values import Value, duck_type, quoted, quoted_name, unsupported
@@ -31,13 +31,10 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class TreeSource:
-    """What the paths of a query can match.
+    """The devices that the paths of a query can match, and the stored rows by database.
 
-    Attributes:
-        devices: The devices.
-        rows: The stored rows by database.
-        timezone: The zone of times that name none, and of calendar months.
-        expired_before: For devices with a time to live, the first tick that is still visible.
+    The time zone is that of times that name none, and of calendar months. For devices with a time to live, `expired_before` has the
+    first tick that is still visible.
     """
 
     devices: tuple[Device, ...]
@@ -54,45 +51,22 @@ class TreeSource:
         return next(iter(precisions), Precision.MILLISECOND)
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One series of one device; `alias` is set if a query calls it so."""
-
-    device: Device
-    series: Timeseries
-    alias: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self.alias or self.series.measurement
-
-    @property
-    def path(self) -> str:
-        """The full path, with the alias if the query has it."""
-        return self.device.series_path(self.name)
-
-
-def matching_series(devices: Iterable[Device], pattern: PathPattern) -> list[Series]:
+def matching_series(devices: Iterable[Device], pattern: PathPattern) -> list[SeriesRef]:
     """Return the series that a pattern matches by measurement, or by alias."""
-    matched: list[Series] = []
+    matched: list[SeriesRef] = []
     for device in devices:
         for series in device.series:
             alias = device.labels_of(series.measurement).alias
             if pattern.matches((*device.nodes, series.measurement)):
-                matched.append(Series(device, series))
+                matched.append(SeriesRef(device, series))
             elif alias is not None and alias == pattern.nodes[-1] and PathPattern(pattern.nodes[:-1]).matches(device.nodes):
-                matched.append(Series(device, series, alias))
+                matched.append(SeriesRef(device, series, alias))
     return matched
 
 
 @dataclass(slots=True)
 class Rows:
-    """A relation with `_ts`, `_device` if rows are of devices, and a column `c…` for each name.
-
-    Attributes:
-        columns: Column and type by name.
-        devices: Devices of the rows, or labels of groups in their place, if they have any.
-    """
+    """A relation with `_ts`, `_device` if rows are of devices or labeled groups, and a column `c…` for each name."""
 
     relation: str
     columns: Mapping[str, Value]
@@ -107,7 +81,7 @@ class RowsBuilder:
     source: TreeSource
     bounds: tuple[int, int]
 
-    def by_time(self, series: Mapping[str, Series]) -> Rows:
+    def by_time(self, series: Mapping[str, SeriesRef]) -> Rows:
         """Return one row for each instant at which one of the series has a value."""
         columns = _named_columns({name: part.series.type for name, part in series.items()})
         sides = []
@@ -122,7 +96,7 @@ class RowsBuilder:
         joined = sides[0] + "".join(f" FULL JOIN {side} USING ({TS})" for side in sides[1:])
         return Rows(self.steps.step("rows", f"SELECT * FROM {joined} s WHERE {_has_value(columns)}"), columns)
 
-    def by_device(self, names: Mapping[str, Mapping[str, Series]]) -> Rows:
+    def by_device(self, names: Mapping[str, Mapping[str, SeriesRef]]) -> Rows:
         """Return one row for each instant of a device at which one of its measurements has a value."""
         types: dict[str, DataType] = {}
         for measured in names.values():
@@ -139,14 +113,15 @@ class RowsBuilder:
         return Rows(relation, columns, tuple(sorted(path for path, measured in names.items() if measured)))
 
     def by_group(
-        self, groups: Mapping[str, Mapping[str, Sequence[Series]]], types: Mapping[str, DataType], *, labeled: Iterable[str] | None
+        self,
+        groups: Mapping[str, Mapping[str, Sequence[SeriesRef]]],
+        types: Mapping[str, DataType],
+        *,
+        labeled: Iterable[str] | None,
     ) -> Rows:
         """Return one row for each point of a series and column of `groups`, with its value in this column.
 
-        Args:
-            groups: The series of each column, by the label of the group.
-            types: The types of the columns.
-            labeled: The labels, if rows have them as their device.
+        `groups` has the series of each column by the label of the group; if rows have labels as their device, `labeled` has all.
         """
         columns = _named_columns(types)
         points = [(name, label, part) for name, own in groups.items() for label, parts in own.items() for part in parts]
@@ -158,14 +133,14 @@ class RowsBuilder:
         relation = self.steps.step("rows", " UNION ALL ".join(selects))
         return Rows(relation, columns, None if labeled is None else tuple(sorted(labeled)))
 
-    def _loaded(self, series: Iterable[Series]) -> dict[str, str]:
+    def _loaded(self, series: Iterable[SeriesRef]) -> dict[str, str]:
         """Copy the rows that have some series; return a table for each database, with `_ts`, `_device` and the stored columns."""
-        grouped: dict[str, list[Series]] = {}
+        grouped: dict[str, list[SeriesRef]] = {}
         for part in series:
             grouped.setdefault(part.device.database, []).append(part)
         return {database: self._load(self.source.rows[database], parts) for database, parts in grouped.items()}
 
-    def _load(self, tree: TreeRows, series: Sequence[Series]) -> str:
+    def _load(self, tree: TreeRows, series: Sequence[SeriesRef]) -> str:
         types = {part.series.column: part.series.type for part in series}
         devices = sorted({part.device.path for part in series})
         unit = " // 1000" if tree.database.precision is Precision.MILLISECOND else ""
@@ -180,7 +155,7 @@ class RowsBuilder:
         return self.steps.load("tree", sql, rows_in=tree.read(sorted(types), devices, self.bounds))
 
 
-def _measured(name: str, devices: Iterable[Mapping[str, Series]]) -> str:
+def _measured(name: str, devices: Iterable[Mapping[str, SeriesRef]]) -> str:
     by_column: dict[str, list[str]] = {}
     for part in [measured[name] for measured in devices if name in measured]:
         by_column.setdefault(part.series.column, []).append(part.device.path)
@@ -188,7 +163,7 @@ def _measured(name: str, devices: Iterable[Mapping[str, Series]]) -> str:
     return f"CASE {' '.join(whens)} END" if whens else "NULL"
 
 
-def _cells(part: Series, name: str, columns: Mapping[str, Value]) -> str:
+def _cells(part: SeriesRef, name: str, columns: Mapping[str, Value]) -> str:
     """Return the values of a series in the column of one name, and NULL in the others."""
     stored, type_ = quoted_name(part.series.column), columns[name].type
     # Groups of several types are computed as DOUBLE, or only counted.
@@ -196,7 +171,7 @@ def _cells(part: Series, name: str, columns: Mapping[str, Value]) -> str:
     return ", ".join(f"{value if other == name else 'NULL'} AS {column.sql}" for other, column in columns.items())
 
 
-def _where(part: Series) -> str:
+def _where(part: SeriesRef) -> str:
     return f"WHERE _device = {quoted(part.device.path)} AND {quoted_name(part.series.column)} IS NOT NULL"
 
 

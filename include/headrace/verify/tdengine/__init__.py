@@ -41,15 +41,10 @@ def verify(
     *,
     maintained: MaintainedTable | None = None,
 ) -> VerificationResult:
-    """Recompute a query over the tables that `lookup` returns, and compare a result with it by `verify_answer`.
+    """Recompute a query over the tables that `lookup` returns by name, and compare a result with it by `verify_answer`.
 
-    Args:
-        query: The query.
-        result: Returns the result, with the columns of the select list.
-        lookup: Returns a table by its name in the query.
-        timezone: The time zone of a query without FROM.
-        maintained: Set if the result is a stream's target. The first column of its query is the window's start or the row's
-            timestamp.
+    The time zone is that of a query without FROM. Set `maintained` if the result is a stream's target: the first column of its
+    query is the window's start or the row's timestamp.
     """
 
     def compute(steps: Steps) -> Answer:

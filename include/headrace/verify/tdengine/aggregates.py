@@ -60,12 +60,10 @@ def calls_of(node: Expression, *functions: str) -> list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall(RowsCall):
-    """One call of an aggregate.
+    """One call of an aggregate; `unique` if no two rows of a group have the same instant.
 
-    Attributes:
-        unique: True if no two rows of a group have the same instant.
-        interval: True over INTERVAL windows; `before` and `after` are then columns with the previous and the next point that has a
-            value, as structs of `t` and `v`.
+    Over INTERVAL windows (`interval`), `before` and `after` are columns with the previous and the next point that has a value, as
+    structs of `t` and `v`.
     """
 
     unique: bool = True
@@ -137,10 +135,6 @@ def selected_value(use: AggregateCall, value: Value) -> Value:
     }[use.function]
     filtered = "" if use.function in ("last_row", "_group_key") else use.filter_present
     return Value(f"first({value.sql} ORDER BY {', '.join(order)}) {filtered}", value.type)
-
-
-def _selected(use: AggregateCall) -> Value:
-    return selected_value(use, use.x)
 
 
 def _percentile(use: AggregateCall) -> Value:
@@ -244,7 +238,7 @@ def _quantile_range(use: AggregateCall) -> Value:
 
 SELECTIONS: Final = ("min", "max", "first", "last", "last_row")
 AGGREGATES: Final[dict[str, Rule]] = {
-    **dict.fromkeys(("first", "last", "last_row", "_group_key"), _selected),
+    **dict.fromkeys(("first", "last", "last_row", "_group_key"), lambda use: selected_value(use, use.x)),
     **dict.fromkeys(("stddev", "stddev_pop"), _real("stddev_pop({0})")),
     **dict.fromkeys(("variance", "var_pop"), _real("var_pop({0})")),
     **{name: _real(f"{name}({{0}})") for name in ("avg", "stddev_samp", "var_samp")},

@@ -53,12 +53,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A relation with the names of its columns, in the precision and time zone of its database.
+    """A relation with the names of its columns, in the precision and time zone of its database; `key` is the composite key column.
 
-    Attributes:
-        key: The composite key column.
-        single: True if all rows belong to one subtable.
-        subtables: A relation with the same columns and one row per subtable, in which only tags and `tbname` are set.
+    It is `single` if all rows belong to one subtable. `subtables` is a relation with the same columns and one row per subtable, in
+    which only tags and `tbname` are set.
     """
 
     relation: str
@@ -86,11 +84,7 @@ class Frame:
         return matches[0] if matches else None
 
     def column(self, reference: ColumnRef) -> Column:
-        """Resolve a column reference.
-
-        Raises:
-            NotFoundError: There is no such column.
-        """
+        """Resolve a column reference; `NotFoundError` if there is no such column."""
         column = self.find(reference)
         if column is None:
             raise NotFoundError(f"column {reference.name} does not exist", span=reference.span)

@@ -198,11 +198,7 @@ class Select:
         return _Computed(selected, outputs, hidden, [f"n{at}" for at in range(len(natural))], len(keys))
 
     def _with_series(self, calls: set[Call], keys: list[Key]) -> tuple[Compiler, str, str | None]:
-        """Compute the values of a function of adjacent rows.
-
-        Returns:
-            A compiler that resolves its call, the relation, and the order of its rows if that is not by time.
-        """
+        """Compute a function of adjacent rows; return a compiler that resolves it, the relation, and its order unless by time."""
         if len(calls) > 1 or self.frame.time is None:
             raise unsupported("more than one function of adjacent rows in a query, or one without a timestamp")
         (call,) = calls

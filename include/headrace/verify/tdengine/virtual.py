@@ -17,11 +17,7 @@ ReadOrigin = Callable[[TableId], tuple[Table, pa.Table]]
 def virtual_rows(table: Table, schema: pa.Schema, references: Sequence[ColumnReference], read_origin: ReadOrigin) -> pa.Table:
     """Return the rows of a virtual table: the columns of a schema, NULL without a reference; instants as integers.
 
-    Args:
-        table: The virtual table.
-        schema: Its stored columns and `tbname`.
-        references: The references of the columns that a query reads.
-        read_origin: Returns a stored table and its rows.
+    `references` are those of the columns that a query reads. `read_origin` returns a stored table and its rows.
     """
     result = without_timestamps(schema.empty_table())
     with open_database() as connection:

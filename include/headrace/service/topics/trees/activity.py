@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.context import Context
 from headrace.model.expressions import Expression
-from headrace.model.trees import Device, Timeseries
+from headrace.model.trees import Device, SeriesRef, Timeseries
 from headrace.trees.scope import scope_of
 
 SeriesPair = tuple[Device, Timeseries]
@@ -44,7 +44,6 @@ def latest_times(pairs: Sequence[SeriesPair], where: Expression | None, context:
 def read_times(devices: Sequence[Device], pairs: Sequence[SeriesPair], where: Expression | None, context: Context) -> pa.Table:
     """Return the path of each device that has points, the ticks of its latest point, and those of each column of some series."""
     from headrace.compute.iotdb import activity
-    from headrace.compute.iotdb.schema import SeriesRef
     from headrace.queries.evaluation import read_scan, translated
 
     plan = activity.bind_activity(devices, [SeriesRef(*pair) for pair in pairs], where, scope_of(devices, context))

@@ -54,8 +54,7 @@ def described_files(files: Sequence[Path], size: int) -> str:
 def find_tree_target(session: PlanningContext, into: str, device: str | None) -> tuple[list[Stage], Database, str | None] | None:
     """Return what `into` names in a tree, a database or a device of one; None if it names a table.
 
-    Returns:
-        The stages that create the database, the database, and the device of all rows, if they have one.
+    These are the stages that create the database, the database, and the device of all rows, if they have one.
 
     Raises:
         NotFoundError: There is no such database, and INSERT would not create it.
@@ -97,11 +96,7 @@ def device_path(text: str) -> str:
 
 
 def in_database(device: str | None, database: str) -> str | None:
-    """Return the device.
-
-    Raises:
-        ProgrammingError: It does not lie in the database.
-    """
+    """Return the device; `ProgrammingError` if it does not lie in the database."""
     if device is not None and device != database and not device.startswith(database + "."):
         raise ProgrammingError(f"device {device} does not lie in {database}", hint=f"write a path below {database}")
     return device

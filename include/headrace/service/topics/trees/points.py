@@ -70,14 +70,10 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
 def write_series(
     device: DeviceSeries, rows: pa.Table, missing: Sequence[NewSeries], template: str | None, *, is_new: bool
 ) -> Stage:
-    """Write rows of one device in one commit, after creating the series that are missing.
+    """Write rows of one device in one commit, after creating the series that are missing, from its template if it has one.
 
-    Args:
-        device: The device, with the series that the rows have values of.
-        rows: `time` as stored and a column for each measurement, in the type of its series. There may be none.
-        missing: The series that do not exist.
-        template: The device template that the device and missing series are created from, if there is one.
-        is_new: Whether the device is created from the template.
+    `rows`, maybe none, have `time` as stored and a column for each measurement, in the type of its series. A device that `is_new`
+    is created from the template too.
     """
     database = device.database.name
     extends = (on_catalog(Action.ALTER) if template else on_database(Action.ALTER, database)) if missing else ()

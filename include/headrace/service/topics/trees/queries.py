@@ -57,12 +57,7 @@ def group_by_tags(plan: TagPlan) -> Stage:
 
 
 def write_into(plan: TreePlan, targets: Sequence[IntoColumn]) -> Stage:
-    """Run a query and write its columns to series.
-
-    Args:
-        plan: The query.
-        targets: Where each column of the result goes, or of ALIGN BY DEVICE each column of each device.
-    """
+    """Run a query and write each column of its result to a series, or with ALIGN BY DEVICE each column of each device."""
 
     def apply(session: SessionState) -> Result:
         from headrace.queries.into import compute_into
