@@ -35,7 +35,7 @@ MIN_STREAMS, MAX_STREAMS = 3, 12
 STREAMS_BY_PROFILE = {"kernels": MAX_STREAMS, "pieces": 4, "spark": 2}
 """For the same few rows, Spark SQL takes ten times as long as kernels, and Spark's writes of the results of pieces four times as
 long, so they compute the first streams of a scenario only."""
-SCENARIOS_BY_PROFILE = {"kernels": 5, "pieces": 4, "spark": 2}
+SCENARIOS_BY_PROFILE = {"kernels": 5, "pieces": 3, "spark": 2}
 TRIGGERS = ("at_once", "window_close", "max_delay 5s")
 DELAYS_MS = 600_000
 """The longest delay of a trigger."""
