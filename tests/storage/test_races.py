@@ -142,7 +142,7 @@ tables = open_tables(pathlib.Path(sys.argv[1]))
 tables.create(METERS, POWER)
 for a in range(3):
     tables.writer.write(METERS, POWER, rows([{"ts": 1, "a": a}, {"ts": 10 + a}]))
-assert tables.scan(METERS, POWER).num_rows == 4
+assert tables.scan(METERS).num_rows == 4
 assert tables.changes.read(METERS, 0, 3).num_rows == 8
 assert "pyspark" not in sys.modules
 """
