@@ -19,7 +19,7 @@ from headrace.errors import NotSupportedError
 from headrace.settings import load
 from headrace.sql import parse_script
 from tests.conformance.results import TOLERANCE, comparable, results_match
-from tests.support.drawing import draw
+from tests.support.drawing import drawn
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -29,7 +29,8 @@ DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "dif
 
 
 WINDOWS = ("interval(", "session(", "state_window(", "event_window", "count_window(")
-BY_KERNELS = draw([case for case in CASES if any(word in case["query"].lower() for word in WINDOWS)], 5)
+WINDOWED = [case for case in CASES if any(word in case["query"].lower() for word in WINDOWS)]
+BY_KERNELS = drawn(WINDOWED, "queries by kernels", len(WINDOWED) // 5)
 """One of five queries over windows runs a second time, by kernels."""
 CLOCK = headrace.ManualClock(1_700_000_000_000)
 

@@ -16,13 +16,14 @@ import pytest
 
 import headrace
 from tests.conformance.results import TOLERANCE, comparable, values_match
-from tests.support.drawing import draw
+from tests.support.drawing import drawn
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HERE = Path(__file__).parent
 DIFFERENCES = {entry["id"]: entry["why"] for entry in tomllib.loads((HERE / "differences.toml").read_text())["difference"]}
-CASES = draw([json.loads(line) for line in (HERE / "streams.jsonl").read_text().splitlines()], 8)
+ALL_CASES = [json.loads(line) for line in (HERE / "streams.jsonl").read_text().splitlines()]
+CASES = drawn(ALL_CASES, "recorded streams", len(ALL_CASES) // 8)
 START_MS = 1_700_000_000_000
 
 

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from random import Random
 from typing import Final, TypeVar
 
 from tests.streams.environment import PROFILES
-from tests.support.drawing import SEED, TAKES_ALL
+from tests.support import drawing
 
 EXAMPLES: Final = int(os.environ.get("HEADRACE_STREAM_EXAMPLES", "0"))
 """About how many examples a campaign of properties tries; 0 in an ordinary run."""
 KILLS: Final = int(os.environ.get("HEADRACE_KILLS", "0"))
 """Kills of a campaign; 0 in an ordinary run."""
-IS_CAMPAIGN: Final = bool(EXAMPLES or KILLS or TAKES_ALL)
+IS_CAMPAIGN: Final = bool(EXAMPLES or KILLS)
 
 Case = TypeVar("Case")
 
 
 def drawn(cases: Sequence[Case], purpose: str, count: int = 1) -> list[Case]:
-    """Return `count` of the cases, in their order; all of them in a campaign.
-
-    Each purpose draws others, so that a run does not try the same part everywhere.
-    """
-    if IS_CAMPAIGN:
-        return list(cases)
-    numbers = Random(f"{SEED} {purpose}").sample(range(len(cases)), min(count, len(cases)))
-    return [cases[number] for number in sorted(numbers)]
+    """Return the cases that this run takes, `count` of them; all of them in a campaign."""
+    return list(cases) if IS_CAMPAIGN else drawing.drawn(cases, purpose, count)
 
 
 def drawn_profiles(purpose: str) -> list[str]:

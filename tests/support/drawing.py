@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 SEED: Final = int(os.environ.get("HEADRACE_DRAW_SEED", "0")) or time.time_ns() % 1_000_000
 TAKES_ALL: Final = os.environ.get("HEADRACE_DRAW") == "all"
+Case = TypeVar("Case")
+
 NOTE: Final = f"drawn by HEADRACE_DRAW_SEED={SEED}"
 
 
@@ -20,8 +23,9 @@ def is_drawn(name: str, share: int) -> bool:
     return TAKES_ALL or random.Random(f"{SEED} {name}").randrange(share) == 0
 
 
-def draw(cases: list[dict[str, Any]], share: int) -> list[dict[str, Any]]:
-    """Return the recorded cases that this run takes, one of `share`, in their order."""
-    numbers = range(len(cases))
-    drawn = numbers if TAKES_ALL else sorted(random.Random(SEED).sample(numbers, -(-len(cases) // share)))
-    return [cases[number] for number in drawn]
+def drawn(cases: Sequence[Case], purpose: str, count: int) -> list[Case]:
+    """Return the cases that this run takes, `count` of them in their order. Each purpose draws others."""
+    if TAKES_ALL:
+        return list(cases)
+    numbers = random.Random(f"{SEED} {purpose}").sample(range(len(cases)), min(count, len(cases)))
+    return [cases[number] for number in sorted(numbers)]
