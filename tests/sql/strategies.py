@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.functions import MAX_STATE_BYTES
 from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.queries import (
     CountClause,
@@ -42,6 +43,7 @@ naturals = st.integers(0, 2**63)
 durations = st.builds(Duration, naturals, st.sampled_from(list(UNIT_NAMES)))
 numbers = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | numbers | text
+OUTPUT_TYPES = (DataType(TypeKind.UBIGINT), DataType(TypeKind.DOUBLE), DataType(TypeKind.VARCHAR, 9))
 SIZED = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.VARBINARY, TypeKind.GEOMETRY)
 types = st.one_of(
     st.sampled_from([DataType(kind) for kind in TypeKind if kind not in (TypeKind.DATE, TypeKind.DECIMAL, *SIZED)]),
@@ -368,6 +370,18 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.CreateSnode, st.integers(1, 1000)),
     st.builds(model.DropSnode, st.integers(1, 1000)),
     st.builds(model.KillQuery, st.sampled_from(["1:2", "it's"])),
+    st.builds(
+        model.CreateModuleFunction,
+        names,
+        text,
+        st.sampled_from(OUTPUT_TYPES),
+        st.booleans(),
+        st.integers(0, MAX_STATE_BYTES),
+        st.just(False),
+        st.booleans(),
+    ),
+    st.builds(model.CreateModuleFunction, names, text, st.sampled_from(OUTPUT_TYPES), if_not_exists=st.booleans()),
+    st.builds(model.DropModuleFunction, names, st.booleans()),
     st.builds(model.DropStream, table_names, st.booleans()),
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),

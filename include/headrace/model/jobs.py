@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
+from headrace.model.pipes import Pipe
 from headrace.model.positions import Offsets, Position, SourceId, source_id
 from headrace.model.streams import StreamSchema
 from headrace.model.tables import TableId
@@ -70,6 +71,8 @@ class JobDefinition:
         continuous_query: The schedule of a continuous query.
         replaces: What the backfill of the job replaces in the target; None if it only adds.
         owner: The user whose statement created the job.
+        functions: The registered functions that the statement calls, of the job's dialect. None of them can be dropped or replaced.
+        pipe: The stages of a pipe, whose sources and target are no tables.
     """
 
     id: str
@@ -86,6 +89,8 @@ class JobDefinition:
     continuous_query: ContinuousQuery | None = None
     replaces: Replacement | None = None
     owner: str = ""
+    functions: tuple[str, ...] = ()
+    pipe: Pipe | None = None
 
     @property
     def source(self) -> TableId:
@@ -119,6 +124,13 @@ class JobDefinition:
             raise ValueError(f"{self.kind} {self} has no schedule")
         return self.continuous_query.schedule
 
+    @property
+    def stages(self) -> Pipe:
+        """The stages; only pipes have them."""
+        if self.pipe is None:
+            raise ValueError(f"{self.kind} {self} has no stages")
+        return self.pipe
+
     def __str__(self) -> str:
         return job_name(self.database, self.name)
 
@@ -138,7 +150,8 @@ class JobCounters:
     than the KEEP of the target's database, which are not in `rows_out`.
 
     A continuous query counts only the rows that it has written, its executions that were done (`batches`), and attempts that failed
-    (`failures`).
+    (`failures`). A pipe counts only rows and bytes that its sink has delivered, rows that remain (`rows_pending`), batches, and
+    attempts to deliver that failed.
     """
 
     rows_in: int = 0
@@ -154,6 +167,7 @@ class JobCounters:
     windows_recalculated: int = 0
     batches: int = 0
     failures: int = 0
+    bytes_out: int = 0
 
     @property
     def rows_handled(self) -> int:

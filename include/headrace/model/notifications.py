@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
 from urllib.parse import urlsplit
-
-ADDRESS: Final = re.compile(r"""(?i)\b(wss?://)([^\s'"/?#@]*@)?([^\s'"/?#@]*/?)([^\s'"]*)""")
-"""An address in a text, which is between quotes or spaces: scheme, user, host with slash, and the rest."""
 
 
 class EventType(StrEnum):
@@ -48,16 +43,6 @@ class Notification:
     def subscribes_to(self, event: EventType) -> bool:
         """Return True if events of this type are sent."""
         return event in self.events or (event is EventType.WINDOW_INVALIDATION and EventType.WINDOW_CLOSE in self.events)
-
-
-def masked(text: str) -> str:
-    """Return a text of the same length with stars for all but scheme and host of each WebSocket address: the rest may be secret."""
-
-    def mask(address: re.Match[str]) -> str:
-        scheme, user, host, rest = address.groups(default="")
-        return f"{scheme}{'*' * len(user)}{host}{'*' * len(rest)}"
-
-    return ADDRESS.sub(mask, text)
 
 
 def is_allowed(url: str, hosts: str) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 SourceId = str
 """Names a source table, as `source_id` makes it."""
 
 Offsets = Mapping[SourceId, int]
 """For each source the last Delta version that has been read."""
+
+STATEMENTS: Final = "#statements"
+"""In offsets of pipes: the last statement of the log of schema changes that has been read."""
 
 
 def is_behind(offsets: Offsets, others: Offsets) -> bool:

@@ -142,7 +142,7 @@ Source = TableSource | QuerySource | Join
 
 @dataclass(frozen=True, slots=True)
 class InterpolationClause:
-    """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None if not given."""
+    """`RANGE(start, end) EVERY(step)` of an INTERP query; ends as written, None if not written."""
 
     start: Expression | None = None
     end: Expression | None = None

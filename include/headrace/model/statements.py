@@ -12,6 +12,7 @@ from headrace.model.spans import Span
 from headrace.model.streams import ErrorPolicy, StreamOptions
 from headrace.model.tables import Column, Name
 from headrace.model.time import Duration, Precision
+from headrace.model.types import DataType
 from headrace.model.values import Now, RowValue, Statement
 
 __all__ = ["Now", "RowValue", "Statement"]
@@ -84,7 +85,7 @@ class TagValue:
 
 @dataclass(frozen=True, slots=True)
 class SubtableSpec:
-    """`name USING supertable [(tag, …)] TAGS (value, …) [TTL days]`; `tag_names` is None if all tags are given in order."""
+    """`name USING supertable [(tag, …)] TAGS (value, …) [TTL days]`; `tag_names` is None if all tags are there in order."""
 
     name: Name
     using: Name
@@ -439,3 +440,26 @@ class Explain(Statement):
     statement: Statement
     analyze: bool = False
     verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateModuleFunction(Statement):
+    """`CREATE [OR REPLACE] [AGGREGATE] FUNCTION name AS 'file' OUTPUTTYPE type [BUFSIZE bytes] LANGUAGE 'Python'`."""
+
+    name: str
+    path: str
+    output_type: DataType
+    is_aggregate: bool = False
+    buffer_size: int = 0
+    if_not_exists: bool = False
+    or_replace: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropModuleFunction(Statement):
+    """`DROP FUNCTION [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool = False
+    span: Span | None = field(default=None, compare=False)

@@ -1,4 +1,4 @@
-"""Measurements of streams at regular intervals."""
+"""Measurements of streams and pipes at regular intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class StreamSample:
-    """What was measured of one stream at one moment. Durations and rates are of the time since the sample before.
+    """What was measured of one stream or pipe at one moment. Durations and rates are of the time since the sample before.
 
     Attributes:
         time: Epoch milliseconds.
@@ -22,6 +22,7 @@ class StreamSample:
         write_ms: Committing the results.
         record_ms: Recording the progress in the catalog.
         state_bytes: The size of the state in memory.
+        bytes_out_s: Bytes that a pipe has delivered per second.
     """
 
     job_id: str
@@ -41,11 +42,13 @@ class StreamSample:
     state_windows: int
     state_bytes: int
     quarantined: int
+    bytes_out_s: float = 0.0
 
 
 class Rate(NamedTuple):
-    """Rows read and written per second, as a sample has them."""
+    """Rows read and written, and bytes delivered, per second, as a sample has them."""
 
     time: int
     rows_in: float
     rows_out: float
+    bytes_out: float = 0.0

@@ -7,8 +7,10 @@ from enum import StrEnum
 
 from headrace.model.expressions import Expression, Scalar
 from headrace.model.paths import PathPattern
+from headrace.model.pipes import PipeStage
 from headrace.model.spans import Span
 from headrace.model.tree_queries import CompoundDuration, TreeQuery
+from headrace.model.triggers import TriggerEvent, TriggerType
 from headrace.model.types import DataType
 from headrace.model.values import Now, Statement
 
@@ -140,15 +142,15 @@ class TreeShow(TreeStatement):
 
     Attributes:
         what: `databases`, `devices`, `timeseries`, `latest timeseries`, `child paths`, `child nodes`, `ttl`, `all ttl`,
-            `functions`, `current_timestamp`, `continuous queries`, `cq executions`, `device templates`, `nodes in template`,
-            `paths set template`, `paths using template`, `version`, `count databases`, `count devices`, `count timeseries`,
-            `count nodes`.
-        where: What is looked at (`timeseries`, `device`, `tag`, `datatype`, `template`), the tag's key or nothing, the
-            operator (`=`, `<>`, `contains`, `is null`, `is not null`), and the value.
+            `functions`, `triggers`, `current_timestamp`, `continuous queries`, `cq executions`, `device templates`,
+            `nodes in template`, `paths set template`, `paths using template`, `pipe`, `pipes`, `pipeplugins`, `version`,
+            `count databases`, `count devices`, `count timeseries`, `count nodes`.
+        where: What is looked at (`timeseries`, `device`, `tag`, `datatype`, `template`, `sink`), the tag's key or nothing, the
+            operator (`=`, `<>`, `contains`, `is null`, `is not null`, `used by`), and the value.
         time: The condition on time of DEVICES and TIMESERIES: those that have such rows.
         level: Of COUNT … GROUP BY LEVEL and of COUNT NODES … LEVEL.
-        details: Of SHOW DATABASES DETAILS.
-        name: Of a template, or of the continuous query whose executions are shown.
+        details: Of SHOW DATABASES DETAILS and SHOW TRIGGERS DETAILS.
+        name: Of a template or pipe, or of the continuous query whose executions are shown.
     """
 
     what: str
@@ -230,6 +232,32 @@ class DropFunction(NamedStatement):
     """`DROP FUNCTION name`."""
 
 
+@dataclass(frozen=True, slots=True)
+class CreateTrigger(TreeStatement):
+    """`CREATE STATELESS|STATEFUL TRIGGER name BEFORE|AFTER INSERT ON pattern AS 'class' [USING URI 'uri'] [WITH (k = v, …)]`."""
+
+    name: str
+    type: TriggerType
+    event: TriggerEvent
+    pattern: PathPattern
+    class_name: str
+    uri: str | None = None
+    attributes: Properties = ()
+    span: Span | None = field(default=None, compare=False)
+
+
+class DropTrigger(NamedStatement):
+    """`DROP TRIGGER name`."""
+
+
+class StartTrigger(NamedStatement):
+    """`START TRIGGER name`."""
+
+
+class StopTrigger(NamedStatement):
+    """`STOP TRIGGER name`."""
+
+
 class TimeoutPolicy(StrEnum):
     """What happens to intervals that fall due while a run is still at work."""
 
@@ -262,3 +290,48 @@ class PauseContinuousQuery(NamedStatement):
 
 class ResumeContinuousQuery(NamedStatement):
     """`RESUME CONTINUOUS QUERY name`, which IoTDB does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePipe(TreeStatement):
+    """`CREATE PIPE [IF NOT EXISTS] name [WITH SOURCE (k = v, …)] [WITH PROCESSOR (…)] WITH SINK (…)`. Keys are distinct."""
+
+    name: str
+    source: Properties = ()
+    processor: Properties = ()
+    sink: Properties = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """`MODIFY stage (k = v, …)`, which adds to the attributes of a stage, or `REPLACE stage (…)`. Keys are distinct."""
+
+    stage: PipeStage
+    attributes: Properties
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPipe(TreeStatement):
+    """`ALTER PIPE [IF EXISTS] name …`, with at most one change of each stage, in the order of the stages."""
+
+    name: str
+    changes: tuple[StageChange, ...] = ()
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPipe(TreeStatement):
+    """`DROP PIPE [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool = False
+
+
+class StartPipe(NamedStatement):
+    """`START PIPE name`."""
+
+
+class StopPipe(NamedStatement):
+    """`STOP PIPE name`."""

@@ -45,9 +45,26 @@ TREE_ENCODINGS: Final[dict[TypeKind, frozenset[str]]] = {
 }
 """Encodings that IoTDB allows for each type."""
 
+DEFAULT_ENCODINGS: Final = {
+    TypeKind.BOOL: "RLE",
+    TypeKind.INT: "TS_2DIFF",
+    TypeKind.BIGINT: "TS_2DIFF",
+    TypeKind.FLOAT: "GORILLA",
+    TypeKind.DOUBLE: "GORILLA",
+    TypeKind.DATE: "TS_2DIFF",
+    TypeKind.TIMESTAMP: "TS_2DIFF",
+}
+"""The encoding of series that are created without one; that of other types is PLAIN."""
+DEFAULT_COMPRESSION: Final = "LZ4"
+
 TREE_TYPE_NAMES: Final[dict[TypeKind, str]] = {type_.kind: name for name, type_ in TREE_TYPES.items()}
 
 
 def type_name(type_: DataType) -> str:
     """Return IoTDB's name of a type."""
     return TREE_TYPE_NAMES.get(type_.kind, str(type_))
+
+
+def default_encoding(type_: DataType) -> str:
+    """Return the encoding of a series of a type that is created without one."""
+    return DEFAULT_ENCODINGS.get(type_.kind, "PLAIN")

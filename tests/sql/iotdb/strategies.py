@@ -10,10 +10,13 @@ from headrace.model import tree_queries as queries
 from headrace.model import tree_statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.paths import PathPattern, join_path, quote_node
+from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlugin
+from headrace.model.pipes import PipeStage
 from headrace.model.queries import SelectItem
 from headrace.model.statements import Explain
 from headrace.model.time import Duration
 from headrace.model.tree_types import TREE_TYPES
+from headrace.model.triggers import TriggerEvent, TriggerType
 from headrace.model.types import TIMESTAMP
 from headrace.model.values import Now
 from headrace.sql.iotdb.expressions import is_constant
@@ -66,7 +69,16 @@ BINARY = ["+", "-", "*", "/", "%", "and", "or", "=", "<>", "<", "<=", ">", ">="]
 functions = st.sampled_from(["top_k", "f x", "sin", "last", "case", "null", "my_function"])
 
 
+def _is_attribute(argument: Expression) -> bool:
+    """Whether a function takes this argument for an attribute, also in parentheses."""
+    match argument:
+        case Call(function="=", arguments=(Literal(value=key), _)):
+            return not isinstance(key, bytes)
+    return False
+
+
 def _calls(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    arguments = _tuples(inner.filter(lambda found: not _is_attribute(found)), 0)
     choices = _tuples(st.builds(Literal, scalars) | instants)
     return st.one_of(
         st.builds(lambda f, a, b: Call(f, (a, b)), st.sampled_from(BINARY), inner, inner),
@@ -74,7 +86,7 @@ def _calls(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
         st.builds(lambda f, a, b, c: Call(f, (a, b, c)), st.sampled_from(["between", "not between"]), inner, inner, inner),
         st.builds(lambda f, a, b: Call(f, (a, *b)), st.sampled_from(["in", "not in"]), inner, choices),
         st.builds(lambda f, a, b: Call(f, (a, Literal(b))), st.sampled_from(["like", "not like", "match", "nmatch"]), inner, text),
-        st.builds(lambda f, a, b, c: Call(f, (a, *b), False, c), functions, columns, _tuples(inner, 0), pairs),
+        st.builds(lambda f, a, b, c: Call(f, (a, *b), False, c), functions, columns, arguments, pairs),
         st.builds(lambda a, b, c: Call("replace", (a, Literal(b), Literal(c))), inner, text, text),
         st.builds(lambda a, b: Call("round", (a, Literal(b))), inner, st.integers(-5, 5)),
         st.builds(lambda a, b: Call("substring", (a, *map(Literal, b))), inner, _tuples(st.integers(-5, 5), 1, 2)),
@@ -200,10 +212,14 @@ device_conditions = st.one_of(
     st.builds(lambda sign, name: ("template", "", sign, name), st.sampled_from(["=", "<>"]), text),
     st.sampled_from([("template", "", sign, "") for sign in ("is null", "is not null")]),
 )
+pipe_names = names | st.sampled_from(["if", "exists", "with", "sink", "中文"])
 shows = st.one_of(
-    st.sampled_from(["all ttl", "functions", "continuous queries", "device templates", "version", "current_timestamp"]).map(
-        model.TreeShow
-    ),
+    st.sampled_from(
+        ["all ttl", "functions", "continuous queries", "device templates", "version", "current_timestamp", "pipeplugins"]
+    ).map(model.TreeShow),
+    st.builds(model.TreeShow, st.just("triggers"), details=st.booleans()),
+    st.builds(model.TreeShow, st.just("pipe"), name=pipe_names),
+    st.builds(model.TreeShow, st.just("pipes"), where=_maybe(st.builds(lambda name: ("sink", "", "used by", name), names))),
     st.builds(
         model.TreeShow, st.sampled_from(["databases", "child paths", "child nodes", "count databases"]), _tuples(patterns, 0, 1)
     ),
@@ -232,6 +248,10 @@ continuous = st.builds(
     _maybe(compounds),
     policy=st.sampled_from(model.TimeoutPolicy),
 )
+stage_attributes = st.dictionaries(text, text, max_size=3).map(lambda attributes: tuple(attributes.items()))
+stage_changes = st.tuples(
+    *(_maybe(st.builds(model.StageChange, st.just(stage), stage_attributes, st.booleans())) for stage in PipeStage)
+).map(lambda changes: tuple(change for change in changes if change is not None))
 statements: st.SearchStrategy[Any] = st.one_of(
     st.builds(model.CreateTreeDatabase, patterns, _maybe(naturals)),
     st.builds(model.DropTreeDatabases, _tuples(patterns)),
@@ -253,6 +273,26 @@ statements: st.SearchStrategy[Any] = st.one_of(
     shows,
     st.builds(model.CreateFunction, names, text, _maybe(text)),
     st.builds(model.DropFunction, names),
+    st.builds(
+        model.CreateTrigger,
+        names,
+        st.sampled_from(TriggerType),
+        st.sampled_from(TriggerEvent),
+        patterns,
+        text,
+        _maybe(text),
+        _tuples(st.tuples(text, text), 0),
+    ),
+    st.builds(model.DropTrigger, names),
+    st.builds(CreatePipePlugin, names, text, _maybe(text), st.booleans()),
+    st.builds(DropPipePlugin, names, st.booleans()),
+    st.builds(model.StartTrigger, names),
+    st.builds(model.StopTrigger, names),
+    st.builds(model.CreatePipe, pipe_names, stage_attributes, stage_attributes, stage_attributes, st.booleans()),
+    stage_changes.flatmap(lambda changes: st.builds(model.AlterPipe, pipe_names, st.just(changes), st.booleans())),
+    st.builds(model.DropPipe, pipe_names, st.booleans()),
+    st.builds(model.StartPipe, pipe_names),
+    st.builds(model.StopPipe, pipe_names),
     continuous,
     st.builds(model.DropContinuousQuery, names),
     st.builds(model.PauseContinuousQuery, names),

@@ -14,14 +14,21 @@ from headrace.model.tree_statements import (
     DropFunction,
     DropTemplate,
     DropTreeDatabases,
+    DropTrigger,
+    NamedStatement,
     PauseContinuousQuery,
     ResumeContinuousQuery,
+    StartPipe,
+    StartTrigger,
+    StopPipe,
+    StopTrigger,
     TreeDelete,
     TreeSelect,
     TreeStatement,
 )
 from headrace.sql.iotdb.expressions import is_constant
-from headrace.sql.iotdb.show import ShowParser
+from headrace.sql.iotdb.pipe_plugins import PipePluginParser
+from headrace.sql.iotdb.pipes import WHAT
 from headrace.sql.tokens import TokenType
 
 
@@ -37,14 +44,11 @@ class InsertHeader:
 
 LATER: Final = {
     **dict.fromkeys(("GRANT", "REVOKE", "LIST"), "privileges come with a later version: every user may do everything"),
-    **dict.fromkeys(("START", "STOP"), "pipes and triggers come with a later version"),
     **dict.fromkeys(("FLUSH", "CLEAR", "SETTLE"), "leave it out: writes are durable, and maintenance compacts files"),
     "LOAD": "load exported CSV files with `headrace load`",
     **dict.fromkeys(("KILL", "MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
 }
 LATER_OBJECTS: Final = {
-    **dict.fromkeys(("PIPE", "PIPEPLUGIN"), "pipes come with a later version"),
-    **dict.fromkeys(("TRIGGER", "STATELESS", "STATEFUL"), "triggers come with a later version"),
     **dict.fromkeys(("USER", "ROLE"), "users and roles come with a later version: every user may do everything"),
     "VIEW": "views come with a later version",
     **dict.fromkeys(("TOPIC", "MODEL", "PARTITION"), "it has no counterpart here"),
@@ -59,7 +63,7 @@ DELETE_TIME_ONLY: Final = (
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 
 
-class Parser(ShowParser):
+class Parser(PipePluginParser):
     """Parses one statement of any kind except INSERT, whose rows have a scanner of their own."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -75,6 +79,8 @@ class Parser(ShowParser):
         "SELECT": lambda self: TreeSelect(self._parse_tree_query()),
         "SET": lambda self: self._parse_set(),
         "SHOW": lambda self: self._parse_show(),
+        "START": lambda self: self._parse_start_or_stop(StartPipe, StartTrigger),
+        "STOP": lambda self: self._parse_start_or_stop(StopPipe, StopTrigger),
         "UNSET": lambda self: self._parse_unset(),
     }
 
@@ -85,9 +91,14 @@ class Parser(ShowParser):
         "DATABASE": lambda self, _: self._parse_create_database(),
         "DEVICE": lambda self, _: self._parse_create_template(),
         "FUNCTION": lambda self, _: self._parse_create_function(),
+        "PIPE": lambda self, _: self._parse_create_pipe(),
+        "PIPEPLUGIN": lambda self, start: self._parse_create_pipe_plugin(start),
         "SCHEMA": lambda self, _: self._parse_create_template(),
+        "STATEFUL": lambda self, start: self._past("TRIGGER")._parse_create_trigger(start),
+        "STATELESS": lambda self, start: self._past("TRIGGER")._parse_create_trigger(start),
         "STORAGE": lambda self, _: self._past("GROUP")._parse_create_database(),
         "TIMESERIES": lambda self, _: self._parse_create_timeseries(),
+        "TRIGGER": lambda self, start: self._parse_create_trigger(start),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], TreeStatement]]] = {
@@ -96,9 +107,12 @@ class Parser(ShowParser):
         "DATABASE": lambda self: DropTreeDatabases(self._parse_patterns()),
         "DEVICE": lambda self: DropTemplate(self._past("TEMPLATE")._parse_template_name()),
         "FUNCTION": lambda self: DropFunction(self._parse_identifier("a function")),
+        "PIPE": lambda self: self._parse_drop_pipe(),
+        "PIPEPLUGIN": lambda self: self._parse_drop_pipe_plugin(),
         "SCHEMA": lambda self: DropTemplate(self._past("TEMPLATE")._parse_template_name()),
         "STORAGE": lambda self: DropTreeDatabases(self._past("GROUP")._parse_patterns()),
         "TIMESERIES": lambda self: self._parse_drop_timeseries(),
+        "TRIGGER": lambda self: DropTrigger(self._parse_identifier("a trigger")),
     }
 
     def _parse_statement(self) -> Statement:
@@ -128,7 +142,9 @@ class Parser(ShowParser):
         return self.DROPS[self._parse_object_kind(*self.DROPS)](self)
 
     def _parse_alter(self) -> TreeStatement:
-        match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA"):
+        match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA", "PIPE"):
+            case "PIPE":
+                return self._parse_alter_pipe()
             case "TIMESERIES":
                 return self._parse_alter_timeseries()
             case "DEVICE" | "SCHEMA":
@@ -142,6 +158,12 @@ class Parser(ShowParser):
         analyze = self._accept("ANALYZE")
         verbose = analyze and self._accept("VERBOSE")
         return Explain(self._parse_explained(), analyze, verbose)
+
+    def _parse_start_or_stop(self, of_pipe: type[NamedStatement], of_trigger: type[NamedStatement]) -> NamedStatement:
+        """Parse `PIPE name` or `TRIGGER name` of START and STOP."""
+        if self._parse_object_kind("PIPE", "TRIGGER") == "PIPE":
+            return of_pipe(self._parse_identifier(WHAT))
+        return of_trigger(self._parse_identifier("a trigger"))
 
     # DELETE
 

@@ -216,11 +216,13 @@ def _show_condition(statement: model.TreeShow) -> str:
     if statement.where is None:
         return ""
     what, key, operator, value = statement.where
+    if operator == "used by":
+        return f"WHERE {what.upper()} USED BY {LEXICAL_RULES.name_sql(value)}"
     subject = {"tag": f"TAGS({LEXICAL_RULES.quote(key)})"}.get(what, what.upper())
     return join_words("WHERE", subject, operator.upper(), text_if("null" not in operator, LEXICAL_RULES.quote(value)))
 
 
-# Functions and continuous queries
+# Functions, triggers and continuous queries
 
 
 @statement_sql.register
@@ -228,6 +230,16 @@ def _create_function_sql(statement: model.CreateFunction) -> str:
     uri = "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}"
     return join_words(
         f"CREATE FUNCTION {LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}", uri
+    )
+
+
+@statement_sql.register
+def _create_trigger_sql(statement: model.CreateTrigger) -> str:
+    return join_words(
+        f"CREATE {statement.type} TRIGGER {LEXICAL_RULES.name_sql(statement.name)} {statement.event.replace('_', ' ')}",
+        f"ON {statement.pattern} AS {LEXICAL_RULES.quote(statement.class_name)}",
+        "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}",
+        text_if(statement.attributes, f"WITH ({_pairs_sql(statement.attributes)})"),
     )
 
 
@@ -251,12 +263,54 @@ def _resample_sql(statement: model.CreateContinuousQuery) -> str:
     return join_words("RESAMPLE", *parts) if any(parts) else ""
 
 
+# Pipes
+
+
+@statement_sql.register
+def _create_pipe_sql(statement: model.CreatePipe) -> str:
+    optional = (("SOURCE", statement.source), ("PROCESSOR", statement.processor))
+    return join_words(
+        "CREATE PIPE",
+        text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        LEXICAL_RULES.name_sql(statement.name),
+        *(f"WITH {_attributes_sql(stage, pairs)}" for stage, pairs in optional if pairs),
+        f"WITH {_attributes_sql('SINK', statement.sink)}",
+    )
+
+
+def _attributes_sql(stage: str, pairs: model.Properties) -> str:
+    return f"{stage} ({_pairs_sql(pairs)})"
+
+
+@statement_sql.register
+def _alter_pipe_sql(statement: model.AlterPipe) -> str:
+    return join_words(
+        "ALTER PIPE",
+        text_if(statement.if_exists, "IF EXISTS"),
+        LEXICAL_RULES.name_sql(statement.name),
+        *(
+            f"{'REPLACE' if change.replaces else 'MODIFY'} {_attributes_sql(change.stage.upper(), change.attributes)}"
+            for change in statement.changes
+        ),
+    )
+
+
+@statement_sql.register
+def _drop_pipe_sql(statement: model.DropPipe) -> str:
+    return join_words("DROP PIPE", text_if(statement.if_exists, "IF EXISTS"), LEXICAL_RULES.name_sql(statement.name))
+
+
 NAMED_WORDS: Final[Mapping[type, str]] = {
     model.DropContinuousQuery: "DROP CONTINUOUS QUERY",
     model.DropFunction: "DROP FUNCTION",
     model.DropTemplate: "DROP DEVICE TEMPLATE",
+    model.DropTrigger: "DROP TRIGGER",
     model.PauseContinuousQuery: "PAUSE CONTINUOUS QUERY",
     model.ResumeContinuousQuery: "RESUME CONTINUOUS QUERY",
+    model.StartPipe: "START PIPE",
+    model.StartTrigger: "START TRIGGER",
+    model.StopPipe: "STOP PIPE",
+    model.StopTrigger: "STOP TRIGGER",
 }
 
 

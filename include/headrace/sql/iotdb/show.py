@@ -14,8 +14,6 @@ from headrace.sql.iotdb.schema import SchemaParser
 from headrace.sql.tokens import TokenType
 
 LATER: Final = {
-    **dict.fromkeys(("PIPE", "PIPES", "PIPEPLUGINS"), "pipes come with a later version"),
-    "TRIGGERS": "triggers come with a later version",
     **dict.fromkeys(
         ("CLUSTER", "CLUSTERID", "VARIABLES", "REGIONS", "DATANODES", "CONFIGNODES", "AINODES", "REGIONID", "TIMESLOTID", "DATA"),
         "there is no cluster; headrace status shows the processes",
@@ -61,9 +59,13 @@ class ShowParser(SchemaParser):
         "LATEST": lambda self: self._past("TIMESERIES")._parse_show_timeseries("latest timeseries"),
         "NODES": lambda self: self._parse_show_template_nodes(),
         "PATHS": lambda self: self._parse_show_template_paths(),
+        "PIPE": lambda self: TreeShow("pipe", name=self._parse_identifier("a pipe")),
+        "PIPEPLUGINS": lambda _: TreeShow("pipeplugins"),
+        "PIPES": lambda self: self._parse_show_pipes(),
         "SCHEMA": lambda self: self._parse_show_words("device templates", "TEMPLATES"),
         "STORAGE": lambda self: self._past("GROUP")._parse_show_databases(),
         "TIMESERIES": lambda self: self._parse_show_timeseries("timeseries"),
+        "TRIGGERS": lambda self: TreeShow("triggers", details=self._accept("DETAILS")),
         "TTL": lambda self: TreeShow("ttl", self._past("ON")._parse_patterns()),
         "VERSION": lambda _: TreeShow("version"),
     }

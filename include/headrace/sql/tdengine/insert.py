@@ -144,8 +144,8 @@ class InsertScanner(RowScanner):
 
     def _refuse_mixture(self, first: str, other: str) -> None:
         if self._current_word() == other or self._at_query():
-            found = self._current_word().replace("(", "SELECT")
-            self._fail_unsupported(f"{found} beside {first}", "write a statement for each of them")
+            word = self._current_word().replace("(", "SELECT")
+            self._fail_unsupported(f"{word} beside {first}", "write a statement for each of them")
 
     # FILE and SELECT
 

@@ -23,6 +23,7 @@ from headrace.model.statements import (
     Statement,
 )
 from headrace.model.tables import Name
+from headrace.sql.tdengine.functions import TDengineFunctions
 from headrace.sql.tdengine.streams import TDengineStreams
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
@@ -30,7 +31,7 @@ LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", 
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 
-class Parser(TDengineVirtualTables, TDengineStreams):
+class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
     """Parses one statement of any kind except INSERT, for which `InsertScanner` exists."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -60,6 +61,14 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "VTABLE": lambda self, _: self._parse_create_vtable(),
         "STREAM": lambda self, start: self._parse_create_stream(start),
         "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
+        "FUNCTION": lambda self, start: self._parse_create_function(start),
+        "AGGREGATE": lambda self, start: self._past("FUNCTION")._parse_create_function(start, is_aggregate=True),
+    }
+
+    REPLACES: ClassVar[Mapping[str, Callable[[Any, int], Statement]]] = {
+        "STREAM": lambda self, start: self._parse_create_stream(start, or_replace=True),
+        "FUNCTION": lambda self, start: self._parse_create_function(start, or_replace=True),
+        "AGGREGATE": lambda self, start: self._past("FUNCTION")._parse_create_function(start, is_aggregate=True, or_replace=True),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -70,6 +79,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
         "STREAM": lambda self: self._parse_control(DropStream),
         "QUARANTINE": lambda self: self._past("OF", "STREAM")._parse_control(DropQuarantine),
         "SNODE": lambda self: self._parse_drop_snode(),
+        "FUNCTION": lambda self: self._parse_drop_function(),
     }
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {
@@ -96,8 +106,7 @@ class Parser(TDengineVirtualTables, TDengineStreams):
     def _parse_create(self) -> Statement:
         start = self._index - 1
         if self._accept("OR", "REPLACE"):
-            self._expect("STREAM")
-            return self._parse_create_stream(start, or_replace=True)
+            return self.REPLACES[self._expect_one(*self.REPLACES)](self, start)
         self._refuse_kind("CREATE")
         return self.CREATES[self._expect_one(*self.CREATES)](self, start)
 

@@ -371,3 +371,25 @@ def _snode_sql(statement: model.CreateSnode | model.DropSnode) -> str:
 @statement_sql.register
 def _kill_query_sql(statement: model.KillQuery) -> str:
     return f"KILL QUERY {LEXICAL_RULES.quote(statement.id)}"
+
+
+# Functions
+
+
+@statement_sql.register
+def _create_function_sql(statement: model.CreateModuleFunction) -> str:
+    return join_words(
+        "CREATE OR REPLACE" if statement.or_replace else "CREATE",
+        text_if(statement.is_aggregate, "AGGREGATE"),
+        "FUNCTION",
+        text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        LEXICAL_RULES.name_sql(statement.name),
+        f"AS {LEXICAL_RULES.quote(statement.path)} OUTPUTTYPE {statement.output_type}",
+        text_if(statement.buffer_size > 0, f"BUFSIZE {statement.buffer_size}"),
+        "LANGUAGE 'Python'",
+    )
+
+
+@statement_sql.register
+def _drop_function_sql(statement: model.DropModuleFunction) -> str:
+    return join_words("DROP FUNCTION", text_if(statement.if_exists, "IF EXISTS"), LEXICAL_RULES.name_sql(statement.name))

@@ -1,0 +1,36 @@
+"""Hiding of secrets in texts that are shown or logged."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ADDRESS: Final = re.compile(r"""(?i)\b(wss?://)([^\s'"/?#@]*@)?([^\s'"/?#@]*/?)([^\s'"]*)""")
+"""An address in a text, which is between quotes or spaces: scheme, user, host with slash, and the rest."""
+ATTRIBUTE: Final = re.compile(r"""((['"])([^'"]{1,100})\2\s*=\s*)(?:(')((?:[^']|'')*)|(")((?:[^"]|"")*))""")
+"""The beginning of `'key' = 'value'`: all before the value with the key in it, and the value after one of both quotes."""
+SECRET_KEY: Final = re.compile(r"(?i)passw(or)?d|\bpwd\b|secret|token|credential|jaas|authorization|(api|access|private)[-_.]?key")
+"""Keys whose values are likely to be secret."""
+REFERENCE: Final = re.compile(r"(?:secret|airflow):[\w.-]+")
+"""A value that only names where a secret is."""
+
+
+def masked(text: str) -> str:
+    """Return a text of the same length with stars for what may be secret.
+
+    That is all but scheme and host of each WebSocket address, and the values of attributes such as `'password' = '…'`.
+    """
+    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, text))
+
+
+def _mask_address(address: re.Match[str]) -> str:
+    scheme, user, host, rest = address.groups(default="")
+    return f"{scheme}{'*' * len(user)}{host}{'*' * len(rest)}"
+
+
+def _mask_attribute(attribute: re.Match[str]) -> str:
+    beginning, _, key, single, first, double, second = attribute.groups(default="")
+    value = first or second
+    if not SECRET_KEY.search(key) or REFERENCE.fullmatch(value):
+        return attribute[0]
+    return f"{beginning}{single or double}{'*' * len(value)}"

@@ -1,0 +1,33 @@
+"""What is hidden in texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.model.masking import masked
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("notify ('ws://u:p@h:1/a?b=c', 'wss://h') on", "notify ('ws://****h:1/*****', 'wss://h') on"),
+        ("does not answer: WS://h?token=1 (x)", "does not answer: WS://h******** (x)"),
+        ("select 'http://h/a'", "select 'http://h/a'"),
+    ],
+)
+def test_of_an_address_only_the_host_is_shown(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("('sink.password' = 'it''s', 'ip'='a')", "('sink.password' = '*****', 'ip'='a')"),
+        ("""("ssl.trust-store-pwd"="x""y")""", """("ssl.trust-store-pwd"="****")"""),
+        ("('Sasl.JAAS.config'='user a password b')", "('Sasl.JAAS.config'='*****************')"),
+        ("('password'='not closed", "('password'='**********"),
+        ("('password'='secret:NAME', 'api-key'='secret: a')", "('password'='secret:NAME', 'api-key'='*********')"),
+    ],
+)
+def test_passwords_among_attributes_are_hidden(text: str, shown: str) -> None:
+    assert masked(text) == shown
