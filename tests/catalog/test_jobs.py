@@ -12,8 +12,10 @@ from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecor
 from headrace.model.positions import Position
 from headrace.model.snodes import DriverStatus
 from headrace.model.tables import Database, TableId
+from headrace.pipes.kind import PIPE
 from headrace.streams.kind import STREAM
 from tests.catalog.samples import definition, supertable, with_stream
+from tests.support.pipes import STAGES, add_pipe, pipe
 
 REASON = StopReason("NOT_FOUND", "column v is gone", "ALTER TABLE … ADD COLUMN v", since=7, transient=True)
 PROGRESS = JobProgress(Position(3, {"d.t": 7}), {"d.t": 2}, 2**62, 1_000_000, 40, JobCounters(9, 5, 1, 2, 1, 4, 1, 3))
@@ -110,6 +112,18 @@ def test_definitions_are_read_once_and_again_when_another_process_changes_them(c
         assert catalog.jobs.all()[0].definition == replace(changed, snode="elsewhere")
         other.jobs.drop(first.definition.id)
         assert catalog.jobs.all() == []
+
+
+def test_the_stages_of_a_pipe_come_back_as_recorded_and_can_change_alone(catalog: Catalog, url: str) -> None:
+    id = add_pipe(catalog)
+    assert catalog.jobs.by_id(id).definition == pipe()
+    assert catalog.jobs.get("", "out", PIPE).definition == pipe()
+    with Catalog.open(url) as other:
+        assert other.jobs.all()[0].definition == pipe()
+        changed = replace(pipe(), pipe=replace(STAGES, sink={"sink.password": "encrypted:another"}))
+        other.jobs.redefine(changed)
+    assert catalog.jobs.by_id(id).definition == changed
+    assert catalog.jobs.all()[0].definition is catalog.jobs.by_id(id).definition
 
 
 def test_states_reasons_and_progress_come_back_as_recorded(catalog: Catalog) -> None:

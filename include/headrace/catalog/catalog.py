@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +17,9 @@ from headrace.catalog.jobs import Jobs
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
 from headrace.catalog.migrate import migrate
+from headrace.catalog.pipe_plugins import PipePlugins
 from headrace.catalog.quarantine import Quarantine
+from headrace.catalog.schema_log import SchemaLog
 from headrace.catalog.snodes import Leases, Members, Snodes
 from headrace.catalog.store import Store, is_sqlite
 from headrace.catalog.stream_metrics import StreamMetrics
@@ -25,7 +27,10 @@ from headrace.catalog.subtables import Expirations, Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
 from headrace.catalog.trees import Trees
+from headrace.catalog.trigger_activity import TriggerActivities
+from headrace.catalog.triggers import SeenRevision, Triggers
 from headrace.catalog.virtual_tables import VirtualTables
+from headrace.errors import OperationalError
 
 
 class Catalog:
@@ -42,9 +47,14 @@ class Catalog:
         self.subtables = Subtables(store)
         self.expirations = Expirations(store)
         self.virtual_tables = VirtualTables(store)
-        self.trees = Trees(store)
+        seen = SeenRevision()
+        self.trees = Trees(store, seen)
         self.templates = Templates(store)
+        self.schema_log = SchemaLog(store)
         self.functions = Functions(store)
+        self.triggers = Triggers(store, seen)
+        self.trigger_activities = TriggerActivities(store, seen)
+        self.pipe_plugins = PipePlugins(store)
         self.jobs = Jobs(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)
@@ -87,7 +97,9 @@ class Catalog:
             return self._store.now(connection)
 
     def close(self) -> None:
-        """Close the connections. Idempotent."""
+        """Write what has been counted in memory, and close the connections. Idempotent."""
+        with suppress(OperationalError):
+            self.trigger_activities.flush()
         self._store.close()
 
     def __enter__(self) -> Self:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, select, update
 
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.tables import DATABASES
 from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs, refuse_references
+from headrace.catalog.schema_log import record_statements
 from headrace.catalog.store import Repository, insert
 from headrace.model.conversion import from_row, to_row
+from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Database
 
 
 class Databases(Repository):
     """Databases by name."""
 
-    def create(self, database: Database, if_not_exists: bool = False) -> bool:
-        """Create a database; return False if it exists and `if_not_exists`, else raise `ExistsError`."""
+    def create(self, database: Database, if_not_exists: bool = False, statements: Sequence[SchemaStatement] = ()) -> bool:
+        """Create a database; return False if it exists and `if_not_exists`, else raise `ExistsError`.
+
+        If it is created, the `statements` are recorded in the log of schema changes. Its time of creation is then theirs, which is
+        greater than those of all statements about an earlier database of its name.
+        """
         with self._store.write() as connection:
             row = to_row(database) | {"created": self._store.now(connection)}
             statement = insert(connection, DATABASES).values(row).on_conflict_do_nothing()
             created = connection.scalar(statement.returning(DATABASES.c.name)) is not None
+            if created and statements:
+                time = record_statements(self._store, connection, statements, after=True)
+                connection.execute(update(DATABASES).where(DATABASES.c.name == database.name).values(created=time))
         if not created and not if_not_exists:
             raise exists("database", database.name)
         return created
@@ -36,8 +45,10 @@ class Databases(Repository):
             changed = [list(option) for option in (dict(from_row(Database, row).options) | dict(options)).items()]
             connection.execute(update(DATABASES).where(DATABASES.c.name == name).values(options=changed))
 
-    def drop(self, name: str, if_exists: bool = False) -> bool:
+    def drop(self, name: str, if_exists: bool = False, statements: Sequence[SchemaStatement] = ()) -> bool:
         """Drop a database with its tables, subtables and jobs; return whether it existed.
+
+        If it did, the `statements` are recorded in the log of schema changes.
 
         Raises:
             NotFoundError: It does not exist and `if_exists` is False.
@@ -53,6 +64,7 @@ class Databases(Repository):
             refuse_references(connection, name)
             connection.execute(delete(JOBS).where(JOBS.c.database == name))
             connection.execute(delete(DATABASES).where(DATABASES.c.name == name))
+            record_statements(self._store, connection, statements)
         return True
 
     def get(self, name: str) -> Database:

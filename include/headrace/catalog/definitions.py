@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping, select
 
 from headrace.catalog.rows.jobs import DEFINITION, JOBS, definition_from_row
 from headrace.catalog.store import is_among
+from headrace.model.conversion import to_json
 from headrace.model.jobs import JobDefinition
 
 MAX_DEFINITIONS: Final = 10_000
@@ -51,5 +52,7 @@ def with_definitions(connection: Connection, rows: Sequence[RowMapping]) -> Sequ
 
 
 def is_current(definition: JobDefinition, row: RowMapping) -> bool:
-    """Return whether a definition is that of a row: only its statement and its snode can change."""
-    return (definition.sql, definition.snode, definition.created) == (row["sql"], row["snode"], row["created"])
+    """Return whether a definition is that of a row: only its statement, its snode and the stages of a pipe can change."""
+    is_same = (definition.sql, definition.snode, definition.created) == (row["sql"], row["snode"], row["created"])
+    # A password may have changed, which the statement does not show.
+    return is_same and to_json(definition.pipe) == row["pipe"]

@@ -130,11 +130,11 @@ class Executions(Repository):
         at = EXECUTIONS.c.scheduled
         with self._store.read() as connection:
             first = _first_known(connection, job_id, schedule)
-            known = and_(EXECUTIONS.c.job_id == job_id, at >= first)
-            number, newest = connection.execute(select(func.count(), func.max(at)).where(known)).one()
+            of_job = and_(EXECUTIONS.c.job_id == job_id, at >= first)
+            number, newest = connection.execute(select(func.count(), func.max(at)).where(of_job)).one()
             if not number or number == (newest - first) // schedule.every + 1:
                 return []
-            recorded = set(connection.scalars(select(at).where(known)))
+            recorded = set(connection.scalars(select(at).where(of_job)))
         return [instant for instant in range(first, newest, schedule.every) if instant not in recorded]
 
     def first_known(self, job_id: str, schedule: Schedule) -> int:

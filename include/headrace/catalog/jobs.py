@@ -10,7 +10,16 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, d
 from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows.jobs import DROPPED_QUERIES, JOBS, STATUS, from_row, to_row
 from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
-from headrace.catalog.rules import exists, hold_databases, nearest, not_found, refuse_rival, require_database, require_table
+from headrace.catalog.rules import (
+    exists,
+    hold_databases,
+    nearest,
+    not_found,
+    refuse_rival,
+    require_database,
+    require_functions,
+    require_table,
+)
 from headrace.catalog.store import Repository, Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
@@ -63,7 +72,7 @@ class Jobs(Repository):
 
         Raises:
             ExistsError: A job of the kind and name, or of the id, exists.
-            NotFoundError: A database, a source table or a column that the job uses is missing.
+            NotFoundError: A database, a source table, a column or a function that the job uses is missing.
             InvalidStreamError: Another job fills the target.
         """
         row = to_row(JobRecord(definition, desired, state, progress))
@@ -101,12 +110,13 @@ class Jobs(Repository):
             self._insert(connection, row, definition, target)
 
     def redefine(self, definition: JobDefinition) -> None:
-        """Record another statement for a job, whose driver then runs it from its present position."""
-        self._update(definition.id, {"sql": definition.sql}, None)
+        """Record another statement for a job, and other stages of a pipe. Its driver runs it from its present position."""
+        self._update(definition.id, {"sql": definition.sql, "pipe": conversion.to_json(definition.pipe)}, None)
 
     def _insert(self, connection: Connection, row: dict[str, Any], definition: JobDefinition, target: Table | None) -> None:
         refuse_rival(connection, definition)
         require_columns(connection, definition)
+        require_functions(connection, definition)
         if target is None and definition.target is not None and definition.schema is not None:
             require_table(connection, definition.target.database, definition.target.name)
         if target is not None:

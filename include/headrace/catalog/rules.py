@@ -12,12 +12,15 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, select
 
+from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.rows.jobs import JOBS, definition_from_row
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
 from headrace.model.jobs import JobDefinition
+from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, Pipe, PipeStage, without_prefix
 from headrace.model.tables import TableId
+from headrace.model.tree_status import TreeStatus
 
 # Names searched for the nearest one; more would make the error slow with millions of subtables.
 NEAR_NAMES: Final = 2_000
@@ -170,6 +173,40 @@ def refuse_users(connection: Connection, table: TableId, refusal: str) -> None:
             f"{refusal}: the table is used by {listed(users)}",
             hint="DROP these first, or ADD COLUMN under the new name and write to it",
         )
+
+
+def refuse_jobs_calling(connection: Connection, function: str, verb: str) -> None:
+    """Raise `IntegrityError` if a job calls a registered function. The spelling of its name shows its dialect."""
+    users = [f"{job.kind} {job}" for job in _definitions(connection) if function in job.functions]
+    if users:
+        raise IntegrityError(
+            f"function {function} cannot be {verb}: {listed(users)} {'calls' if len(users) == 1 else 'call'} it",
+            hint="DROP these first, or create another function",
+        )
+
+
+def refuse_pipes_using(connection: Connection, plugin: str) -> None:
+    """Raise `IntegrityError` if a stage of a pipe uses a plugin, given in upper case."""
+    for job in _definitions(connection):
+        for stage in () if job.pipe is None else PipeStage:
+            if _plugin_name(job.stages, stage).upper() == plugin:
+                message = f"PipePlugin '{plugin}' is already used by Pipe '{job.name}' as a {stage}."
+                raise IntegrityError(message, hint=f"DROP PIPE {job.name} first").with_status(TreeStatus.DROP_PIPE_PLUGIN_ERROR)
+
+
+def _plugin_name(pipe: Pipe, stage: PipeStage) -> str:
+    """Return the name of the plugin that a stage of a pipe uses, as typed."""
+    names = {without_prefix(key): value for key, value in sorted(pipe.stage(stage).items())}
+    return names.get(OTHER_NAMES[stage], names.get(stage.value, DEFAULT_PLUGINS[stage]))
+
+
+def require_functions(connection: Connection, definition: JobDefinition) -> None:
+    """Hold the functions that a job calls until the transaction ends; raise `NotFoundError` if one was dropped since."""
+    query = select(FUNCTIONS.c.name).where(FUNCTIONS.c.name.in_(definition.functions))
+    held = set(connection.scalars(query.with_for_update(read=True))) if definition.functions else set()
+    for name in definition.functions:
+        if name not in held:
+            raise NotFoundError(f"function {name} does not exist any more", hint="SHOW FUNCTIONS lists what there is")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -44,9 +44,10 @@ class StreamMetrics(Repository):
     def rates(self, *, since: int) -> dict[str, list[Rate]]:
         """Return the rates of each stream from an instant on (epoch ms), oldest first."""
         columns = STREAM_METRICS.c
-        query = select(columns.job_id, columns.time, columns.rows_in_s, columns.rows_out_s).where(columns.time >= since)
+        selected = (columns.job_id, columns.time, columns.rows_in_s, columns.rows_out_s, columns.bytes_out_s)
+        query = select(*selected).where(columns.time >= since)
         rates: dict[str, list[Rate]] = {}
         with self._store.read() as connection:
-            for job_id, time, rows_in, rows_out in connection.execute(query.order_by(columns.time)):
-                rates.setdefault(job_id, []).append(Rate(time, rows_in, rows_out))
+            for row in connection.execute(query.order_by(columns.time)):
+                rates.setdefault(row.job_id, []).append(Rate(row.time, row.rows_in_s, row.rows_out_s, row.bytes_out_s))
         return rates

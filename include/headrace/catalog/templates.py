@@ -9,18 +9,20 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICES, TEMPLATE_PATHS
 from headrace.catalog.rules import hold_databases
+from headrace.catalog.schema_log import record_statements
 from headrace.catalog.store import Repository, insert, is_among
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
 from headrace.model.paths import join_path, split_path
+from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Column
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
 
 
 class Templates(Repository):
-    """Device templates by name."""
+    """Device templates by name. What is given as `statements` is recorded in the log of schema changes."""
 
     def all(self) -> list[DeviceTemplate]:
         """Return every template in the order of their creation."""
@@ -31,7 +33,7 @@ class Templates(Repository):
         with self._store.read() as connection:
             return get_template(connection, name)
 
-    def create(self, template: DeviceTemplate) -> None:
+    def create(self, template: DeviceTemplate, statements: Sequence[SchemaStatement] = ()) -> None:
         """Record a template; `ExistsError` if the name is taken."""
         with self._store.write() as connection:
             last = connection.scalar(select(func.max(DEVICE_TEMPLATES.c.number))) or 0
@@ -39,14 +41,16 @@ class Templates(Repository):
             name = DEVICE_TEMPLATES.c.name
             if connection.scalar(new.on_conflict_do_nothing().returning(name)) is None:
                 raise duplicate_name(template.name)
+            record_statements(self._store, connection, statements)
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, statements: Sequence[SchemaStatement] = ()) -> None:
         """Remove a template; `IntegrityError` if it is set to a path."""
         with self._store.write() as connection:
             get_template(connection, name)
             if connection.scalar(select(TEMPLATE_PATHS.c.path).where(TEMPLATE_PATHS.c.template == name).limit(1)) is not None:
                 raise still_set(name)
             connection.execute(delete(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name))
+            record_statements(self._store, connection, statements)
 
     def paths(self) -> dict[str, str]:
         """Return the name of the template that is set to each path, by path in alphabetical order."""
@@ -64,7 +68,7 @@ class Templates(Repository):
             templates = {name: get_template(connection, name) for name in set(names.values())}
         return {path: (at, templates[names[at]]) for path, own in above.items() for at in own if at in names}
 
-    def set(self, name: str, database: str, path: str) -> None:
+    def set(self, name: str, database: str, path: str, statements: Sequence[SchemaStatement] = ()) -> None:
         """Set a template to a path; `ExistsError` if one is set to this path, above or below it."""
         with self._store.write() as connection:
             hold_databases(connection, database)
@@ -73,11 +77,13 @@ class Templates(Repository):
             if other is not None:
                 raise already_set(other)
             connection.execute(insert(connection, TEMPLATE_PATHS).values({"path": path, "database": database, "template": name}))
+            record_statements(self._store, connection, statements)
 
-    def unset(self, path: str) -> None:
+    def unset(self, path: str, statements: Sequence[SchemaStatement] = ()) -> None:
         """Remove the template from a path."""
         with self._store.write() as connection:
             connection.execute(delete(TEMPLATE_PATHS).where(TEMPLATE_PATHS.c.path == path))
+            record_statements(self._store, connection, statements)
 
     def used_databases(self, name: str) -> list[str]:
         """Return the databases with devices that use a template, by name."""
@@ -85,13 +91,20 @@ class Templates(Repository):
         with self._store.read() as connection:
             return list(connection.scalars(query))
 
-    def extend(self, name: str, series: Sequence[NewSeries], columns: Mapping[str, Mapping[str, Column]]) -> None:
+    def extend(
+        self,
+        name: str,
+        series: Sequence[NewSeries],
+        columns: Mapping[str, Mapping[str, Column]],
+        statements: Sequence[SchemaStatement] = (),
+    ) -> None:
         """Add measurements to a template and to all devices that use it, in one transaction.
 
         Args:
             name: The template.
             series: What it lacks.
             columns: For each database with devices that use it: the column of each measurement.
+            statements: What is recorded in the log of schema changes.
         """
         with self._store.write() as connection:
             hold_databases(connection, *columns)
@@ -101,6 +114,7 @@ class Templates(Repository):
             for database, by_measurement in columns.items():
                 add_columns(connection, database, list(by_measurement.values()))
                 extend_devices(connection, database, name, [one.stored(by_measurement[one.measurement].name) for one in series])
+            record_statements(self._store, connection, statements)
 
 
 def get_template(connection: Connection, name: str) -> DeviceTemplate:

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, func, or_, select, update
 
 from headrace.catalog.alterations import with_columns
-from headrace.catalog.rows.tables import SUBTABLES, TABLES
+from headrace.catalog.revisions import RevisionKind, revision_of
+from headrace.catalog.rows.tables import DATABASES, SUBTABLES, TABLES
 from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICES, TTLS, from_row, schema_id, to_row
 from headrace.catalog.rules import hold_databases
-from headrace.catalog.store import Repository, insert, is_among
+from headrace.catalog.schema_log import record_statements
+from headrace.catalog.store import Repository, Store, insert, is_among
 from headrace.catalog.subtables import add_subtables
 from headrace.catalog.tables import find_table
+from headrace.catalog.triggers import SeenRevision
 from headrace.model.conversion import from_json, to_json
 from headrace.model.paths import PathPattern, join_path
+from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Column
 from headrace.model.trees import TREE_TABLE, Device, Timeseries
+
+DeviceLog = Callable[[Mapping[str, Device], Sequence[Device]], Sequence[SchemaStatement]]
+"""Returns the statements that change devices, given those that there were, by path, and all that are changed."""
+TRIGGER_REVISION: Final = revision_of(RevisionKind.TRIGGERS).scalar_subquery()
 
 
 class Trees(Repository):
     """Devices by database and path. A device is also a subtable of its database's table."""
 
+    def __init__(self, store: Store, seen: SeenRevision) -> None:
+        """Create a repository that notes the revision of triggers in `seen`."""
+        super().__init__(store)
+        self._seen = seen
+
     def find(self, database: str, paths: Collection[str]) -> dict[str, Device]:
         """Return those of the paths that are devices."""
         with self._store.read() as connection:
-            query = select(DEVICES).where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, list(paths)))
-            return {device.path: device for device in read_devices(connection, query)}
+            query = select(DEVICES, TRIGGER_REVISION.label("revision"))
+            query = query.where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, list(paths)))
+            rows = list(connection.execute(query).mappings())
+            self._seen.note(rows[0]["revision"] if rows else None)
+            return {device.path: device for device in with_schemas(connection, rows)}
 
     def matching(self, database: str, patterns: Sequence[PathPattern]) -> list[Device]:
         """Return the devices whose path may match one of the patterns or begin one, in the order of their creation.
@@ -40,6 +57,12 @@ class Trees(Repository):
         with self._store.read() as connection:
             return read_devices(connection, query)
 
+    def page(self, database: str, after: int, limit: int) -> list[Device]:
+        """Return the devices of a database whose number follows one, in the order of their creation, at most `limit`."""
+        query = select(DEVICES).where(DEVICES.c.database == database, DEVICES.c.number > after)
+        with self._store.read() as connection:
+            return read_devices(connection, query.order_by(DEVICES.c.number).limit(limit))
+
     def all(self, database: str) -> list[Device]:
         """Return every device of a database in the order of their creation."""
         with self._store.read() as connection:
@@ -51,6 +74,7 @@ class Trees(Repository):
         paths: Collection[str],
         change: Callable[[dict[str, Device]], Iterable[Device]],
         columns: Sequence[Column],
+        log: DeviceLog | None = None,
     ) -> list[Device]:
         """Create devices or change them, in one transaction.
 
@@ -60,6 +84,7 @@ class Trees(Repository):
             change: Returns the devices to store. A device without series and template is removed; an exception rolls the
                 transaction back.
             columns: Columns that the database's table has gained.
+            log: Returns what is recorded in the log of schema changes.
         """
         with self._store.write() as connection:
             hold_databases(connection, database)
@@ -69,24 +94,33 @@ class Trees(Repository):
             add_columns(connection, database, columns)
             save(connection, database, present, [device for device in changed if exists(device)])
             remove(connection, database, [device.path for device in changed if not exists(device)])
+            if log is not None:
+                record_statements(self._store, connection, log(present, changed))
         return changed
 
     def ttls(self) -> dict[str, int]:
         """Return the times to live by path or pattern, in milliseconds."""
         return {row["path"]: row["ttl_ms"] for row in self._rows(select(TTLS).order_by(TTLS.c.path))}
 
-    def set_ttl(self, path: str, ttl_ms: int | None) -> None:
-        """Set the time to live of a path; None removes it."""
+    def set_ttl(self, path: str, ttl_ms: int | None, statements: Sequence[SchemaStatement] = ()) -> None:
+        """Set the time to live of a path; None removes it. The `statements` are recorded in the log of schema changes."""
         with self._store.write() as connection:
             connection.execute(delete(TTLS).where(TTLS.c.path == path))
             if ttl_ms is not None:
                 connection.execute(insert(connection, TTLS).values({"path": path, "ttl_ms": ttl_ms}))
+            record_statements(self._store, connection, statements)
 
     def databases(self) -> list[str]:
         """Return the names of the databases that are trees."""
         query = select(TABLES.c.database).where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE)
         with self._store.read() as connection:
             return list(connection.scalars(query.order_by(TABLES.c.database)))
+
+    def created(self) -> dict[str, int]:
+        """Return when the databases that are trees were created, by name. One that has had the same name has another time."""
+        query = select(DATABASES.c.name, DATABASES.c.created).join(TABLES, TABLES.c.database == DATABASES.c.name)
+        query = query.where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE).order_by(DATABASES.c.name)
+        return {row["name"]: row["created"] for row in self._rows(query)}
 
 
 def exists(device: Device) -> bool:
@@ -102,8 +136,12 @@ def begins(prefix: str) -> ColumnElement[bool]:
 
 
 def read_devices(connection: Connection, query: Select[object]) -> list[Device]:
-    """Return the devices of a query, with equal schemas read once."""
-    rows = list(connection.execute(query).mappings())
+    """Return the devices of a query."""
+    return with_schemas(connection, list(connection.execute(query).mappings()))
+
+
+def with_schemas(connection: Connection, rows: Sequence[RowMapping]) -> list[Device]:
+    """Return the devices of rows, with equal schemas read once."""
     ids = sorted({row["schema_id"] for row in rows})
     schema_query = select(DEVICE_SCHEMAS).where(is_among(connection, DEVICE_SCHEMAS.c.id, ids))
     schemas = {row["id"]: from_json(tuple[Timeseries, ...], row["series"]) for row in connection.execute(schema_query).mappings()}

@@ -45,6 +45,8 @@ class JobColumns(TypedColumns):
     schema: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     continuous_query: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     replaces: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
+    functions: Named[list[str]] = Column(JSON)
+    pipe: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
     owner: Named[str] = Column(NAME)
     created: Named[int] = Column(BigInteger)
     snode: Named[str] = Column(NAME, index=True)
@@ -70,7 +72,7 @@ PROGRESS = tuple(field.name for field in dataclasses.fields(JobProgress))
 CHANGING = ("desired", "state", "reason", "skip_to", "quarantine_requested", *PROGRESS)
 LEDGER = ("pruned",)
 """Columns that are neither part of a definition nor of a status."""
-STATUS = tuple(JOBS.c[name] for name in ("id", "sql", "snode", "created", *CHANGING))
+STATUS = tuple(JOBS.c[name] for name in ("id", "sql", "snode", "created", "pipe", *CHANGING))
 """The columns that change, and those that show whether a definition has."""
 DEFINITION = tuple(column for column in JOBS.c if column.name not in (*CHANGING, *LEDGER))
 

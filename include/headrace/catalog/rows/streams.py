@@ -69,6 +69,7 @@ class _StreamMetricColumns(TypedColumns):
     state_windows: Named[int] = Column(BigInteger)
     state_bytes: Named[int] = Column(BigInteger)
     quarantined: Named[int] = Column(BigInteger)
+    bytes_out_s: Named[float] = Column(Float)
 
 
 STREAM_METRICS = Table(

@@ -1,4 +1,4 @@
-"""Trees of devices: devices, their schemas, templates, and times to live; and the functions of their language.
+"""Trees of devices: devices, their schemas, templates, and times to live.
 
 Devices of the same series share one row of `device_schemas`, whose id is a hash of its contents.
 """
@@ -10,7 +10,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKeyConstraint, Named, RowMapping, String, Table, TypedColumns
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Named,
+    RowMapping,
+    String,
+    Table,
+    TypedColumns,
+)
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import conversion
@@ -45,6 +57,7 @@ DEVICES = Table(
     DeviceColumns,
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
     ForeignKeyConstraint(["schema_id"], ["device_schemas.id"]),
+    Index(None, "database", "number"),
 )
 
 
@@ -85,16 +98,6 @@ TEMPLATE_PATHS = Table(
     ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"),
     ForeignKeyConstraint(["template"], ["device_templates.name"]),
 )
-
-
-class FunctionColumns(TypedColumns):
-    """Columns of `functions`, which belong to no database."""
-
-    name: Named[str] = Column(NAME, primary_key=True)
-    class_name: Named[str] = Column(String)
-
-
-FUNCTIONS = Table("functions", METADATA, FunctionColumns)
 
 
 def schema_id(series: Sequence[Mapping[str, Any]]) -> str:
