@@ -15,10 +15,8 @@ from headrace.compute.functions.arrow import ArrowArguments, ArrowFunction, Arro
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import NullRules, PseudoColumns
 from headrace.compute.nodes import string
-from headrace.compute.plan_clauses import GroupCall
 from headrace.compute.terms import Term
-from headrace.compute.windows.group_calls import call_for_groups
-from headrace.errors import DataError, InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.errors import InvalidStreamError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE, VARCHAR, TypeKind
@@ -169,13 +167,10 @@ def test_a_series_key_is_identified_by_its_role_not_its_name(inner: str, is_seri
 # Functions over groups
 
 
-def span_of(rows: pa.Table) -> pa.Array:
-    """Return the time from the first row to the last."""
-    return pa.array([rows["time"][-1].as_py() - rows["time"][0].as_py()])
-
-
-def distinct_of(rows: pa.Table) -> pa.Array:
-    return pc.unique(rows["x0"]).drop_null()
+def spans(rows: pa.Table, groups: int) -> pa.Array:
+    """Return the time from the first row of each group to the last."""
+    times = [rows["time"].filter(pc.equal(rows["group"], group)).to_pylist() for group in range(groups)]
+    return pa.array([own[-1] - own[0] for own in times])
 
 
 def weighted(arguments: ArrowArguments) -> ArrowRule:
@@ -184,20 +179,21 @@ def weighted(arguments: ArrowArguments) -> ArrowRule:
     if not isinstance(factor, int):
         raise TypeMismatchError("argument 3 of weighted must be a constant number")
 
-    def value(rows: pa.Table) -> pa.Array:
-        pairs = zip(rows["x0"].to_pylist(), rows["x1"].to_pylist(), strict=True)
-        return pa.array([factor * sum(x * y for x, y in pairs if x is not None and y is not None)], pa.float64())
+    def values(rows: pa.Table, groups: int) -> pa.Array:
+        totals = [0.0] * groups
+        for group, x, y in zip(*(rows[name].to_pylist() for name in ("group", "x0", "x1")), strict=True):
+            totals[group] += 0 if x is None or y is None else factor * x * y
+        return pa.array(totals, pa.float64())
 
-    return ArrowRule(DOUBLE, value)
+    return ArrowRule(DOUBLE, values)
 
 
 def extended_language() -> Language:
     # Lambdas are sent to Spark's tasks by value: the tasks cannot import this module.
-    span, distinct = (lambda rows: span_of(rows)), (lambda rows: distinct_of(rows))
+    covered = lambda rows, groups: spans(rows, groups)  # noqa: E731
     return TDENGINE.with_functions(
-        ArrowFunction("covered", lambda _: ArrowRule(BIGINT, span), "time from the first row to the last"),
+        ArrowFunction("covered", lambda _: ArrowRule(BIGINT, covered), "time from the first row to the last"),
         ArrowFunction("weighted", weighted, "sum of products", min_arguments=2, max_arguments=2),
-        ArrowFunction("each", lambda arguments: ArrowRule(arguments.types[0], distinct, many=True), "a row for each value"),
         ScalarFunction("greeting", 0, 0, lambda _: Term(string("hello"), VARCHAR), "a greeting"),
     )
 
@@ -233,10 +229,8 @@ def test_an_arrow_function_gives_a_value_of_each_group(small: SparkSession, clau
 
 
 @pytest.mark.spark
-def test_an_arrow_function_of_many_values_gives_a_row_for_each(small: SparkSession) -> None:
+def test_functions_of_an_extended_language_stand_in_having_and_without_arguments(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(*READINGS))
-    found = run_extended("select tbname, each(a) from meters partition by tbname", rows)
-    assert sorted(found) == [("d1", 1), ("d1", 2), ("d1", 3), ("d2", 5)]
     assert run_extended("select count(*) from meters having covered(ts) > 30000", rows) == []
     assert run_extended("select greeting(), a from d2", rows) == [("hello", 5)]
 
@@ -250,11 +244,3 @@ def test_an_arrow_function_checks_its_arguments_and_is_refused_in_streams() -> N
     assert refused.value.span is not None
     with pytest.raises(ProgrammingError, match="function sum already exists"):
         TDENGINE.with_functions(replace(TDENGINE.functions["count"], name="sum"))
-
-
-def test_an_arrow_function_must_declare_that_it_returns_several_values() -> None:
-    rows = pa.array([[{"time": 1, "x0": 5}, {"time": 2, "x0": 6}], [{"time": 3, "x0": 5}]])
-    call = GroupCall("g0", "x0", BIGINT, distinct_of)
-    assert call_for_groups(replace(call, many=True), rows, pa.list_(pa.int64())).to_pylist() == [[5, 6], [5]]
-    with pytest.raises(DataError, match="a function over 2 rows returned 2 values, not 1"):
-        call_for_groups(call, rows, pa.int64())

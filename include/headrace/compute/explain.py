@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.compute.nodes import columns_of
 from headrace.compute.plan import AnyPlan, AsofMatch, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.window_plans import (
@@ -29,6 +30,7 @@ def explain(plan: AnyPlan) -> list[str]:
     lines += [f"{verb} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
     lines += [describe_window(plan.window)] if plan.window is not None else []
     lines += describe_aggregates(plan)
+    lines += describe_code(plan)
     if plan.fill is not None:
         lines.append(f"fill: {plan.fill.mode.value}{', between existing windows of a group' if plan.fill.between else ''}")
     lines += [f"fill: {plan.gap_fill.mode.lower()}"] if plan.gap_fill is not None else []
@@ -113,6 +115,19 @@ def describe_aggregates(plan: Plan) -> list[str]:
         else f"aggregate {aggregate.text}"
         for aggregate in plan.groups.aggregates
     ]
+
+
+def describe_code(plan: Plan) -> list[str]:
+    """Describe where functions of users run."""
+    calls = {call.column: call.rule.note for call in plan.groups.calls}
+    notes = [
+        (aggregate.function, calls[name])
+        for aggregate in plan.groups.aggregates
+        for name in columns_of(aggregate.final)
+        if name in calls
+    ]
+    notes += [(call.function, call.rule.note) for call in plan.series.arrow_calls]
+    return [f"{function} runs {note}" for function, note in notes if note]
 
 
 def describe_bounds(plan: AnyPlan) -> list[str]:

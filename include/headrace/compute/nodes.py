@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class UnsupportedError(Exception):
@@ -130,6 +133,22 @@ class SparkSql(Node):
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall(Node):
+    """Python code over Arrow arrays, which Spark SQL knows as a function of this name; see `storage.spark.python_calls`.
+
+    `type` is the Spark type of the values.
+    """
+
+    name: str
+    operands: tuple[Node, ...]
+    type: str
+    apply: Callable[..., pa.Array] = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.operands))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +276,8 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
             return nodes.get(name, node)
         case Operation(name=name, operands=operands, type=type_):
             return Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
+        case PythonCall(operands=operands):
+            return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
         case SparkSql(parts=parts):
             return SparkSql(tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
         case Neighbor(function=function, value=value, keys=keys, order=order):
@@ -270,7 +291,7 @@ def columns_of(node: Node) -> Iterator[str]:
     match node:
         case Column(name=name):
             yield name
-        case Operation(operands=parts) | SparkSql(parts=parts):
+        case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts):
             for part in parts:
                 if isinstance(part, Node):
                     yield from columns_of(part)

@@ -198,7 +198,7 @@ class Plan:
     @property
     def is_sparse(self) -> bool:
         """Whether rows without any value are left out, because a function has no value for some rows."""
-        if self.series.arrow_calls or any(call.sparse for call in self.series.calls):
+        if any(call.rule.scalar is None for call in self.series.arrow_calls) or any(call.sparse for call in self.series.calls):
             return True
         return isinstance(self.source, Plan) and self.source.series_rows is not None and self.source.is_sparse
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +12,7 @@ from headrace.model.queries import FillMode
 from headrace.model.types import DataType
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.compute.functions.arrow import SeriesArrowRule
+    from headrace.compute.functions.arrow import ArrowRule, SeriesArrowRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +85,7 @@ class GroupCall:
 
     column: str
     rows: str
-    type: DataType
-    apply: Callable[[pa.Table], pa.Array]
-    many: bool = False
+    rule: ArrowRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.compute.functions.arrow import apply_rule
 from headrace.errors import DataError, TypeMismatchError
-from tests.compute.iotdb.test_whole_series import applied
+from tests.compute.iotdb.test_whole_series import applied, points_of_series
 
 TIMES = [1, 2, 3, 4, 7, 8, 9, 10]
 SERIES = [
@@ -21,7 +20,7 @@ MASTER = [[1704.0 if value == 1694.0 else value for value in SERIES[0]], *SERIES
 def repaired(series: list[list[float | None]], times: list[int], **attributes: object) -> list[tuple[int, float]]:
     rule = applied("master_repair", *["DOUBLE"] * len(series), **attributes)
     columns = {f"x{number}": pa.array(values, pa.float64()) for number, values in enumerate(series)}
-    results = apply_rule(rule, pa.table({"time": pa.array(times, pa.int64()), **columns}))
+    results = points_of_series(rule, pa.table({"time": pa.array(times, pa.int64()), **columns}))
     return list(zip(results["time"].to_pylist(), results["value"].to_pylist(), strict=True))
 
 

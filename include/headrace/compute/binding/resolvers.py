@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment, SourceColumn
+from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.aggregates import (
     AFTER,
     BEFORE,
@@ -19,7 +20,15 @@ from headrace.compute.functions.aggregates import (
     Y,
     selected_row_partials,
 )
-from headrace.compute.functions.arrow import TIME, ArrowArguments, ArrowFunction, SeriesArrowArguments, SeriesArrowFunction
+from headrace.compute.functions.arrow import (
+    STATE,
+    TIME,
+    ArrowArguments,
+    ArrowFunction,
+    SeriesArrowArguments,
+    SeriesArrowFunction,
+    scalar_term,
+)
 from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.language import Language
@@ -86,9 +95,20 @@ class RowResolver:
     def resolve_call(self, call: Call) -> Term | None:
         """Raise `ProgrammingError` for aggregates, which are not allowed over rows."""
         function = self.environment.language.functions.get(call.function)
+        if isinstance(function, SeriesArrowFunction) and (term := self._bind_row_by_row(function, call)) is not None:
+            return term
         if function is not None and not isinstance(function, ScalarFunction):
             raise ProgrammingError(f"the function {call.function} is not allowed {self.clause}", span=call.span)
         return None
+
+    def _bind_row_by_row(self, function: SeriesArrowFunction, call: Call) -> Term | None:
+        """Return the term of a function over a series that has one value for each row; None for any other."""
+        names = self.environment
+        binder = Binder(self, ExpressionContext(names.precision, names.timezone), names.language)
+        terms = [binder.bind(node) for node in call.arguments]
+        types = tuple(term.type or BIGINT for term in terms)
+        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, names.precision))
+        return None if rule.scalar is None else scalar_term(rule.scalar, terms)
 
 
 @dataclass(slots=True)
@@ -273,15 +293,17 @@ class GroupResolver:
         terms = [self._bind_argument(node) for node in columns]
         others = tuple(bind_constant(self.row_binder, call, node) for node in call.arguments[len(columns) :])
         types = tuple(term.type or BIGINT for term in terms)
-        rule = function.make_rule(ArrowArguments(function.name, types, others, self.environment.precision))
+        arguments = ArrowArguments(function.name, types, others, self.environment.precision, call.attributes)
+        rule = function.make_rule(arguments)
         fields = [part for name, node in row_fields(terms) for part in (string(name), node)]
+        if rule.merge is not None:
+            # Its own column, since a state is that of one call.
+            fields += [string(f"{STATE}{len(self.group_calls)}"), NULL.cast("binary")]
         (row_partial,) = self._add_partials((row_list(call_node("named_struct", *fields)),), {})
-        group_call = GroupCall(f"g{len(self.group_calls)}", row_partial.column, rule.type, rule.apply, rule.many)
+        group_call = GroupCall(f"g{len(self.group_calls)}", row_partial.column, rule)
         self.group_calls.append(group_call)
         call_text = f"{function.name}({', '.join(map(str, (*(term.node for term in terms), *others)))})"
-        return Aggregate(
-            function.name, call_text, (row_partial,), Column(group_call.column), rule.type, bounded=False, many=rule.many
-        )
+        return Aggregate(function.name, call_text, (row_partial,), Column(group_call.column), rule.type, bounded=False)
 
     def _neighbor_points(self, node: Expression) -> dict[str, Node]:
         """Return the nearest non-NULL points before and after each row, as columns of the prepared rows."""

@@ -22,6 +22,7 @@ from headrace.compute.binding.resolvers import GroupResolver, RowResolver, Serie
 from headrace.compute.binding.scope import Scope
 from headrace.compute.binding.sources import BoundSource, Sources
 from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.functions.aggregates import StreamUse
 from headrace.compute.language import Language
 from headrace.compute.nodes import TRUE, Column, Node, bigint, both, call, columns_of
 from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, Plan, RowIdentity, UnionPlan
@@ -175,8 +176,8 @@ class SelectBinder:
         binder = replace(clauses.row_binder, resolver=groups)
         selected = self._bind_select_list(binder, clauses.items)
         having = self._bind_having(binder, clauses.items, needs_rows=not clauses.keys and window is None)
-        if groups.group_calls and self.stream:
-            raise function_in_stream_error(groups)
+        if self.stream:
+            refuse_queries_only(groups)
         if not groups.aggregates:
             binder.bind(Call("count", (Star(),)))
         selection = GroupSelection(
@@ -361,13 +362,14 @@ def groups_by_series(keys: list[Key]) -> bool:
     return any(key.role is ColumnRole.SERIES for key in keys)
 
 
-def function_in_stream_error(groups: GroupResolver) -> InvalidStreamError:
+def refuse_queries_only(groups: GroupResolver) -> None:
+    """Raise `InvalidStreamError` for a function over the rows of a group that streams must not call."""
     columns = {group_call.column for group_call in groups.group_calls}
-    call = next(
-        call for call, aggregate in groups.aggregates.items() if any(name in columns for name in columns_of(aggregate.final))
-    )
-    message = f"{call.function} needs all rows of a window, which a stream does not keep"
-    return InvalidStreamError(message, hint="use it in a query over the source or the target", span=call.span)
+    for node, aggregate in groups.aggregates.items():
+        is_group_call = any(name in columns for name in columns_of(aggregate.final))
+        if is_group_call and groups.environment.language.stream_use(node.function) is StreamUse.NONE:
+            message = f"{node.function} needs all rows of a window, which a stream does not keep"
+            raise InvalidStreamError(message, hint="use it in a query over the source or the target", span=node.span)
 
 
 def require_rows(binder: Binder, having: Node | None) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,12 @@ from headrace.compute.columnar.expressions import Values, evaluate, infer_type
 from headrace.compute.columnar.runs import Bools, Int64s, to_numpy
 from headrace.compute.nodes import Column, Node, UnsupportedError, columns_of
 from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import GroupCall
 from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.compute.windows.group_calls import call_groups
+from headrace.model.time import Precision
+from headrace.model.types import DataType, TypeKind
+from headrace.storage.types import arrow_type
 
 Arrays = dict[str, pa.Array]
 
@@ -86,23 +91,46 @@ def flags(column: pa.Array) -> Bools:
 
 @dataclass(frozen=True)
 class OutputKernel:
-    """Expressions by the names of their columns, and the types of these."""
+    """Expressions by the names of their columns, the types of these, and the calls that they refer to."""
 
     nodes: Mapping[str, Node]
     types: Mapping[str, pa.DataType]
+    calls: Mapping[GroupCall, pa.DataType] = field(default_factory=dict)
 
     @classmethod
-    def compile(cls, expressions: Mapping[str, Node], windows: pa.Schema) -> OutputKernel:
-        """Compile expressions over these columns. Raises `UnsupportedError` if kernels cannot evaluate one of them."""
-        types = {field.name: field.type for field in windows}
-        return cls(expressions, {name: infer_type(node, types) for name, node in expressions.items()})
+    def compile(
+        cls, expressions: Mapping[str, Node], windows: pa.Schema, calls: Mapping[GroupCall, pa.DataType] | None = None
+    ) -> OutputKernel:
+        """Compile expressions over these columns and calls, which come with the types of their values.
+
+        Raises `UnsupportedError` if kernels cannot evaluate one of them.
+        """
+        calls = calls or {}
+        types = {column.name: column.type for column in windows} | {call.column: type_ for call, type_ in calls.items()}
+        return cls(expressions, {name: infer_type(node, types) for name, node in expressions.items()}, calls)
 
     def append_to(self, windows: pa.Table) -> pa.Table:
-        """Return windows with the columns of the expressions. Raises `UnsupportedError` if Spark would refuse a value."""
-        values = evaluate_all(self.nodes, to_arrays(windows), windows.num_rows)
-        for name, column in values.items():
-            windows = windows.append_column(pa.field(name, self.types[name]), column)
-        return windows
+        """Return windows with the columns of the expressions; states have taken the place of rows that calls have seen.
+
+        Raises `UnsupportedError` if Spark would refuse a value.
+        """
+        columns = to_arrays(windows)
+        called = call_groups(list(self.calls), columns)
+        typed = {call.column: called[call.column].cast(type_) for call, type_ in self.calls.items()}
+        values = evaluate_all(self.nodes, columns | called | typed, windows.num_rows)
+        kept = [called.get(name, windows[name]) for name in windows.column_names]
+        schema = pa.schema([*windows.schema, *(pa.field(name, self.types[name]) for name in values)])
+        return pa.table([*kept, *values.values()], schema=schema)
+
+
+def call_types(plan: Plan) -> dict[GroupCall, pa.DataType]:
+    """Return the types of the values of calls."""
+    return {call: value_type(call.rule.type, plan.precision) for call in plan.groups.calls}
+
+
+def value_type(type_: DataType, precision: Precision) -> pa.DataType:
+    """Return the type of the values of a call. Timestamps are ticks."""
+    return pa.int64() if type_.kind is TypeKind.TIMESTAMP else arrow_type(type_, precision)
 
 
 @dataclass(frozen=True)

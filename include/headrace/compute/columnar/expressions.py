@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.nodes import Column, Node, Operation, UnsupportedError, Value, if_
+from headrace.compute.nodes import Column, Node, Operation, PythonCall, UnsupportedError, Value, if_
 
 Values = Any
 """An Arrow array, chunked array, or scalar."""
@@ -27,6 +27,7 @@ TYPES: Final = {
     "float": pa.float32(),
     "double": pa.float64(),
     "string": pa.string(),
+    "binary": pa.binary(),
     "void": pa.null(),
 }
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -36,8 +37,8 @@ ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
     """Return the type of an expression over columns of these types, or raise `UnsupportedError`."""
     match node:
-        case Operation(name="struct", operands=operands):
-            return pa.struct(list(zip(field_names(operands), (infer_type(part, types) for part in operands), strict=True)))
+        case Operation(name="struct" | "array"):
+            return compound_type(node, types)
         case Column(name=name):
             if name not in types:
                 raise UnsupportedError(name)
@@ -50,6 +51,10 @@ def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
             return infer_type(nested(operands), types)
         case Operation(name=name, operands=operands):
             return operation_type(name, [infer_type(operand, types) for operand in operands])
+        case PythonCall(operands=operands, type=type_) if type_ in TYPES and operands:
+            for operand in operands:
+                infer_type(operand, types)
+            return TYPES[type_]
     raise UnsupportedError(str(node))
 
 
@@ -123,8 +128,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     Raise `UnsupportedError` if Spark would refuse a value.
     """
     match node:
-        case Operation(name="struct", operands=operands):
-            return pc.make_struct(*(evaluate(part, columns) for part in operands), field_names=field_names(operands))
+        case Operation(name="struct" | "array"):
+            return make_compound(node, columns)
         case Column(name=name):
             return columns[name]
         case Value(value=value, type=type_):
@@ -138,12 +143,22 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
             return evaluate(nested(operands), columns)
         case Operation(name=name, operands=operands):
             return apply(name, [evaluate(operand, columns) for operand in operands])
+        case PythonCall(operands=operands, apply=code):
+            return apply_code(code, [evaluate(operand, columns) for operand in operands])
     raise UnsupportedError(str(node))
 
 
 def is_number(type_: pa.DataType) -> bool:
     """Return whether a type is of integers or floating-point numbers."""
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def apply_code(code: Callable[..., pa.Array], arguments: list[Values]) -> Values:
+    """Return what Python code gives for arrays; a scalar if all arguments are."""
+    size = next((len(values) for values in arguments if not isinstance(values, pa.Scalar)), None)
+    arrays = [pa.repeat(values, size or 1) if isinstance(values, pa.Scalar) else values for values in arguments]
+    values = code(*(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array for array in arrays))
+    return values[0] if size is None else values
 
 
 def truncate(values: Values, target: pa.DataType) -> Values:
@@ -172,9 +187,36 @@ def apply(name: str, values: list[Values]) -> Values:
         raise UnsupportedError(str(error)) from None
 
 
-def field_names(operands: tuple[Node, ...]) -> list[str]:
-    """Return the names that Spark gives to the fields of a struct."""
-    return [part.name if isinstance(part, Column) else f"col{number}" for number, part in enumerate(operands, start=1)]
+def compound_type(node: Operation, types: Mapping[str, pa.DataType]) -> pa.DataType:
+    """Return the type of `struct`, or of a list of one `named_struct`."""
+    type_ = pa.struct([(name, infer_type(part, types)) for name, part in struct_fields(node)])
+    return list_of(type_) if node.name == "array" else type_
+
+
+def make_compound(node: Operation, columns: Mapping[str, Values]) -> Values:
+    fields = struct_fields(node)
+    values = pc.make_struct(*(evaluate(part, columns) for _, part in fields), field_names=[name for name, _ in fields])
+    if node.name == "struct":
+        return values
+    if isinstance(values, pa.Scalar):
+        return pa.scalar([values], list_of(values.type))
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array, list_of(array.type))
+
+
+def list_of(element: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", element))
+
+
+def struct_fields(node: Operation) -> list[tuple[str, Node]]:
+    """Return name and expression of each field of `struct`, which Spark names, or of a list of one `named_struct`."""
+    match node:
+        case Operation(name="struct", operands=operands):
+            return [(part.name if isinstance(part, Column) else f"col{number}", part) for number, part in enumerate(operands, 1)]
+        case Operation(operands=(Operation(name="named_struct", operands=operands),)):
+            names = [str(name.value) for name in operands[::2] if isinstance(name, Value)]
+            return list(zip(names, operands[1::2], strict=True))
+    raise UnsupportedError(str(node))
 
 
 def is_negative_zero(values: Values) -> Values:

@@ -157,6 +157,23 @@ class Moments:
         return pa.array(groups.fold(np.add, deviations))
 
 
+@dataclass(frozen=True, slots=True)
+class Concatenation:
+    """`flatten(collect_list(x))` of lists without NULL."""
+
+    column: str
+
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Return the elements of the lists of each group."""
+        lists, members = columns[self.column], groups.of_row
+        if (members[1:] < members[:-1]).any():
+            order = stable_order(members)
+            lists, members = lists.take(pa.array(order)), members[order]
+        lengths = np.bincount(members, to_numpy(lists.value_lengths()), groups.count)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), lists.flatten(), lists.type)
+
+
 def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:
     """Return how a partial is merged, as its `Partial.merge` says. Raises `UnsupportedError` if kernels cannot merge it."""
     match merge:
@@ -169,6 +186,8 @@ def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:
         case Operation(name="min_by" | "max_by" as function, operands=(Column(name=value), Column(name=order))):
             if is_ordered(types[order]):
                 return Pick(value, order, function == "max_by")
+        case Operation(name="flatten", operands=(Operation(name="collect_list", operands=(Column(name=name),)),)):
+            return Concatenation(name)
     raise UnsupportedError(str(merge))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -196,6 +196,21 @@ def scatter(
         indices[positions[own]] = own
         columns[name] = stored[part.column].take(pa.array(indices, mask=indices < 0))
     return columns
+
+
+def concat_rows(parts: Sequence[Rows]) -> Rows:
+    """Return several batches of rows as one."""
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].columns.keys()
+    columns = {name: concatenate([full(part, name) for part in parts], parts[0].columns[name].type) for name in names}
+    return Rows(np.concatenate([part.devices for part in parts]), columns)
+
+
+def full(rows: Rows, name: str) -> pa.Array:
+    """Return a column as an array, also if it has the same value in all rows."""
+    values = rows.columns[name]
+    return pa.repeat(values, len(rows.devices)) if isinstance(values, pa.Scalar) else values
 
 
 def concatenate(arrays: list[Values], type_: pa.DataType) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar.cells import Aggregation
+from headrace.compute.columnar.columns import call_types, value_type
 from headrace.compute.columnar.expressions import Values, evaluate, infer_type
 from headrace.compute.columnar.rows import (
     RowReader,
@@ -23,6 +25,7 @@ from headrace.compute.columnar.rows import (
     to_integers,
 )
 from headrace.compute.columnar.runs import stable_order
+from headrace.compute.columnar.series_calls import add_calls
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import WSTART, AnyPlan, Plan
 from headrace.compute.plan_clauses import Output
@@ -30,6 +33,7 @@ from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import RangeWindow
+from headrace.compute.windows.group_calls import call_groups
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
 
@@ -73,7 +77,11 @@ class LocalPlan:
     def _check_outputs(self) -> None:
         types = dict(self.types)
         if self.aggregation is not None:
-            types = self.aggregation.column_types()
+            types = self.aggregation.column_types() | {call.column: type_ for call, type_ in call_types(self.plan).items()}
+        for call in self.plan.series.arrow_calls:
+            for node in call.inputs:
+                infer_type(at_present(self.plan, node), types)
+            types[call.column] = value_type(call.type, self.plan.precision)
         types |= {name: pa.string() for name in self._device_columns()}
         shared: dict[tuple[Node, DataType], Node] = {}
         for output in (*self.plan.outputs, *self.plan.hidden):
@@ -121,6 +129,8 @@ class LocalPlan:
 
     def _groups(self, aggregation: Aggregation, reader: SeriesReader) -> pa.Table:
         columns = aggregation.run(reader)
+        called = call_groups(self.plan.groups.calls, columns)
+        columns |= {call.column: called[call.column].cast(type_) for call, type_ in call_types(self.plan).items()}
         rows = Rows(np.zeros(aggregation.count, np.int64), columns)
         if self.plan.groups.having is not None:
             condition = evaluate(at_present(self.plan, self.plan.groups.having), columns)
@@ -130,18 +140,30 @@ class LocalPlan:
     def _projection(self, reader: SeriesReader) -> pa.Table:
         if self.source.aligned and len(self.source.devices) > 1:
             early = self.where if self.where is not None and set(columns_of(self.where)) == {TIME} else None
-            return self._select(apply_filter(aligned_rows(reader, self.types, early), self.where))
+            aligned = apply_filter(aligned_rows(reader, self.types, early), self.where)
+            return self._select_calls([aligned]) if self.plan.series.arrow_calls else self._select(aligned)
+        if self.plan.series.arrow_calls:
+            filtered_rows = (apply_filter(rows, self.where) for rows in reader.named(self.types))
+            return self._select_calls([self._no_rows(), *bounded(filtered_rows, reader.max_values)])
         parts, times, devices = [], [], []
         for filtered in bounded((apply_filter(rows, self.where) for rows in reader.named(self.types)), reader.max_values):
             devices.append(filtered.devices)
             times.append(to_integers(filtered.columns[TIME]))
             parts.append(self._select(self._with_devices(filtered)))
         if not parts:
-            no_rows = Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
-            return self._select(self._with_devices(no_rows))
+            return self._select(self._with_devices(self._no_rows()))
         order = row_order(np.concatenate(devices), np.concatenate(times))
         table = unify(pa.concat_tables(parts))
         return table if order is None else table.take(pa.array(order))
+
+    def _no_rows(self) -> Rows:
+        return Rows(np.empty(0, np.int64), {name: pa.array([], type_) for name, type_ in self.types.items()})
+
+    def _select_calls(self, parts: Sequence[Rows]) -> pa.Table:
+        """Evaluate the select list of rows with the points of functions over whole series, without rows that have no point."""
+        table = self._select(self._with_devices(add_calls(self.plan, parts)))
+        values = [table[output.column].is_valid() for output in self.plan.outputs if output.role is None]
+        return table.filter(reduce(pc.or_, values)) if values and self.plan.is_sparse else table
 
     def _with_devices(self, rows: Rows) -> Rows:
         names = self._device_columns()
@@ -179,8 +201,7 @@ def check_shape(plan: Plan) -> None:
         raise UnsupportedError("source")
     if plan.window is not None and not isinstance(plan.window, RangeWindow):
         raise UnsupportedError("window")
-    calls = (*plan.groups.calls, *plan.series.calls, *plan.series.arrow_calls)
-    if calls or plan.fill or plan.gap_fill or plan.interp or plan.identity.key:
+    if plan.series.calls or plan.fill or plan.gap_fill or plan.interp or plan.identity.key:
         raise UnsupportedError("clause")
     if plan.order.distinct or plan.order.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys):
         raise UnsupportedError("clause")

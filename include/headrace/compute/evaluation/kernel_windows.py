@@ -18,6 +18,7 @@ from headrace.compute.plan_sources import Scan
 from headrace.compute.shares import KernelUse, ShareProvider, TaskShare, WantedShares
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
+from headrace.compute.windows.group_calls import absorb_rows
 from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
 from headrace.errors import NotSupportedError
 from headrace.storage.types import row_types
@@ -134,12 +135,13 @@ def segment_reader(
     kernel: SegmentKernel, shares: Sequence[TaskShare], *, merged: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that runs in Spark's workers: the segments of the shares with the numbers in its input."""
+    calls = kernel.plan.groups.calls
     order = [(name, "ascending", "at_start") for name in (*base_key_columns(kernel.plan), WSTART)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                slices = (kernel.segments(rows) for rows in shares[number].read(kernel.columns))
+                slices = (absorb_rows(calls, kernel.segments(rows)) for rows in shares[number].read(kernel.columns))
                 for segments in merge_slices(kernel, slices) if merged else slices:
                     yield from segments.sort_by(order).to_batches(MAX_BATCH_ROWS)
 

@@ -1,21 +1,16 @@
-"""The functions of IoTDB's library that users register by the names of their classes: those of text."""
+"""The functions of IoTDB's library for text, which are expressions of Spark. Users register them by the names of their classes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.iotdb.operators import check_regexp
 from headrace.compute.iotdb.scalars import TEXT_ONLY, text_row_function
 from headrace.compute.iotdb.types import INT32, TEXT, Attributes, type_error
-from headrace.compute.language import Language
 from headrace.compute.nodes import Node, spark_sql, string_sql
 from headrace.compute.terms import Term, to_string
-from headrace.model.functions import RegisteredFunction
-from headrace.sql.iotdb.names import function_key
 
 CAPTURING_GROUP: Final = re.compile(r"\((?!\?)|\(\?<(?![=!])")
 UNGROUPED: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]", re.DOTALL)
@@ -99,7 +94,7 @@ def join_parts(parts: Node, old: Node | str, new: Node | str, attributes: Attrib
     return spark_sql("array_join({}, '')", pieces)
 
 
-LIBRARY: Final = {
+TEXT_FUNCTIONS: Final = {
     "org.apache.iotdb.library.string.UDTFRegexMatch": text_row_function(
         "regexmatch", match_regex, "the part of the text that matches `regex`, or its group `group`", TEXT_ONLY
     ),
@@ -123,13 +118,3 @@ LIBRARY: Final = {
     ),
 }
 """The functions by class."""
-
-
-def with_registered(language: Language, functions: Iterable[RegisteredFunction]) -> Language:
-    """Return the language with registered functions. Its own functions come first."""
-    registered = [
-        replace(LIBRARY[function.class_name], name=function_key(function.name))
-        for function in functions
-        if function.class_name in LIBRARY and function_key(function.name) not in language.functions
-    ]
-    return language.with_functions(*registered) if registered else language

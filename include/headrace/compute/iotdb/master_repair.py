@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.functions.arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowRule
+from headrace.compute.functions.arrow import TIME, SeriesArrowArguments, SeriesArrowRule
+from headrace.compute.functions.series_streams import VALUE, whole_series
 from headrace.compute.iotdb.samples import WholeSeriesFunction
 from headrace.compute.iotdb.types import Attributes, type_error
 from headrace.errors import DataError
@@ -56,7 +56,7 @@ def master_repair_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
         raise type_error("Parameter k should be a positive integer.", hint="use 1 or more")
     if not 0 < column <= count // 2:
         raise type_error("Parameter output_column should be a positive integer.", hint=f"use 1 to {count // 2}")
-    return SeriesArrowRule(DOUBLE, partial(repair_series, settings=Settings(omega, eta, k, column)))
+    return SeriesArrowRule(DOUBLE, whole_series(repair_series, settings=Settings(omega, eta, k, column)))
 
 
 def repair_series(rows: pa.Table, settings: Settings) -> pa.Table:

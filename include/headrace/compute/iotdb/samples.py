@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.compute.functions.arrow import TIME, VALUE, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
+from headrace.compute.functions.arrow import TIME, SeriesArrowArguments, SeriesArrowFunction, SeriesArrowRule
+from headrace.compute.functions.series_streams import VALUE, whole_series
 from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes, top_indexes
 from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, Attributes, check_inputs, type_error
 from headrace.model.types import DOUBLE, TypeKind
@@ -54,7 +55,7 @@ def select_k_rule(arguments: SeriesArrowArguments, *, greatest: bool) -> SeriesA
     count = Attributes(arguments.attributes).integer("k")
     if not 0 < count <= MAX_K:
         raise type_error("k has to be greater than 0 and less than or equal to 1000.", hint=f"use 'k'='1' to 'k'='{MAX_K}'")
-    return SeriesArrowRule(arguments.types[0], partial(select_extremes, count=count, greatest=greatest))
+    return SeriesArrowRule(arguments.types[0], whole_series(select_extremes, count=count, greatest=greatest))
 
 
 def select_extremes(rows: pa.Table, count: int, greatest: bool) -> pa.Table:
@@ -76,7 +77,7 @@ class SlidingWindows:
 
 
 def m4_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    return SeriesArrowRule(arguments.types[0], partial(m4, sliding=sliding_windows(Attributes(arguments.attributes))))
+    return SeriesArrowRule(arguments.types[0], whole_series(m4, sliding=sliding_windows(Attributes(arguments.attributes))))
 
 
 def sliding_windows(attributes: Attributes) -> SlidingWindows:
@@ -168,7 +169,7 @@ def bucket_size(arguments: SeriesArrowArguments) -> int:
 
 
 def random_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
-    return SeriesArrowRule(arguments.types[0], partial(random_points, size=bucket_size(arguments)))
+    return SeriesArrowRule(arguments.types[0], whole_series(random_points, size=bucket_size(arguments)))
 
 
 def random_points(rows: pa.Table, size: int) -> pa.Table:
@@ -179,7 +180,7 @@ def random_points(rows: pa.Table, size: int) -> pa.Table:
 
 def m4_sample_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     """Return the rule of `EQUAL_SIZE_BUCKET_M4_SAMPLE`; its buckets hold four times the points."""
-    return SeriesArrowRule(arguments.types[0], partial(m4_sample, size=4 * bucket_size(arguments)))
+    return SeriesArrowRule(arguments.types[0], whole_series(m4_sample, size=4 * bucket_size(arguments)))
 
 
 def m4_sample(rows: pa.Table, size: int) -> pa.Table:
@@ -207,7 +208,7 @@ def aggregate_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
         message = "Illegal aggregation method. Aggregation type should be avg, min, max, sum, extreme, variance."
         raise type_error(message, hint=f"'type'='{name}' is none of them")
     type_ = DOUBLE if name in REAL_AGGREGATIONS else arguments.types[0]
-    return SeriesArrowRule(type_, partial(aggregate_buckets, size=bucket_size(arguments), name=name))
+    return SeriesArrowRule(type_, whole_series(aggregate_buckets, size=bucket_size(arguments), name=name))
 
 
 def aggregate_buckets(rows: pa.Table, size: int, name: str) -> pa.Table:
@@ -274,7 +275,7 @@ def outlier_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
     if number <= 0:
         raise type_error("Illegal number. Number should be greater than 0.", hint="use 'number'='3'")
     size = bucket_size(arguments) * number
-    return SeriesArrowRule(arguments.types[0], partial(select_outliers, size=size, name=name, number=number))
+    return SeriesArrowRule(arguments.types[0], whole_series(select_outliers, size=size, name=name, number=number))
 
 
 def select_outliers(rows: pa.Table, size: int, name: str, number: int) -> pa.Table:
