@@ -12,6 +12,7 @@ from headrace.model.paths import ROOT, join_path, quote_node, split_path, unquot
 from headrace.model.spans import Span
 from headrace.model.tables import Database
 from headrace.model.trees import tree_table
+from headrace.trees.schema_statements import create_database, logged, set_ttl
 
 DEFAULT_LEVEL: Final = 2
 """Nodes of a database that is created for a device: `root` and one more."""
@@ -25,13 +26,13 @@ def make_tree(context: Context, database: Database, ttl_ms: int | None = None, *
         refuse_table_database(tables)
     table = tree_table(name)
     with catalog.lock(f"ddl {name}"):
-        created = catalog.databases.create(database, if_not_exists)
+        created = catalog.databases.create(database, if_not_exists, [logged(context, create_database(name), name, 0)])
         failpoint("service.tree.database")
         if created or not catalog.tables.all(name):
             context.tables.create(table, database)
             catalog.tables.create(table, if_not_exists=True)
         if created and ttl_ms is not None:
-            catalog.trees.set_ttl(f"{name}.**", ttl_ms)
+            catalog.trees.set_ttl(f"{name}.**", ttl_ms, [logged(context, set_ttl(f"{name}.**", ttl_ms), name, 0)])
 
 
 def table_database(nodes: Sequence[str], context: Context) -> str | None:

@@ -15,7 +15,7 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.model.types import DataType
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.loading.loader import LoadOptions
+from headrace.storage.loading.loader import LoadedRows, LoadOptions
 from headrace.storage.loading.tree_loader import ColumnsChangedError
 from headrace.storage.loading.tree_rows import SeriesColumns
 from headrace.trees.columns import plan_columns
@@ -64,13 +64,13 @@ class LoadedTree:
         column = pa.array([positions[name] for name in names], pa.int32())
         return SeriesColumns(table, series.select(["device", "measurement"]).append_column("column", column))
 
-    def write(self, series: pa.Table, planned: SeriesColumns, commit: Callable[[], WriteMetrics]) -> WriteMetrics:
-        """Create the series that are missing and commit the values; raise `ColumnsChangedError` if they need other columns."""
+    def write(self, series: pa.Table, planned: SeriesColumns, rows: LoadedRows) -> WriteMetrics:
+        """Create the series that are missing and commit the rows; raise `ColumnsChangedError` if they need other columns."""
         by_device: dict[str, list[NewSeries]] = defaultdict(list)
         for path, new in self.with_types(series):
             by_device[path].append(new)
         wanted = [DeviceSeries(self.database, path, tuple(own), self.aligned) for path, own in by_device.items()]
-        points = LoadedPoints(self.database.name, wanted, planned, commit)
+        points = LoadedPoints(self.database.name, wanted, planned, rows)
         return write_points(self.context, [points])[self.database.name]
 
     def with_types(self, series: pa.Table) -> list[tuple[str, NewSeries]]:
@@ -94,14 +94,14 @@ class LoadedPoints:
     database: str
     series: Sequence[DeviceSeries]
     planned: SeriesColumns
-    commit: Callable[[], WriteMetrics]
+    rows: LoadedRows
 
     def stored(self, devices: Mapping[str, Device]) -> Mapping[str, StoredPoints]:
         """See `Points`."""
         columns = existing_columns(devices.values())
         if any(columns[series] != name for series, name in self.planned.names()):
             raise ColumnsChangedError
-        return {self.database: StoredPoints(self.commit)}
+        return {self.database: StoredPoints(self.rows)}
 
 
 def existing_columns(devices: Iterable[Device]) -> dict[tuple[str, str], str]:

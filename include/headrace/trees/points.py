@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from headrace.context import Context
+from headrace.errors import Error
+from headrace.model.failpoints import failpoint
+from headrace.model.time import Precision
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, DeviceSeries
+from headrace.model.triggers import RegisteredTrigger
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.delta.points import ReplacedPoints
+from headrace.storage.delta.points import MapRows, ReplacedPoints
+from headrace.storage.spark.frames import map_partitions, read_batches
+from headrace.trees.firing import Firing
 from headrace.trees.series import resolve_series
+from headrace.trees.tablets import DEVICE, WrittenTablets
+from headrace.trees.trigger_drops import complete_interrupted
+from headrace.trees.trigger_writes import as_owner, inserted_rows
+from headrace.trees.triggers import match_triggers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DEVICE: Final = "device"
-Commit = Callable[[], WriteMetrics]
+
+__all__ = ["DEVICE", "DeviceRows", "Points", "StoredPoints", "write_points"]
+
+
+class StagedRows(Protocol):
+    """Rows in staged files."""
+
+    def __call__(self) -> WriteMetrics:
+        """Commit them."""
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Read them, in the columns of the table."""
+
+    @property
+    def map_in_tasks(self) -> MapRows | None:
+        """Applies a function to the rows of each file in Spark's tasks; None if they are too few for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +54,7 @@ class StoredPoints:
     The rows are in memory, or executors write them (each of a key of its own), or they are what commits rows in staged files.
     """
 
-    rows: Sequence[pa.Table] | DataFrame | Commit
+    rows: Sequence[pa.Table] | DataFrame | StagedRows
     replaced: ReplacedPoints | None = None
 
 
@@ -64,13 +89,19 @@ class DeviceRows:
         return {device.database: StoredPoints([pa.table(columns)])}
 
 
-def write_points(context: Context, points: Sequence[Points], check: Callable[[], None] = lambda: None) -> dict[str, WriteMetrics]:
-    """Write points in one commit for each database; of points at the same instant the last are kept.
+def write_points(
+    context: Context,
+    points: Sequence[Points],
+    check: Callable[[], None] = lambda: None,
+    fired_by: frozenset[str] = frozenset(),
+) -> dict[str, WriteMetrics]:
+    """Write points in one commit for each database; of points at the same instant the last are kept. Calls triggers.
 
     Those with replaced points, and those that are not rows in memory, have to be alone. `check` is called before each commit;
-    what it raises prevents the commit.
+    what it raises prevents the commit. `fired_by` has the ids of the triggers that have inserted the points, which are not called.
 
     Raises:
+        TriggerFireError: A trigger failed; its `is_written` is True if the points are written.
         Error: Of `Context.authorize_points`; nothing is created or written. Or a series cannot have its values.
     """
     series = [one for own in points for one in own.series]
@@ -81,7 +112,53 @@ def write_points(context: Context, points: Sequence[Points], check: Callable[[],
         for name, stored in own.stored(devices).items():
             parts[name].append(stored)
     # All values are valid here and nothing is written yet, so what may refuse a write is here, and what follows one below.
-    return {name: commit(context, name, stored, check) for name, stored in parts.items()}
+    triggers = [trigger for trigger in active_triggers(context) if trigger.id not in fired_by]
+    matched = match_triggers(triggers, series, devices) if triggers else []
+    if not matched:
+        return {name: commit(context, name, stored, check) for name, stored in parts.items()}
+    precisions = {one.database.name: one.database.precision for one in series}
+    tablets = [written_tablets(part, devices, precisions[name]) for name, stored in parts.items() for part in stored]
+    firing = Firing(context, matched, tablets)
+    firing.fire_before()
+    failpoint("triggers.checked")
+    written = {name: commit(context, name, stored, check) for name, stored in parts.items()}
+    failpoint("triggers.written")
+    firing.fire_after()
+    failpoint("triggers.fired")
+    write_insertions(firing, fired_by)
+    firing.finish()
+    return written
+
+
+def active_triggers(context: Context) -> tuple[RegisteredTrigger, ...]:
+    """Return the triggers that writes call, once those are completed that a process has left half created or dropped."""
+    active = context.catalog.triggers.active()
+    if context.catalog.triggers.take_interruptions():
+        complete_interrupted(context)
+        return context.catalog.triggers.active()
+    return active
+
+
+def write_insertions(firing: Firing, fired_by: frozenset[str]) -> None:
+    """Write the rows that triggers insert, with the rights of their owners. A failure is one of the trigger."""
+    for trigger, insertions in firing.owned_insertions():
+        try:
+            rows = [DeviceRows((series,), table) for series, table in inserted_rows(firing.context, insertions)]
+            write_points(as_owner(firing.context, trigger), rows, fired_by=fired_by | {trigger.id})
+        except Error as error:
+            firing.note_failure(trigger, error)
+
+
+def written_tablets(part: StoredPoints, devices: Mapping[str, Device], precision: Precision) -> WrittenTablets:
+    """Return the tablets of points of a database."""
+    rows = part.rows
+    if isinstance(rows, Sequence):
+        return WrittenTablets(devices, precision, lambda: iter(rows), is_in_memory=True)
+    if callable(rows):
+        return WrittenTablets(devices, precision, rows.batches, is_in_memory=False, map_in_tasks=rows.map_in_tasks)
+    return WrittenTablets(
+        devices, precision, partial(read_batches, rows), is_in_memory=False, map_in_tasks=partial(map_partitions, rows)
+    )
 
 
 def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Callable[[], None]) -> WriteMetrics:

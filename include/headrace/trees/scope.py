@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from headrace.compute.iotdb.library import with_registered
+from headrace.code.languages import registered_language
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
-from headrace.compute.language import language
 from headrace.context import Context
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
@@ -16,18 +15,23 @@ from headrace.model.trees import Device
 from headrace.trees.devices import device_tables, devices_of
 
 
-def tree_scope(query: TreeQuery, context: Context, timezone: str | None = None) -> TreeScope:
+def tree_scope(
+    query: TreeQuery, context: Context, timezone: str | None = None, functions: Collection[str] | None = None
+) -> TreeScope:
     """Return what the paths of a query are resolved against: the devices that they may name.
 
-    `timezone` is the zone of the session; None for that of the settings.
+    `timezone` is the zone of the session; None for that of the settings. `functions` are the registered functions that the query
+    may call; None for all.
     """
-    return scope_of(devices_of(list(named_patterns(query)), context), context, timezone)
+    return scope_of(devices_of(list(named_patterns(query)), context), context, timezone, functions)
 
 
-def scope_of(devices: Sequence[Device], context: Context, timezone: str | None = None) -> TreeScope:
+def scope_of(
+    devices: Sequence[Device], context: Context, timezone: str | None = None, functions: Collection[str] | None = None
+) -> TreeScope:
     """Return the scope of queries that read these devices."""
     return TreeScope(
-        with_registered(language("iotdb"), context.catalog.functions.all()),
+        registered_language("iotdb", context.catalog, context.settings, functions),
         SeriesTree(devices),
         device_tables(devices, context),
         timezone=timezone or context.settings.timezone,

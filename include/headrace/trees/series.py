@@ -17,6 +17,7 @@ from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.trees.columns import Allocation, allocate_columns, clear_series
 from headrace.trees.databases import make_tree
+from headrace.trees.schema_statements import device_log
 from headrace.trees.templates import TEMPLATES_LOCK, use_templates
 
 
@@ -47,7 +48,8 @@ def resolve_devices(context: Context, wanted: Sequence[DeviceSeries]) -> dict[st
 def create_series(context: Context, devices: Sequence[DeviceSeries], *, if_not_exists: bool = False) -> None:
     """Create series of different devices of one database, and missing devices, with the columns they need, in one transaction.
 
-    A series that exists stays as it is. Below a device template, the template is extended and activated.
+    A series that exists stays as it is. Below a device template, the template is extended and activated. The log of schema changes
+    gets the creation unless `if_not_exists`: that is the case of rows, which create their series wherever they are written.
 
     Raises:
         ExistsError: A series exists and `if_not_exists` is False; nothing is created.
@@ -72,7 +74,8 @@ def create_series(context: Context, devices: Sequence[DeviceSeries], *, if_not_e
                 for path, series in missing.items()
             ]
 
-        catalog.trees.change(name, list(missing), change, list(columns.values()))
+        log = None if if_not_exists else device_log(context, name)
+        catalog.trees.change(name, list(missing), change, list(columns.values()), log)
 
 
 def missing_series(wanted: DeviceSeries, present: Device | None, if_not_exists: bool) -> list[NewSeries]:
@@ -100,7 +103,11 @@ def remove_series(context: Context, database: Database, measurements: Sequence[t
     )
     clear_series(context, database, columns)
     catalog.trees.change(
-        name, list(removed), lambda stored: [without_series(device, removed[path]) for path, device in stored.items()], []
+        name,
+        list(removed),
+        lambda stored: [without_series(device, removed[path]) for path, device in stored.items()],
+        [],
+        device_log(context, name),
     )
 
 
@@ -118,4 +125,4 @@ def change_device(context: Context, database: Database, path: str, change: Calla
             raise NotFoundError(f"device {path} does not exist", hint="SHOW DEVICES lists what there is")
         return [change(devices[path])]
 
-    context.catalog.trees.change(database.name, [path], change_all, [])
+    context.catalog.trees.change(database.name, [path], change_all, [], device_log(context, database.name))

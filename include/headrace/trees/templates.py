@@ -17,6 +17,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, DeviceTemplate, NewSeries
 from headrace.trees.columns import allocate_columns, clear_series
+from headrace.trees.schema_statements import alter_template, device_log, logged, set_template, unset_template
 
 TEMPLATES_LOCK: Final = "device templates"
 """Name of the lock for changes of device templates and their devices. Take it before the lock of a database."""
@@ -40,7 +41,7 @@ def use_templates(
         for path, new in ((device.path, new) for device in own for new in device.series):
             check_template_type(path, new, template.name, series.setdefault(new.measurement, new))
         extend_template(context, template.name, list(series.values()), if_not_exists=True)
-        activate_devices(context, database, [device.path for device in own], template.name)
+        activate_devices(context, database, [device.path for device in own], template.name, is_logged=False)
 
 
 def check_template_type(device: str, new: NewSeries, template: str, series: NewSeries) -> None:
@@ -70,7 +71,8 @@ def extend_template(context: Context, name: str, series: Sequence[NewSeries], *,
             allocation = allocate_columns(table, database, missing, context)
             columns[database_name] = {one.measurement: allocation[one.measurement, one.type] for one in missing}
         failpoint("service.tree.template")
-        catalog.templates.extend(name, missing, columns)
+        statements = [] if if_not_exists else [logged(context, alter_template(name, missing))]
+        catalog.templates.extend(name, missing, columns, statements)
 
 
 def devices_below(path: str, database: str, context: Context) -> list[Device]:
@@ -97,14 +99,18 @@ def assign_template(context: Context, database: Database, path: str, name: str |
     templates = context.catalog.templates
     with context.catalog.lock(TEMPLATES_LOCK):
         if name is None:
-            templates.unset(path)
+            present = templates.paths().get(path)
+            change = None if present is None else unset_template(present, path)
+            templates.unset(path, [] if change is None else [logged(context, change, database.name)])
         else:
             refuse_series_below(path, database.name, name, context)
-            templates.set(name, database.name, path)
+            templates.set(name, database.name, path, [logged(context, set_template(name, path), database.name)])
 
 
-def activate_devices(context: Context, database: Database, paths: Sequence[str], template_name: str) -> None:
-    """Create those devices that do not exist, with the series of their template."""
+def activate_devices(
+    context: Context, database: Database, paths: Sequence[str], template_name: str, *, is_logged: bool = True
+) -> None:
+    """Create those devices that do not exist, with the series of their template; `is_logged` unless rows create them."""
     catalog, name = context.catalog, database.name
     with catalog.lock(TEMPLATES_LOCK), catalog.lock(f"ddl {name}"):
         present = catalog.trees.find(name, paths)
@@ -116,7 +122,8 @@ def activate_devices(context: Context, database: Database, paths: Sequence[str],
         failpoint("service.tree.columns")
         series = tuple(one.stored(columns[one.measurement, one.type].name) for one in template.series)
         devices = [Device(name, path, series, template.aligned, template=template.name) for path in missing]
-        catalog.trees.change(name, missing, lambda _: devices, list(columns.values()))
+        log = device_log(context, name) if is_logged else None
+        catalog.trees.change(name, missing, lambda _: devices, list(columns.values()), log)
 
 
 def deactivate_devices(context: Context, database: Database, paths: Sequence[str]) -> None:
@@ -126,4 +133,7 @@ def deactivate_devices(context: Context, database: Database, paths: Sequence[str
         devices = catalog.trees.find(name, paths)
         columns = tuple((path, tuple(series.column for series in device.series)) for path, device in devices.items())
         clear_series(context, database, columns)
-        catalog.trees.change(name, paths, lambda stored: [replace(own, series=(), template=None) for own in stored.values()], [])
+        log = device_log(context, name)
+        catalog.trees.change(
+            name, paths, lambda stored: [replace(own, series=(), template=None) for own in stored.values()], [], log
+        )

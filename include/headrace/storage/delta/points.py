@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from headrace.storage.delta.merging import MAX_NAMES_IN_PREDICATE, MergeScope, m
 from headrace.storage.delta.pruning import Bounds, key_filter, prune_files, time_bounds
 from headrace.storage.types import with_all_columns
 
+MapRows = Callable[[Callable[[Iterator[pa.Table]], Any]], Iterator[Any]]
+"""Applies a function to parts of rows in Spark's tasks, and yields what it returns for each part."""
 Instants = npt.NDArray[np.int64]
 Key = tuple[str, int]
 """A device and a time, as stored."""

@@ -131,9 +131,9 @@ class Scans:
             return _measure(handle, files, table, schema, database.precision)
         columns, unit = (*times, files["num_records"]), stored_units_per_tick(database.precision)
         is_known = pc.and_kleene(pc.is_valid(columns[0]), pc.and_kleene(pc.is_valid(columns[1]), pc.is_valid(columns[2])))
-        known = zip(*(column.filter(is_known).to_pylist() for column in columns), strict=True)
-        found = [Extent(low // unit, high // unit, rows) for low, high, rows in known if rows]
-        return found + _measure(handle, files.filter(pc.invert(is_known)), table, schema, database.precision)
+        measured = zip(*(column.filter(is_known).to_pylist() for column in columns), strict=True)
+        extents = [Extent(low // unit, high // unit, rows) for low, high, rows in measured if rows]
+        return extents + _measure(handle, files.filter(pc.invert(is_known)), table, schema, database.precision)
 
 
 def _choose(
@@ -153,13 +153,13 @@ def _read_times(handle: Handle, paths: list[str], table: Table, schema: pa.Schem
 
 def _measure(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
     """Measure the extents of files without statistics."""
-    unit, found = stored_units_per_tick(precision), []
+    unit, extents = stored_units_per_tick(precision), []
     for path in files["path"].to_pylist() if files.num_rows else []:
         times = _read_times(handle, [path], table, schema)
         if len(times):
             ends = pc.min_max(times)
-            found.append(Extent(ends["min"].as_py() // unit, ends["max"].as_py() // unit, len(times)))
-    return found
+            extents.append(Extent(ends["min"].as_py() // unit, ends["max"].as_py() // unit, len(times)))
+    return extents
 
 
 def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:

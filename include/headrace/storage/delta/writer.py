@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 MAX_ATTEMPTS: Final = 50
 MAX_BACKOFF_S: Final = 0.02
 NO_ROWS: Final = "false"
+MAX_CLEARED_DEVICES: Final = 10_000
+"""Devices whose values one commit deletes: delta-rs overflows its stack with a predicate of many more names."""
 
 Lock = Callable[[str], AbstractContextManager[None]]
 Ranges = Sequence[tuple[int, int]]
@@ -253,7 +255,11 @@ class Writer:
         `columns` has devices, and the columns to delete values from; `ranges` are of ticks, both ends inclusive, None for all
         times.
         """
-        scopes = [clearing(table, database, names, devices, ranges) for names, devices in devices_by_columns(columns)]
+        scopes = [
+            clearing(table, database, names, part, ranges)
+            for names, devices in devices_by_columns(columns)
+            for part in parts_of(devices)
+        ]
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
             deleted = updated = 0
@@ -388,6 +394,11 @@ class Clearing:
             delta, None, lambda properties: delta.update(self.updates, predicate=self.changed, commit_properties=properties)
         )
         return int(metrics["num_updated_rows"])
+
+
+def parts_of(devices: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the devices of each commit that deletes values."""
+    return (devices[first : first + MAX_CLEARED_DEVICES] for first in range(0, len(devices), MAX_CLEARED_DEVICES))
 
 
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:

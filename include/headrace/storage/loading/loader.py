@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from headrace.errors import DataError, ProgrammingError
@@ -18,13 +19,14 @@ from headrace.storage.delta import merging, spark_writes, staging
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
 from headrace.storage.delta.keys import keep_last_per_key
+from headrace.storage.delta.points import MapRows
 from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.staged_files import StagedFile
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.conversion import ConvertedSplit, LoadTarget, SplitTarget, StagedSplit, match_columns, stage_converted
 from headrace.storage.loading.inserted import InsertedFile, split_inserted
 from headrace.storage.loading.splits import FileSplit, describe, split_files
-from headrace.storage.object_store import is_object_store
+from headrace.storage.object_store import file_system, is_object_store
 from headrace.storage.types import rows_schema
 from headrace.storage.values.columns import MAX_EXAMPLES, InvalidValues
 
@@ -39,7 +41,7 @@ MAX_ROWS_MERGED_IN_DRIVER: Final = 20_000_000
 
 Progress = Callable[[int, int], None]
 Announce = Callable[[pa.Table], None]
-Through = Callable[[Callable[[], WriteMetrics]], WriteMetrics]
+Through = Callable[["LoadedRows"], WriteMetrics]
 Spark = Callable[[], "SparkSession"]
 
 
@@ -73,6 +75,46 @@ class LoadMetrics:
     inserted: int
     updated: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRows:
+    """Converted rows of a load: call it to commit them."""
+
+    commit: Callable[[], WriteMetrics]
+    converted: Sequence[ConvertedSplit | StagedSplit]
+    uri: str
+    table: str
+    spark: Spark | None
+
+    def __call__(self) -> WriteMetrics:
+        """Commit the rows."""
+        return self.commit()
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Read the rows, in the columns of the table."""
+        for split in self.converted:
+            if isinstance(split, ConvertedSplit):
+                yield split.rows
+            elif split.action is not None:
+                yield from read_file(self.uri, split.action.path)
+
+    @property
+    def map_in_tasks(self) -> MapRows | None:
+        """Applies a function to the rows of each file in Spark's tasks; None if this process has converted the files."""
+        return None if self.spark is None else self._map_in_tasks
+
+    def _map_in_tasks(self, function: Callable[[Iterator[pa.Table]], Any]) -> Iterator[Any]:
+        assert self.spark is not None
+        uri, paths = self.uri, [file.path for file in _staged_files(self.converted)]
+        return spark_writes.map_in_tasks(self.spark(), paths, lambda path: function(read_file(uri, path)), self.table)
+
+
+def read_file(uri: str, path: str) -> Iterator[pa.Table]:
+    """Read a staged file, one batch at a time."""
+    system, root = file_system(uri)
+    with system.open_input_file(f"{root}/{path}") as file:
+        yield from (pa.Table.from_batches([batch]) for batch in pq.ParquetFile(file).iter_batches())
 
 
 class Loader:
@@ -141,7 +183,8 @@ class Loader:
             if announce is not None and converted:
                 named = pa.concat_tables([split.subtables for split in converted], promote_options="default")
                 announce(keep_last_per_key(named, [self._table.series_key]))
-            written = through(lambda: self._commit(converted, sweep))
+            spark = self._spark if is_large(work, self._small_write_rows) else None
+            written = through(LoadedRows(lambda: self._commit(converted, sweep), converted, self._uri, self._table.name, spark))
         return LoadMetrics(written.version, written.inserted, written.updated, total_bytes(work))
 
     def _convert(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:

@@ -20,6 +20,7 @@ from headrace.storage.delta.handles import Handles, translate_errors
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.loader import (
     WORKERS,
+    LoadedRows,
     Loader,
     LoadMetrics,
     LoadOptions,
@@ -46,8 +47,8 @@ class SeriesStore(Protocol):
     def plan(self, series: pa.Table) -> SeriesColumns:
         """Return the columns that series have or would get."""
 
-    def write(self, series: pa.Table, planned: SeriesColumns, commit: Callable[[], WriteMetrics]) -> WriteMetrics:
-        """Create those that are missing and commit the values; raise `ColumnsChangedError` if they need other columns."""
+    def write(self, series: pa.Table, planned: SeriesColumns, rows: LoadedRows) -> WriteMetrics:
+        """Create those that are missing and commit the rows; raise `ColumnsChangedError` if they need other columns."""
 
 
 class ColumnsChangedError(Exception):
@@ -115,7 +116,7 @@ class TreeLoader:
         planned = store.plan(series)
         loader = Loader(self.handles, self.writer, self.small_write_rows, self.spark, planned.table, self.database)
         return loader.load_splits(
-            work, TreeTarget(files, planned), progress, through=lambda commit: store.write(series, planned, commit)
+            work, TreeTarget(files, planned), progress, through=lambda rows: store.write(series, planned, rows)
         )
 
 

@@ -16,6 +16,7 @@ from headrace.storage.object_store import ObjectStore
 from headrace.storage.spark.gateway import keep_classes, launch_jvm
 from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
 from headrace.storage.spark.java import check_java
+from headrace.storage.spark.python_calls import define_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,8 +76,8 @@ def outdated_archives(archive: Path) -> list[Path]:
 
 def jar_stamp(jars: Sequence[Path]) -> str:
     """Digest what the JVM compares before it uses an archive: the size of each jar, and when it was modified, in seconds."""
-    found = [jar.stat() for jar in jars]
-    return digest(*(f"{status.st_size} {int(status.st_mtime)}" for status in found))
+    statuses = [jar.stat() for jar in jars]
+    return digest(*(f"{status.st_size} {int(status.st_mtime)}" for status in statuses))
 
 
 def digest(*parts: str) -> str:
@@ -169,4 +170,5 @@ def start_session(settings: Settings, *, role: Role = Role.EMBEDDED, archive: Pa
             f"Spark did not start: {error}", hint="`headrace doctor` checks Java, memory and the jars"
         ) from error
     session.sparkContext.setLogLevel("ERROR")
+    define_in(session)
     return session

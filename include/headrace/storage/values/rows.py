@@ -68,7 +68,7 @@ def rows_to_arrow(
 
 
 def tags_to_arrow(table: Table, database: Database, tbname: str, values: Mapping[str, TagValue], *, now: int) -> pa.Table:
-    """Convert one row of a table's tags: `tbname` and one column per tag; tags that are not given are NULL.
+    """Convert one row of a table's tags: `tbname` and one column per tag; tags that are missing are NULL.
 
     Raises:
         DataError: A value is invalid for its tag; has the value's span.
@@ -117,7 +117,7 @@ def _check_lengths(context: _RowContext, columns: Sequence[str], rows: Sequence[
 
 
 def _names(context: _RowContext, values: Sequence[RowValue]) -> pa.Array:
-    """Validate names of subtables given as a column."""
+    """Validate names of subtables in a column."""
     for number, value in enumerate(values):
         if not isinstance(value, str) or not value:
             raise context.refusal(
