@@ -43,9 +43,15 @@ def die_at(failpoint: str, function: Callable[..., Any], *arguments: Any) -> Non
 def _call_armed(
     environment: Mapping[str, str], specification: str, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
-    os.environ.update(environment)
+    take_environment(environment)
     arm(specification)
     function(*arguments)
+
+
+def take_environment(environment: Mapping[str, str]) -> None:
+    """Replace this process's environment, which is the server's: that of the test that was the first to need a process."""
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def execute(home: Path, *statements: str) -> None:

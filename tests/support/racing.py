@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from tests.support.forking import CONTEXT, MAX_WAIT_S
+from tests.support.forking import CONTEXT, MAX_WAIT_S, take_environment
 
 
 def race(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -20,7 +21,8 @@ def race(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> 
     """
     start, outcomes = CONTEXT.Barrier(len(arguments)), CONTEXT.Queue()
     processes = [
-        CONTEXT.Process(target=_run, args=(start, outcomes, number, function, args)) for number, args in enumerate(arguments)
+        CONTEXT.Process(target=_run, args=(dict(os.environ), start, outcomes, number, function, args))
+        for number, args in enumerate(arguments)
     ]
     for process in processes:
         process.start()
@@ -43,7 +45,15 @@ class _Failure:
         self.text = text
 
 
-def _run(start: Barrier, outcomes: Any, number: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _run(
+    environment: Mapping[str, str],
+    start: Barrier,
+    outcomes: Any,
+    number: int,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> None:
+    take_environment(environment)
     try:
         start.wait(MAX_WAIT_S)
         outcomes.put((number, function(*args)))

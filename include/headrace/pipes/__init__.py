@@ -1,0 +1,1 @@
+"""Pipes: sources, processors and sinks, what runs them, and the plugins that there are."""

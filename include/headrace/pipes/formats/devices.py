@@ -1,0 +1,26 @@
+"""Names in messages as paths: devices and measurements in their canonical spelling."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from headrace.model.paths import ROOT, join_path, parse_path, quote_node, split_path, unquote_node
+
+
+def device_path(text: str, database: str) -> str | None:
+    """Return the path of a device, which is below a database if it does not begin with `root`; None if it is no path."""
+    if text == ROOT or not text:
+        return None
+    if text.startswith(f"{ROOT}."):
+        nodes = parse_path(text)
+        return None if nodes is None else join_path(nodes)
+    if not database or "" in text.split("."):
+        return None
+    return f"{database}.{join_path(quote_node(node) for node in text.split('.'))}"
+
+
+@cache
+def measurement_node(name: str) -> str:
+    """Return the name of a measurement as a canonical node; a name in back-quotes may be one already."""
+    is_quoted = len(name) > 2 and name.startswith("`") and split_path(name) == (name,)
+    return quote_node(unquote_node(name) if is_quoted else name)

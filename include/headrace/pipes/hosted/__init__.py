@@ -1,0 +1,1 @@
+"""Plugins of users as stages of pipes: each calls an instance in a code host."""

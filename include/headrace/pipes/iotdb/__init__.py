@@ -1,0 +1,1 @@
+"""Connections to IoTDB servers, as sinks and sources have them."""

@@ -1,0 +1,95 @@
+"""The source `table-source`: a supertable or a plain table of the TDengine language, such as the target of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from headrace.context import Context
+from headrace.errors import NotSupportedError
+from headrace.model.paths import ROOT, join_path, quote_node
+from headrace.model.positions import Offsets, source_id
+from headrace.model.tables import Table, TableKind
+from headrace.model.time import Precision
+from headrace.model.types import DataType
+from headrace.pipes import inclusion
+from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.changes import TableLayout
+from headrace.pipes.events import Measurement
+from headrace.pipes.feeds import Feeds, TableFeed
+from headrace.pipes.plugins import PipeContext, Source
+from headrace.pipes.sources.change_source import ChangeSource, first_offsets
+from headrace.pipes.sources.options import SourceOptions, read_options
+from headrace.trees.devices import TREE_KINDS
+
+DATABASE: Final = ("extractor.database", "source.database")
+TABLE: Final = ("extractor.table", "source.table")
+
+
+def validate(attributes: PipeAttributes) -> None:
+    """Check the parameters."""
+    read_options(attributes, "UTC")
+    for key in (DATABASE, TABLE):
+        if attributes.first(*key) is None:
+            raise pipe_error(f"{key[1]} must be specified", hint="name the database and the table, such as 'database'='power'")
+
+
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
+    """Create the source."""
+    feeds: Feeds = pipe.shared.feeds
+    name = attributes.text(*DATABASE), attributes.text(*TABLE)
+    feed = feeds.feed(source_id(*name), lambda: table_feed(pipe.context, *name))
+    return ChangeSource(pipe, table_options(attributes, pipe.context.settings.timezone), lambda: [feed])
+
+
+def begin(attributes: PipeAttributes, context: Context) -> Offsets:
+    """Return the offsets at which a pipe begins that is created now; raise `NotFoundError` if there is no such table."""
+    feed = table_feed(context, attributes.text(*DATABASE), attributes.text(*TABLE))
+    return first_offsets(context, table_options(attributes, context.settings.timezone), [feed])
+
+
+def table_options(attributes: PipeAttributes, timezone: str) -> SourceOptions:
+    """Return the options of a source. Tables have no statements that trees understand, so only points are transferred."""
+    options = read_options(attributes, timezone)
+    return replace(options, included=options.included & {inclusion.INSERT, inclusion.DELETE})
+
+
+def table_feed(context: Context, database: str, name: str) -> TableFeed:
+    """Return the change feed of a table.
+
+    Raises:
+        NotFoundError: It does not exist.
+        NotSupportedError: It is virtual.
+    """
+    table, owner = context.catalog.tables.get(database, name), context.catalog.databases.get(database)
+    if table.is_virtual:
+        raise NotSupportedError(
+            f"{database}.{name} is virtual and has no rows of its own", hint="name the tables that it refers to"
+        )
+    return TableFeed(context, table, owner, table_layout(owner.precision))
+
+
+def table_layout(precision: Precision) -> Callable[[Table], TableLayout]:
+    """Return what makes the layout of a table: its subtables are devices, as the IoTDB language sees them."""
+
+    def layout(table: Table) -> TableLayout:
+        above = (ROOT, quote_node(table.database))
+        own = join_path((*above, quote_node(table.name)))
+        is_plain = table.kind is TableKind.PLAIN
+        columns = {
+            column.name: Measurement(quote_node(column.name), DataType(TREE_KINDS[column.type.kind]))
+            for column in table.columns
+            if column.name != table.timestamp.name
+        }
+        return TableLayout(
+            own,
+            precision,
+            table.timestamp.name,
+            table.series_key,
+            columns,
+            device_path=lambda name: own if is_plain else join_path((own, quote_node(name))),
+            casts=True,
+        )
+
+    return layout

@@ -1,0 +1,34 @@
+"""The source `iotdb-source`: the series of trees that match a pattern."""
+
+from __future__ import annotations
+
+from headrace.context import Context
+from headrace.model.positions import Offsets
+from headrace.pipes.attributes import PipeAttributes
+from headrace.pipes.feeds import Feeds, TableFeed
+from headrace.pipes.plugins import PipeContext, Source
+from headrace.pipes.sources.change_source import ChangeSource, first_offsets
+from headrace.pipes.sources.options import SourceOptions, read_options
+
+
+def validate(attributes: PipeAttributes) -> None:
+    """Check the parameters."""
+    read_options(attributes, "UTC")
+
+
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
+    """Create the source."""
+    options = read_options(attributes, pipe.context.settings.timezone)
+    return ChangeSource(pipe, options, lambda: matching(pipe.shared.feeds, options))
+
+
+def begin(attributes: PipeAttributes, context: Context) -> Offsets:
+    """Return the offsets at which a pipe begins that is created now."""
+    options, feeds = read_options(attributes, context.settings.timezone), Feeds(context)
+    feeds.refresh()
+    return first_offsets(context, options, matching(feeds, options))
+
+
+def matching(feeds: Feeds, options: SourceOptions) -> list[TableFeed]:
+    """Return the feeds of trees that may have series of a source."""
+    return [feed for feed in feeds.trees() if options.pattern.may_match_below(feed.layout.database)]

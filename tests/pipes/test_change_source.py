@@ -1,0 +1,128 @@
+"""Sources of tables: history and changes together give what a query with the same parameters returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace
+from headrace.model.positions import Offsets
+from headrace.pipes.attributes import PipeAttributes
+from headrace.pipes.events import Event
+from headrace.pipes.feeds import Feeds
+from headrace.pipes.plugins import PipeContext, Source
+from headrace.pipes.shared import Shared
+from headrace.pipes.sources import trees
+from headrace.settings import load
+from tests.pipes.receivers import Points, apply_events
+
+numbers = count()
+devices = st.sampled_from(["d1", "d2", "d10"])
+series = st.sampled_from(["a", "b"])
+rows = st.lists(st.tuples(st.integers(0, 5), st.integers(-5, 5)), min_size=1, max_size=6, unique_by=lambda row: row[0])
+inserts = st.builds(
+    lambda device, name, own: f"insert into {{}}.{device}(time, {name}) values {', '.join(f'({t}, {v})' for t, v in own)}",
+    devices,
+    series,
+    rows,
+)
+deletes = st.builds(
+    lambda device, name, low, length: f"delete from {{}}.{device}.{name} where time >= {low} and time <= {low + length}",
+    devices,
+    series,
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+writes = st.lists(inserts | inserts | deletes, min_size=2, max_size=8)
+patterns = st.sampled_from(["{}", "{}.d", "{}.d1", "{}.d1.a", "{}.d2."])
+times = st.none() | st.none() | st.none() | st.integers(0, 5)
+
+
+@pytest.fixture(scope="module", params=[500_000, 3], ids=["small commits", "large commits"])
+def connection(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[headrace.Connection]:
+    home = load(home=tmp_path_factory.mktemp("home"), driver_rows=request.param)
+    with headrace.connect(dialect="iotdb", settings=home) as opened:
+        yield opened
+
+
+def read_all(source: Source, offsets: Offsets, events: list[Event], feeds: Feeds) -> Offsets:
+    """Read until there is nothing, acknowledge, and return the offsets."""
+    feeds.refresh()
+    feeds.poll()
+    while source.has_news(offsets):
+        batch = source.read(offsets)
+        assert batch is not None, "news without a batch"
+        again = source.read(offsets, batch.offsets)
+        assert again is None or [type(event) for event in again.events] == [type(event) for event in batch.events]
+        events += batch.events
+        offsets = batch.offsets
+        source.acknowledge(offsets)
+    assert source.pending(offsets)[0] == 0
+    return offsets
+
+
+def expected(connection: headrace.Connection, database: str, pattern: str, low: int | None, high: int | None) -> Points:
+    """Return the points that a query finds."""
+    points: Points = {}
+    for device in ("d1", "d2", "d10"):
+        cursor = connection.cursor()
+        cursor.execute(f"select * from {database}.{device} align by device")
+        names = [column[0] for column in cursor.description or ()][2:]
+        for row in cursor.fetchall():
+            time = round(row[0].timestamp() * 1000)
+            if (low is None or time >= low) and (high is None or time <= high):
+                found: dict[str, Any] = dict(zip(names, row[2:], strict=True))
+                points |= {
+                    (f"{database}.{device}", time, name): value
+                    for name, value in found.items()
+                    if value is not None and f"{database}.{device}.{name}".startswith(pattern)
+                }
+    return points
+
+
+@given(writes, writes, patterns, times, times, st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_history_and_changes_are_what_a_query_returns(
+    connection: headrace.Connection,
+    before: list[str],
+    after: list[str],
+    pattern: str,
+    low: int | None,
+    high: int | None,
+    restarts: bool,
+) -> None:
+    if low is not None and high is not None and low > high:
+        low, high = high, low
+    database = f"root.p{next(numbers)}"
+    connection.execute(f"create database {database}")
+    context = connection.session.context
+    attributes = {"inclusion": "data", "pattern": pattern.format(database)}
+    attributes |= {} if low is None else {"start-time": str(low)}
+    attributes |= {} if high is None else {"end-time": str(high)}
+    for statement in before:
+        connection.execute(statement.format(database))
+    offsets = trees.begin(PipeAttributes(attributes), context)
+    feeds = Feeds(context)
+    pipe = PipeContext(context, recorded_job(connection, database), database, shared=Shared(feeds))
+    source = trees.create(PipeAttributes(attributes), pipe)
+    events: list[Event] = []
+    for statement in after:
+        connection.execute(statement.format(database))
+        if restarts:
+            source = trees.create(PipeAttributes(attributes), pipe)
+            offsets = read_all(source, offsets, events, feeds)
+    read_all(source, offsets, events, feeds)
+    received: Points = {}
+    apply_events(received, events)
+    assert received == expected(connection, database, pattern.format(database), low, high)
+
+
+def recorded_job(connection: headrace.Connection, name: str) -> str:
+    """Record a job that owns the ledger of a history, and return its id."""
+    connection.execute(f"create pipe `{name}` with sink ('sink'='do-nothing-sink')")
+    return connection.session.context.catalog.jobs.get("", name, "pipe").definition.id

@@ -1,0 +1,81 @@
+"""The sink `delta-sink`: its table has what was written and not deleted, whatever is delivered twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import ConfigurationError, ProgrammingError
+from headrace.model.time import Precision
+from headrace.model.types import BIGINT, DOUBLE
+from headrace.pipes.attributes import PipeAttributes
+from headrace.pipes.events import DEVICE, TIME, DeleteEvent, DeviceRows, Event, InsertEvent, Measurement
+from headrace.pipes.plugins import Delivery
+from headrace.pipes.sinks import delta
+from headrace.pipes.sinks.delta import DeltaOptions, DeltaSink
+from tests.pipes.receivers import Points, apply_events
+
+DAY_MS = 86_400_000
+keys = st.tuples(st.sampled_from(["root.p.d1", "root.p.d2"]), st.integers(0, 3).map(lambda step: step * DAY_MS // 2))
+rows = st.lists(st.tuples(keys, st.none() | st.integers(0, 9), st.none() | st.floats(0, 1)), min_size=1, max_size=5)
+events = st.builds(lambda kind, own: kind(data_of(own)), st.sampled_from([InsertEvent, InsertEvent, DeleteEvent]), rows)
+batches = st.lists(st.lists(events, min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+def data_of(own: list[tuple[tuple[str, int], int | None, float | None]]) -> DeviceRows:
+    """Return rows of a measurement `a`, and of one that has a name of the sink's own."""
+    table = pa.table(
+        {
+            TIME: pa.array([key[1] for key, _, _ in own], pa.int64()),
+            DEVICE: pa.array([key[0] for key, _, _ in own]).dictionary_encode(),
+            "a": pa.array([a for _, a, _ in own], pa.int64()),
+            "time_2": pa.array([b for _, _, b in own], pa.float64()),
+        }
+    )
+    return DeviceRows(table, {"a": Measurement("a", BIGINT), "time_2": Measurement("`time`", DOUBLE)}, Precision.MILLISECOND)
+
+
+def stored_points(uri: Path) -> Points:
+    """Return what the table has."""
+    points: Points = {}
+    for row in DeltaTable(str(uri)).to_pyarrow_table().to_pylist():
+        time = round(row.pop("time").timestamp() * 1000)
+        device, _ = row.pop("device"), row.pop("day", None)
+        names = {"a": "a", "time_double": "`time`"}
+        points |= {(device, time, names[name]): value for name, value in row.items() if value is not None}
+    return points
+
+
+@given(batches, st.booleans(), st.data())
+@settings(max_examples=15, deadline=None)
+def test_the_table_has_what_was_written_and_not_deleted(
+    tmp_path_factory: pytest.TempPathFactory, history: list[list[Event]], by_day: bool, data: Any
+) -> None:
+    uri = tmp_path_factory.mktemp("table")
+    sink = DeltaSink(DeltaOptions(str(uri), by_day))
+    sink.handshake()
+    received: Points = {}
+    for number, own in enumerate(history, start=1):
+        for _ in range(1 + data.draw(st.booleans(), "delivered again")):
+            sink.transfer(Delivery("pipe", number, own))
+        apply_events(received, own)
+        assert stored_points(uri) == received
+
+
+def test_a_folder_with_another_table_is_refused(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path), pa.table({"x": [1]}))
+    with pytest.raises(ConfigurationError, match="holds another Delta table"):
+        DeltaSink(DeltaOptions(str(tmp_path), by_day=True)).handshake()
+
+
+def test_the_table_has_to_be_named() -> None:
+    with pytest.raises(ProgrammingError, match=r"1107: sink.uri must be specified"):
+        delta.validate(PipeAttributes({"sink": "delta-sink"}))

@@ -1,0 +1,109 @@
+"""Chunks that tasks transfer: large histories, and ranges of time that a user wants again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import headrace
+from headrace.errors import NotSupportedError, StorageError
+from headrace.model.ledger import ChunkState
+from headrace.pipes.history import HISTORY
+from headrace.pipes.kind import PIPE
+from headrace.pipes.running import RunningPipes
+from headrace.pipes.transfer import transfer_chunk
+from headrace.runtime.airflow_tasks import BackfillRange
+from headrace.runtime.pipe_tasks import plan_history, plan_range
+from headrace.settings import load
+
+ROWS = 60
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+    home = load(home=tmp_path_factory.mktemp("home"), driver_rows=10, resident_history_rows=10)
+    with headrace.connect(dialect="iotdb", settings=home) as opened:
+        yield opened
+
+
+@pytest.fixture
+def pipe(connection: headrace.Connection, tmp_path: Path) -> str:
+    """Create a pipe over a history of a few devices to a Delta table in `tmp_path`, and return its id."""
+    name = f"p{next(numbers)}"
+    for device in range(3):
+        rows = ", ".join(f"({time}, {device * 100 + time})" for time in range(ROWS // 3))
+        connection.execute(f"insert into root.{name}.d{device}(time, a) values {rows}")
+    sink = f"'sink'='delta-sink', 'uri'='{tmp_path / 'table'}'"
+    connection.execute(f"create pipe {name} with source ('path'='root.{name}.**') with sink ({sink})")
+    return connection.session.context.catalog.jobs.get("", name, PIPE).definition.id
+
+
+def stored(folder: Path) -> set[tuple[str, float]]:
+    """Return the devices and values that were transferred."""
+    rows = DeltaTable(str(folder / "table")).to_pyarrow_table().to_pylist()
+    return {(row["device"].rpartition(".")[2], row["a"]) for row in rows}
+
+
+def step_all(connection: headrace.Connection, pipe: str) -> bool:
+    """Run a pipe as an snode does that leaves large histories to tasks; return whether its history is done."""
+    context = connection.session.context
+    pipes = RunningPipes(context, leaves_history=True)
+    pipes.reconcile([context.catalog.jobs.by_id(pipe)])
+    for _ in range(10):
+        pipes.step(0.1)
+    pipes.close()
+    return "#history" not in (context.catalog.jobs.by_id(pipe).offsets or {})
+
+
+def test_tasks_transfer_a_large_history_before_the_snode_continues(
+    connection: headrace.Connection, pipe: str, tmp_path: Path
+) -> None:
+    context = connection.session.context
+    chunks = plan_history(context, pipe)
+    assert len(chunks) > 1
+    assert not step_all(connection, pipe)
+    for chunk in chunks:
+        assert transfer_chunk(context, pipe, HISTORY, chunk.number).state is ChunkState.DONE
+    assert context.catalog.ledger.summary(pipe, HISTORY).complete
+    assert plan_history(context, pipe) == []
+    assert len(stored(tmp_path)) == ROWS
+    assert step_all(connection, pipe)
+
+
+def test_a_chunk_that_fails_is_recorded_and_done_by_a_later_try(connection: headrace.Connection, pipe: str, tmp_path: Path) -> None:
+    context, folder = connection.session.context, tmp_path / "table"
+    (first, *_) = plan_history(context, pipe)
+    moved = folder.rename(tmp_path / "moved")
+    folder.write_text("not a folder")
+    with pytest.raises(StorageError):
+        transfer_chunk(context, pipe, HISTORY, first.number)
+    (chunk, *_) = context.catalog.ledger.chunks(pipe, HISTORY)
+    assert (chunk.state, chunk.message is not None) == (ChunkState.FAILED, True)
+    folder.unlink()
+    moved.rename(folder)
+    assert transfer_chunk(context, pipe, HISTORY, first.number).state is ChunkState.DONE
+
+
+def test_a_range_is_transferred_again(connection: headrace.Connection, pipe: str, tmp_path: Path) -> None:
+    context = connection.session.context
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (5, 7))
+    chunks = plan_range(context, pipe, "manual__1", BackfillRange(start, end))
+    for chunk in chunks:
+        transfer_chunk(context, pipe, chunk.run, chunk.number)
+    assert stored(tmp_path) == {(f"d{device}", device * 100 + time) for device in range(3) for time in (5, 6)}
+    assert plan_range(context, pipe, "manual__1", BackfillRange(start, end))[0].run != chunks[0].run
+
+
+def test_rows_that_have_to_stay_in_order_are_not_transferred_in_chunks(connection: headrace.Connection, pipe: str) -> None:
+    context = connection.session.context
+    name = context.catalog.jobs.by_id(pipe).definition.name
+    connection.execute(f"alter pipe {name} replace processor ('processor'='changing-value-sampling-processor')")
+    assert plan_history(context, pipe) == []
+    with pytest.raises(NotSupportedError, match="cannot be transferred again in any order"):
+        plan_range(context, pipe, "manual__1", BackfillRange())

@@ -1,0 +1,165 @@
+"""A real Kafka broker for the tests: one node of KRaft, from Maven's jars, with its data in a temporary folder.
+
+Tests that need it are skipped if its jars cannot be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.runtime.processes import find_free_port
+from headrace.storage.spark.jars import JarSet, cached_jars, spark_home
+from tests.support.waiting import wait_until
+
+VERSION: Final = "4.3.1"
+LOG4J: Final = "2.25.4"
+JARS: Final = JarSet(f"org.apache.kafka:kafka_2.13:{VERSION},org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}", ())
+JAVA_OPTIONS: Final = ("-Xmx256m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PROPERTIES: Final = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.enable": "false",
+}
+LOGGING: Final = """<Configuration status="WARN">
+<Appenders><Console name="out"><PatternLayout pattern="%d %p %m (%c)%n%throwable"/></Console></Appenders>
+<Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+
+@dataclass
+class Broker:
+    """A broker, which may be killed and started again with its data."""
+
+    folder: Path
+    jars: list[Path]
+    port: int = field(default_factory=find_free_port)
+    controller_port: int = field(default_factory=find_free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that clients connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def format(self) -> None:
+        """Write the settings, and the empty storage."""
+        address, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.controller_port}"
+        settings = PROPERTIES | {
+            "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{address}",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        (self.folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        (self.folder / "log4j2.xml").write_text(LOGGING)
+        (self.folder / "data").mkdir()
+        identity = f"version=1\ncluster.id={random_id()}\nnode.id=1\ndirectory.id={random_id()}\n"
+        (self.folder / "data" / "meta.properties").write_text(identity)
+
+    def start(self) -> None:
+        """Start the broker, and wait until it answers."""
+        options = [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}", "-cp", ":".join(map(str, self.jars))]
+        with (self.folder / "log").open("ab") as log:
+            command = [java(), *JAVA_OPTIONS, *options, "kafka.Kafka", str(self.folder / "server.properties")]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        wait_until(self.answers, "Kafka to answer", details=(self.folder / "log").read_text)
+
+    def answers(self) -> bool:
+        """Return whether the broker answers; fail if its process has ended."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "log").read_text()
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.ms": 50})
+        try:
+            return bool(client.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def kill(self) -> None:
+        """Kill the broker as a loss of power would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(60)
+            self.process = None
+
+    def create_topic(self, partitions: int = 1, name: str = "", **options: str) -> str:
+        """Create a topic, and return its name."""
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+
+        name = name or f"t{uuid.uuid4().hex}"
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        settings = {key.replace("_", "."): value for key, value in options.items()}
+        client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
+        return name
+
+
+def java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def random_id() -> str:
+    """Return an id as Kafka writes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def find_jars() -> list[Path]:
+    """Return the jars of the broker; skip the test if they cannot be fetched."""
+    try:
+        jars = cached_jars(JARS)
+    except ConfigurationError as error:
+        pytest.skip(f"there is no Kafka broker: {error}")
+    # Spark's Ivy leaves out what Spark has itself.
+    return [*jars, *(spark_home() / "jars").glob("scala-library-2.13.*.jar")]
+
+
+@contextmanager
+def running_broker() -> Iterator[Broker]:
+    """Run a broker, and end it afterwards."""
+    jars = find_jars()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
+    broker = Broker(folder, jars)
+    try:
+        broker.format()
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    """Provide the Kafka broker of a module of tests."""
+    with running_broker() as broker:
+        yield broker
