@@ -74,8 +74,13 @@ STATEMENTS = {
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
     "replay quarantine of stream s": "operate stream d.s",
+    "create function one as 'one.py' outputtype int language 'Python'": "create function one",
+    "create or replace function two as 'one.py' outputtype int language 'Python'": "drop function two, create function two",
+    "drop function two": "drop function two",
 }
+ONE = "def init(): pass\ndef destroy(): pass\ndef process(block): return [1] * block.shape()[0]\n"
 SPLIT = "org.apache.iotdb.library.string.UDTFRegexSplit"
+DISCARD = "with source ('source'='do-nothing-source') with sink ('sink'='do-nothing-sink')"
 TREE_STATEMENTS = {
     "create database root.other": "create database root.other",
     "delete database root.plant": "drop database root.plant",
@@ -99,8 +104,19 @@ TREE_STATEMENTS = {
     "pause cq tens": "operate continuous query tens",
     "resume cq tens": "operate continuous query tens, describe continuous query tens",
     "show devices where time > 1": "describe catalog, read catalog",
-    f"create function parts as '{SPLIT}'": "create catalog",
-    "drop function part": "drop catalog",
+    f"create function parts as '{SPLIT}'": "create function PARTS",
+    "create function f as 'first.First'": "create function F",
+    "drop function part": "drop function PART",
+    "create pipeplugin p as 'first.First'": "create pipe plugin P",
+    "create pipeplugin if not exists `do-nothing-sink` as 'first.First'": "create pipe plugin DO-NOTHING-SINK",
+    "drop pipeplugin if exists p": "drop pipe plugin P",
+    "show pipeplugins": "describe catalog",
+    f"create pipe p {DISCARD}": "create pipe p, describe pipe p",
+    "alter pipe copies modify sink ('k'='v')": "operate pipe copies, describe pipe copies",
+    "stop pipe copies": "operate pipe copies",
+    "start pipe copies": "operate pipe copies, describe pipe copies",
+    "drop pipe copies": "drop pipe copies, describe pipe copies",
+    "show pipes": "describe catalog",
     "create device template t2 (s1 INT32)": "create catalog",
     "drop device template t0": "drop catalog",
     "alter device template t1 add (s2 INT32)": "alter catalog",
@@ -160,6 +176,10 @@ def prepared(unchanged_readings: headrace.Connection) -> headrace.Connection:
     readings.execute("create vtable v1 (a from plain.a) using virtual tags (1)")
     readings.execute("create stream s trigger at_once into out1 as select _wstart, count(*) n from readings interval(10s)")
     readings.session.context.catalog.members.create(2, "default")
+    folder = readings.session.context.settings.home_path / "ext" / "udf"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text(ONE)
+    readings.execute("create function two as 'one.py' outputtype int language 'Python'")
     return readings
 
 
@@ -177,9 +197,15 @@ def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
     """Provide a connection to a tree of devices."""
-    with headrace.connect(tmp_path_factory.mktemp("tree"), dialect="iotdb") as connection:
+    home = tmp_path_factory.mktemp("tree")
+    with headrace.connect(home, dialect="iotdb") as connection:
+        (home / "ext" / "udf").mkdir(parents=True)
+        (home / "ext" / "pipe").mkdir()
+        for kind in ("udf", "pipe"):
+            (home / "ext" / kind / "first.py").write_text("raise SystemExit")
         connection.execute("create timeseries root.plant.line1.s1 with datatype=INT32")
         connection.execute("create cq tens begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end")
+        connection.execute(f"create pipe copies {DISCARD}")
         for name in ("t0", "t1"):
             connection.execute(f"create device template {name} (s1 INT32)")
         connection.execute(f"create function part as '{SPLIT}'")
@@ -203,7 +229,15 @@ def file(tmp_path: Path) -> Path:
 
 def observable_state(connection: headrace.Connection) -> list[list[tuple[object, ...]]]:
     """Return everything that statements could have changed."""
-    queries = ("show databases", "show stables", "show tables", "show streams", "show tags from dev1", "describe readings")
+    queries = (
+        "show databases",
+        "show stables",
+        "show tables",
+        "show streams",
+        "show functions",
+        "show tags from dev1",
+        "describe readings",
+    )
     stored = [table for table in connection.session.context.catalog.tables.all("d") if not table.is_virtual]
     return [connection.execute(query).fetchall() for query in (*queries, "show vtables", "describe v", "describe v1")] + [
         [(connection.session.context.tables.version(table),)] for table in stored

@@ -168,7 +168,7 @@ class Connection:
             end: Only executions of the continuous query whose range starts before this instant.
 
         Raises:
-            ProgrammingError: Not exactly one of the three is named, or a range is given without a continuous query.
+            ProgrammingError: Not exactly one of the three is named, or there is a range without a continuous query.
             NotSupportedError: DuckDB cannot compute it independently.
         """
         from headrace.service.topics.verifications import plan_verification

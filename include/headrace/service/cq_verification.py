@@ -18,6 +18,7 @@ from headrace.model.types import DataType
 from headrace.queries.continuous_query import bind_body, recorded_query
 from headrace.queries.into import replaced_times
 from headrace.queries.into_layout import has_time
+from headrace.service.tree_user_code import checkable_tree_query
 from headrace.service.tree_verification import verify_tree_range
 from headrace.storage.types import arrow_type
 from headrace.trees.devices import find_devices
@@ -47,7 +48,8 @@ def verify_continuous_query(definition: JobDefinition, start: int | None, end: i
         if total is not None:
             result = replace(result, rows=total.rows + result.rows, seconds=total.seconds + result.seconds)
         if not result.equal:
-            return replace(result, remark=result.remark or f"in the execution over [{execution.start}, {execution.end})")
+            remarks = [*filter(None, [result.remark]), f"in the execution over [{execution.start}, {execution.end})"]
+            return replace(result, remark="; ".join(remarks))
         total = result
     assert total is not None
     return total
@@ -62,14 +64,17 @@ def verify_execution(definition: JobDefinition, execution: Execution, context: C
     details = definition.continuous_query
     assert details is not None
     query = recorded_query(definition.sql, definition.dialect)
-    body = bind_body(query, start, end, context, details.timezone)
+    body = bind_body(query, start, end, context, details.timezone, definition.functions)
     if body.plan is None:
         raise ProgrammingError(f"the paths of {definition.name} match no series", hint="SHOW TIMESERIES lists what there is")
     plan, targets = body.plan, body.targets
-    scope = tree_scope(plan.query, context, details.timezone)
-    return verify_tree_range(
-        query, start, end, lambda: written_rows(plan, targets, (start, end), context), scope, context, written=True
-    )
+    scope = tree_scope(plan.query, context, details.timezone, definition.functions)
+    part = checkable_tree_query(replace(query, into=()), plan, scope, context.catalog.functions.all(definition.dialect))
+
+    def rows() -> pa.Table:
+        return part.rows(written_rows(plan, targets, (start, end), context))
+
+    return replace(verify_tree_range(part.query, start, end, rows, scope, context, sparse=True), remark=part.remark)
 
 
 def written_rows(plan: TreePlan, targets: Sequence[IntoColumn], ticks: tuple[int, int], context: Context) -> pa.Table:
@@ -95,8 +100,8 @@ def device_rows(
     series = {target.column: find_series(target, devices) for target in targets}
     rows: pa.Table | None = None
     for number, column in enumerate(plan.columns):
-        found = series.get(number)
-        points = no_points(column.type, plan) if found is None else stored_points(*found, column.type, plan, ticks, context)
+        stored = series.get(number)
+        points = no_points(column.type, plan) if stored is None else stored_points(*stored, column.type, plan, ticks, context)
         points = points.rename_columns(["time", f"v{number}"])
         rows = points if rows is None else rows.join(points, "time", join_type="full outer")
     assert rows is not None

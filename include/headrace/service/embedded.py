@@ -1,11 +1,13 @@
-"""Run streams and continuous queries in the connection's own process while no snode does."""
+"""Run streams, continuous queries and pipes in the connection's own process while no snode does."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from weakref import WeakSet
 
@@ -17,6 +19,9 @@ from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
+from headrace.pipes.kind import PIPE
+from headrace.pipes.progress import PipeWatch
+from headrace.pipes.running import RunningPipes
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
 from headrace.runtime.sharing import Moves, read_shared_jobs
@@ -42,7 +47,9 @@ class EmbeddedRunner:
         self._context = context
         self._lease: Lease | None = None
         self._pollers: SourcePollers | None = None
+        self._pipes: RunningPipes | None = None
         self._sampler = StreamSampler(context)
+        self._pipe_sampler = StreamSampler(context)
         self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
         _runners.add(self)
@@ -106,8 +113,10 @@ class EmbeddedRunner:
 
     def _drop_pollers(self) -> None:
         pollers, self._pollers = self._pollers, None
-        if pollers is not None:
-            pollers.close()
+        pipes, self._pipes = self._pipes, None
+        for jobs in (pollers, pipes):
+            if jobs is not None:
+                jobs.close()
 
     def _load_records(self) -> list[JobRecord]:
         return self._context.catalog.jobs.all(snode=self._context.settings.snode)
@@ -128,29 +137,40 @@ class EmbeddedRunner:
     def _run(self) -> None:
         assert self._lease is not None
         self._lease = self._take_jobs(self._lease)
-        if self._pollers is None:
-            self._pollers = SourcePollers(replace(self._context, epoch=self._lease.epoch))
+        context = replace(self._context, epoch=self._lease.epoch)
+        self._pollers = self._pollers or SourcePollers(context)
+        self._pipes = self._pipes or RunningPipes(context)
         rounds = iter(range(MAX_ROUNDS))
         for _ in rounds:
             records = self._load_records()
             if self._fill_histories(records):
                 continue
-            self._pollers.reconcile([record for record in records if is_polled(record)])
-            if not self._poll(self._pollers, rounds) and not execute_due(self._context, records, self._holder):
+            self._reconcile(self._pollers, self._pipes, records)
+            if self._poll(self._pollers.poll, rounds) or execute_due(self._context, records, self._holder):
+                continue
+            if not self._poll(partial(self._pipes.step, None), rounds):
                 self._sampler.take(self._pollers, records)
+                self._pipe_sampler.take(self._pipes, records)
                 return
-        raise OperationalError("the streams do not settle", hint="check that no two streams write to each other's source")
+        raise OperationalError("the jobs do not settle", hint="check that no two of them write to each other's source")
 
-    def _poll(self, pollers: SourcePollers, rounds: Iterator[int]) -> bool:
-        """Poll the sources until there is nothing to do; return False if there was nothing."""
-        settings, busy = self._context.settings, pollers.poll()
+    def _reconcile(self, pollers: SourcePollers, pipes: RunningPipes, records: list[JobRecord]) -> None:
+        pollers.reconcile([record for record in records if is_polled(record)])
+        pipes.reconcile([record for record in records if record.definition.kind == PIPE])
+        for record in records:
+            if record.desired is DesiredState.DROPPED and record.definition.id not in pipes.running:
+                kind_of(record.definition).drop()(self._context, record.definition)
+
+    def _poll(self, poll: Callable[[], bool], rounds: Iterator[int]) -> bool:
+        """Poll until there is nothing to do; return False if there was nothing."""
+        settings, busy = self._context.settings, poll()
         renew_at = time.monotonic()
         for _ in rounds if busy else ():
             if time.monotonic() >= renew_at:
                 assert self._lease is not None
                 self._lease = self._context.catalog.leases.renew(self._lease, settings.lease_ms)
                 renew_at = time.monotonic() + settings.lease_ms / LEASE_PART / 1000
-            if not pollers.poll():
+            if not poll():
                 break
         return busy
 
@@ -169,7 +189,11 @@ class EmbeddedRunner:
 
     def _fill_histories(self, records: list[JobRecord]) -> bool:
         """Fill the histories of streams that begin with one; return whether there were any."""
-        filling = [record for record in records if record.state is JobState.FILLING and record.desired is DesiredState.RUNNING]
+        filling = [
+            record
+            for record in records
+            if is_polled(record) and record.state is JobState.FILLING and record.desired is DesiredState.RUNNING
+        ]
         for record in filling:
             fill_history(self._context, record.definition.id)
         return bool(filling)
@@ -190,34 +214,37 @@ class EmbeddedRunner:
             self._run_fenced()
 
     def _watch_progress(self, records: list[JobRecord]) -> Iterator[None]:
-        """Yield until streams have processed what had been written at the start; raise if they make no progress."""
+        """Yield until streams and pipes have processed what had been written at the start; raise if they make no progress."""
         required = {
             record.definition.id: latest_offsets(self._context, record.definition.sources)
             for record in records
             if is_polled(record)
         }
-        last_change, previous = time.monotonic(), None
-        while behind := self._lagging_streams(required):
-            now = time.monotonic()
-            if behind != previous:
-                last_change, previous = now, behind
-            if now - last_change > MAX_STALL_SECONDS:
-                raise OperationalError(
-                    f"snode {self._context.settings.snode} makes no progress with {len(behind)} streams", hint="see its log"
-                )
-            time.sleep(0.05)
-            yield
+        with closing(PipeWatch(self._context, records)) as pipes:
+            last_change, previous = time.monotonic(), None
+            while behind := self._lagging_jobs(required, pipes):
+                now = time.monotonic()
+                if behind != previous:
+                    last_change, previous = now, behind
+                if now - last_change > MAX_STALL_SECONDS:
+                    raise OperationalError(
+                        f"snode {self._context.settings.snode} makes no progress with {len(behind)} jobs", hint="see its log"
+                    )
+                time.sleep(0.05)
+                yield
 
-    def _lagging_streams(self, required: dict[str, Offsets]) -> dict[str, Offsets]:
-        """Return the offsets of the running streams that have not reached the required ones, or have rows to replay."""
-        return {
+    def _lagging_jobs(self, required: dict[str, Offsets], pipes: PipeWatch) -> dict[str, Offsets]:
+        """Return the offsets of the running jobs that have not reached the required ones, or have rows to replay."""
+        records = self._context.catalog.jobs.all()
+        streams = {
             record.definition.id: record.offsets or {}
-            for record in self._context.catalog.jobs.all()
+            for record in records
             if record.definition.id in required
             and record.desired is DesiredState.RUNNING
             and record.state is not JobState.STOPPED
             and (is_behind(record.offsets or {}, required[record.definition.id]) or record.quarantine_requested is not None)
         }
+        return streams | pipes.lagging(records)
 
 
 def is_polled(record: JobRecord) -> bool:

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-
-from headrace import errors
 from headrace.context import Context
 from headrace.model.snodes import Heartbeat
-from headrace.runtime.snode_client import ARROW, SnodeEndpoint, send_statement
+from headrace.runtime.living_snodes import endpoint_of, living_snodes
+from headrace.runtime.snode_client import ARROW, send_statement
 from headrace.service.results import Result
-
-
-def living_snodes(context: Context) -> Iterator[Heartbeat]:
-    """Yield the last heartbeats of the snodes that are alive and serve statements, in the order in which to ask them for rows."""
-    for name in context.settings.own_snodes:
-        lease = context.catalog.leases.get(name)
-        with suppress(errors.NotFoundError):
-            heartbeat = context.catalog.snodes.get(name)
-            is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.expires > context.catalog.now()
-            if is_live and heartbeat.address and heartbeat.token:
-                yield heartbeat
 
 
 def query_living_snode(context: Context, text: str, dialect: str, database: str | None) -> Result | None:
@@ -39,8 +25,7 @@ def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None)
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded.
     """
-    endpoint = SnodeEndpoint(snode.snode, snode.epoch, str(snode.address), str(snode.token))
-    response = send_statement(endpoint, {"sql": text, "dialect": dialect, "database": database}, ARROW)
+    response = send_statement(endpoint_of(snode), {"sql": text, "dialect": dialect, "database": database}, ARROW)
     if response is None:
         return None
     import pyarrow as pa

@@ -34,6 +34,9 @@ class ObjectKind(StrEnum):
     CATALOG = "catalog"
     DATABASE = "database"
     TABLE = "table"
+    FUNCTION = "function"
+    TRIGGER = "trigger"
+    PIPE_PLUGIN = "pipe plugin"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +74,21 @@ def database_securable(name: str) -> Securable:
 
 def table_securable(table: Table, subtable: str | None = None) -> Securable:
     return Securable(ObjectKind.TABLE, table.database, subtable or table.name)
+
+
+def function_securable(name: str) -> Securable:
+    """Return the securable of a registered function. The right to create and drop it is IoTDB's USE_UDF."""
+    return Securable(ObjectKind.FUNCTION, name=name)
+
+
+def trigger_securable(name: str) -> Securable:
+    """Return the securable of a trigger. The right to create, operate and drop it is IoTDB's USE_TRIGGER."""
+    return Securable(ObjectKind.TRIGGER, name=name)
+
+
+def pipe_plugin_securable(name: str) -> Securable:
+    """Return the securable of a plugin of pipes. The right to create and drop it is IoTDB's USE_PIPE."""
+    return Securable(ObjectKind.PIPE_PLUGIN, name=name)
 
 
 def job_securable(job: JobDefinition) -> Securable:

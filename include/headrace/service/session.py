@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import Error, InternalError
+from headrace.model.masking import masked
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
@@ -42,7 +43,8 @@ class Session(SessionState):
         machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
-        context = replace(context, authorize_points=partial(authorize_points, self._authorizer, user))
+        authorize = partial(authorize_points, self._authorizer)
+        context = replace(context, authorize_points=partial(authorize, user), authorize_points_of=authorize, user=user)
         super().__init__(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
 
@@ -75,7 +77,7 @@ class Session(SessionState):
             if answer is not None:
                 return answer
         result, queries = Result(), self.queries
-        with queries.run(self.user, text or "") if reads_rows and queries is not None else nullcontext():
+        with queries.run(self.user, masked(text or "")) if reads_rows and queries is not None else nullcontext():
             for stage in stages:
                 result = stage.apply(self) or Result()
         return result

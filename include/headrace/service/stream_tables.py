@@ -10,7 +10,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord, JobState
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
 from headrace.model.positions import Offsets, SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream

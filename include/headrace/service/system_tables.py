@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
 from headrace.model.quarantine import QuarantinedRow, QuarantineRequest
 from headrace.model.statements import Select
 from headrace.model.tables import Table
@@ -25,7 +25,7 @@ from headrace.runtime.activity import (
     reported_activity,
 )
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
-from headrace.service import stream_tables
+from headrace.service import function_tables, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
@@ -257,6 +257,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": tables,
     "ins_tags": tags,
     "ins_columns": columns,
+    "ins_functions": function_tables.functions,
     "ins_jobs": jobs,
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,

@@ -24,12 +24,13 @@ from headrace.verify.iotdb import TreeRows, TreeSource, verify_tree, within
 if TYPE_CHECKING:
     from headrace.compute.iotdb.by_tags import TagPlan
     from headrace.compute.iotdb.scope import TreeScope
+    from headrace.service.tree_user_code import CheckableTreeQuery
 
 
 def verify_tree_query(
-    query: TreeQuery, plan: TreePlan | TagPlan, scope: TreeScope, sql: str, session: SessionState
+    part: CheckableTreeQuery, plan: TreePlan | TagPlan, scope: TreeScope, sql: str, session: SessionState
 ) -> VerificationResult:
-    """Run a query over trees with Spark and with DuckDB, and compare.
+    """Run a query over trees with Spark, and what can be verified of it with DuckDB, and compare.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
@@ -42,7 +43,8 @@ def verify_tree_query(
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
         versions = Versions(session.context)
         source = tree_source(scope, session.context, versions)
-        return verify_tree(query, lambda: query_rows(sql, session, evaluate), source), versions.have_changed
+        result = verify_tree(part.query, lambda: part.rows(query_rows(sql, session, evaluate)), source, sparse=part.sparse)
+        return replace(result, remark=part.remark), versions.have_changed
 
     return compare_undisturbed(compare)
 
@@ -55,19 +57,19 @@ def verify_tree_range(
     scope: TreeScope,
     context: Context,
     *,
-    written: bool = False,
+    sparse: bool = False,
 ) -> VerificationResult:
     """Compare rows with what a query over trees, without its INTO, returns for the ticks `[start, end)`.
 
     If the query groups by time without a range, `[start, end)` is its range; otherwise only rows of these instants count. `rows`
-    returns those to compare, in columns named as those of the query's result. If they were `written` to series, a row without any
-    value leaves no trace.
+    returns those to compare, in columns named as those of the query's result. If they are `sparse`, such as those that were written
+    to series, a row without any value may be missing.
 
     Raises:
         NotSupportedError: The query uses something that verify does not support.
     """
     restricted = within(replace(query, into=()), start, end)
-    return verify_tree(restricted, rows, tree_source(scope, context), written=written)
+    return verify_tree(restricted, rows, tree_source(scope, context), sparse=sparse)
 
 
 def tree_source(scope: TreeScope, context: Context, versions: Versions | None = None) -> TreeSource:

@@ -9,7 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import AnyPlan, Relation, Scan
+from headrace.code.languages import registered_language
+from headrace.compute import AnyPlan, Relation, Scan, language
 from headrace.context import Context
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
@@ -25,6 +26,7 @@ from headrace.queries.evaluation import evaluate_query
 from headrace.service.names import current_timezone, database_of
 from headrace.service.remote import query_living_snode
 from headrace.service.stage import SessionState
+from headrace.service.user_code import checkable
 from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
@@ -84,12 +86,24 @@ def verify_query(plan: AnyPlan, sql: str, session: SessionState) -> Verification
     def rows() -> pa.Table:
         return query_rows(sql, session, lambda: evaluate_query(plan, session.context))
 
+    functions = user_functions(session.context, session.dialect)
+    part = checkable(plan.query, functions, len(plan.outputs)) if isinstance(plan.query, Query) else None
+
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
         versions = Versions(session.context)
-        tables = stored_tables(session, plan, versions)
-        return verify(plan.query, rows, tables, current_timezone(session)), versions.have_changed
+        tables, timezone = stored_tables(session, plan, versions), current_timezone(session)
+        if part is None:
+            return verify(plan.query, rows, tables, timezone), versions.have_changed
+        result = verify(part.query, lambda: part.rows(rows()), tables, timezone)
+        return replace(result, remark=part.remark), versions.have_changed
 
     return compare_undisturbed(compare)
+
+
+def user_functions(context: Context, dialect: str) -> list[str]:
+    """Return the names of users' functions and of those of the library, as queries call them."""
+    functions = registered_language(dialect, context.catalog, context.settings).functions
+    return sorted(functions.keys() - language(dialect).functions.keys())
 
 
 def stored_tables(session: SessionState, plan: AnyPlan, versions: Versions) -> Lookup:
@@ -181,7 +195,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     assert isinstance(statement, CreateStream)
     if record.offsets is None:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
-    plan = plan_recorded_stream(definition, context.catalog)
+    plan = plan_recorded_stream(definition, context.catalog, context.settings)
     query, tags = add_tag_items(prepend_window_start(statement.query), statement)
     if statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
         raise NotSupportedError(
@@ -204,8 +218,10 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     )
     held = [row.key for row in context.catalog.quarantine.rows(definition.id)]
     source = without_rows(source, held, plan.query.precision)
-    verification = verify(query, lambda: rows, lambda _: source, maintained=maintained)
+    part = checkable(query, user_functions(context, definition.dialect), rows.num_columns)
+    verification = verify(part.query, lambda: part.rows(rows), lambda _: source, maintained=maintained)
     remarks = [] if verification.equal else describe_option_differences(record, statement.options)
+    remarks += [part.remark] if part.remark else []
     if held:
         remarks.append(f"not compared: {len(held)} rows in quarantine, which SHOW QUARANTINE lists; the query leaves them out too")
     return replace(verification, remark="; ".join(remarks))

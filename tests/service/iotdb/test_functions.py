@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import headrace
-from headrace.errors import Error, ExistsError, NotFoundError, NotSupportedError, ProgrammingError
+from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
+from headrace.queries.continuous_query import bind_body, recorded_query
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -96,13 +97,28 @@ def test_names_are_unique_and_built_in_functions_stay(library: headrace.Connecti
             library.execute(f"drop function {name}")
 
 
-def test_other_classes_are_refused(connection: headrace.Connection) -> None:
-    with pytest.raises(NotSupportedError, match=r"1200: Failed to load class 'a\.B', .* are not supported") as refused:
-        connection.execute("create function f as 'a.B' using uri 'file:///f.jar'")
-    assert refused.value.hint.endswith(f"UDTFStrReplace of {LIBRARY}")
-
-
 def test_a_continuous_query_may_call_a_registered_function(library: headrace.Connection) -> None:
     query = "select last_value(split(s, 'regex'=',')) into root.t.x(a) from root.t.d"
     library.execute(f"create cq c resample every 1h begin {query} end")
     assert library.execute("show cqs").fetchall()[0][0] == "c"
+
+
+def test_the_library_has_names_of_its_own(library: headrace.Connection) -> None:
+    calls = "Median(n), skew(n)"
+    assert library.execute(f"select {calls} from root.t.d").fetchall()[0][1] == 1.0
+    assert library.execute("select regexsplit(s, 'regex'=',') from root.t.d limit 1").fetchall()[0][1] == 4
+    assert library.execute("select dtw_match(n, 'pattern'='1,1,1', 'threshold'='0') from root.t.d").fetchall()
+    library.execute(f"create function median as '{LIBRARY}.UDTFRegexSplit'")
+    assert library.execute("select median(s, 'regex'=',') from root.t.d limit 1").fetchall()[0][1] == 4
+
+
+def test_a_continuous_query_keeps_the_function_that_it_calls(library: headrace.Connection) -> None:
+    query = "select last_value(spline(n, 'points'='2')) into root.t.y(a) from root.t.d"
+    library.execute(f"create cq c resample every 1h begin {query} end")
+    library.execute(f"create function spline as '{LIBRARY}.UDTFRegexSplit'")
+    context = library.session.context
+    (record,) = context.catalog.jobs.all()
+    recorded = recorded_query(record.definition.sql, "iotdb")
+    assert bind_body(recorded, 0, 3_600_000, context, functions=record.definition.functions).plan is not None
+    with pytest.raises(Error, match="data type of the input series"):
+        bind_body(recorded, 0, 3_600_000, context)

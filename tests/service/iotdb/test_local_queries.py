@@ -131,3 +131,44 @@ def test_latest_points_start_no_spark(rows: headrace.Connection) -> None:
 def test_explain_analyze_counts_the_rows_that_are_read(rows: headrace.Connection) -> None:
     lines = [line for (line,) in fetch(rows, "explain analyze verbose select count(s1) from root.plant.line1")]
     assert lines[-4:-2] == ["computed by this process, with Arrow: 1 row", "read by this process: 3 rows"]
+
+
+WHOLE_SERIES = [
+    "select top_k(s1, 'k'='2'), s2 from root.plant.line1",
+    "select m4(s1, 'windowSize'='2') + 1, bottom_k(s1, 'k'='1') from root.plant.line1 where time < 70000",
+    "select m4(s1, 'timeInterval'='60000') from root.plant.* align by device",
+    "select s1, top_k(s1, 'k'='1') from root.plant.** order by time desc limit 3",
+    "select equal_size_bucket_m4_sample(s1, 'proportion'='1') from root.plant.line2",
+    "select top_k(s1, 'k'='1') from root.plant.line1 where s1 > 100",
+]
+
+
+def test_functions_over_whole_series_start_no_spark(rows: headrace.Connection, no_spark: None) -> None:  # noqa: ARG001
+    assert ticks(fetch(rows, WHOLE_SERIES[0])) == [(1, 5, 2.5), (2, None, 3.0), (70_000, 6, 4.0)]
+    assert ticks(fetch(rows, "select top_k(s1, 'k'='1') from root.plant.* align by device")) == [
+        (70_000, "root.plant.line1", 6),
+        (100_000, "root.plant.line2", 8),
+    ]
+    assert fetch(rows, WHOLE_SERIES[-1]) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", WHOLE_SERIES)
+def test_functions_over_whole_series_are_equal_with_spark(rows: headrace.Connection, query: str) -> None:
+    settings = load(home=rows.session.context.settings.home, local_rows=0)
+    with headrace.connect(settings=settings, dialect="iotdb", clock=headrace.ManualClock(START)) as on_spark:
+        assert fetch(on_spark, query) == fetch(rows, query)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "query", ["select top_k(at, 'k'='1') from root.plant.line1", "select s1, top_k(s1, 'k'='2'), at from root.plant.line1"]
+)
+def test_instants_beside_functions_over_whole_series_are_equal_with_spark(rows: headrace.Connection, query: str) -> None:
+    rows.execute("create timeseries root.plant.line1.at with datatype=TIMESTAMP")
+    rows.execute(f"insert into root.plant.line1(time, at) values (1, {START}), (2, {START + 1}), (3, {START - 1})")
+    local = fetch(rows, query)
+    settings = load(home=rows.session.context.settings.home, local_rows=0)
+    with headrace.connect(settings=settings, dialect="iotdb", clock=headrace.ManualClock(START)) as on_spark:
+        assert fetch(on_spark, query) == local
+    assert any(row[-1] is not None for row in local)

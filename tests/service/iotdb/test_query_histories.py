@@ -1,15 +1,17 @@
 """Any history of a continuous query leaves in its target what its executions, one after the other, have computed.
 
-A model executes each range in plain Python. Interruptions do not appear in it: they must make no difference.
+A model executes each range in plain Python. Interruptions do not appear in it: they must make no difference. Some queries call an
+aggregate of a user.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -17,18 +19,42 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace
+from headrace.code.hosts import current_hosts
 from headrace.errors import Error
 from headrace.model import failpoints
 from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
 from headrace.queries.kind import CONTINUOUS_QUERY
 from tests.service.iotdb.conftest import START
+from tests.streams.effort import EXAMPLES
+from tests.streams.scenarios import scale
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.timeout(max(600, 5 * EXAMPLES))]
 SECOND: Final = 1_000
 RUNS: Final = count()
 """Numbers of recomputations: each has a holder of its own, since what a holder has done it does not repeat."""
 INSTANTS: Final = st.integers(-25, 40)
+CODE: Final = """
+import pyarrow.compute as pc
+from headrace.udf import UDAF, Type
+
+class Squares(UDAF):
+    def before_start(self, parameters, configurations):
+        configurations.set_output_data_type(Type.DOUBLE)
+
+    def create_state(self):
+        return []
+
+    def add_input(self, state, columns):
+        state.append(pc.sum(pc.power(columns[0], 2)).as_py())
+
+    def combine_state(self, state, other):
+        state.extend(other)
+
+    def output_final(self, state):
+        return float(sum(state)) if state else None
+"""
+"""The sum of squares; no value for a window without rows."""
 PLACES: Final = ("queries.execution.claimed", "storage.commit", "storage.committed", "queries.execution.written")
 
 Rows = dict[int, int]
@@ -36,17 +62,22 @@ Rows = dict[int, int]
 
 @dataclass(frozen=True)
 class Shape:
-    """A continuous query, lengths in seconds: sums of windows of `step`, or the values themselves if it is 0."""
+    """A continuous query, lengths in seconds: sums of windows of `step`, or the values themselves if it is 0.
+
+    With `squares`, a user's aggregate sums the squares of the values.
+    """
 
     every: int
     start: int
     end: int
     step: int
     policy: str
+    squares: bool
 
     @property
     def statement(self) -> str:
-        column, grouping = ("sum(v)", f"group by ({self.step}s)") if self.step else ("v", "")
+        aggregate = "squares(v)" if self.squares else "sum(v)"
+        column, grouping = (aggregate, f"group by ({self.step}s)") if self.step else ("v", "")
         return (
             f"create cq q resample every {self.every}s range {self.start}s, {self.end}s timeout policy {self.policy} "
             f"begin select {column} into root.out.d(v) from root.src.d {grouping} end"
@@ -59,15 +90,16 @@ class Shape:
             inside = [source[time] for time in range(window, min(window + (self.step or 1), end)) if time in source]
             target.pop(window, None)
             if inside:
-                target[window] = sum(inside)
+                target[window] = sum(value**2 for value in inside) if self.squares and self.step else sum(inside)
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def shapes(draw: st.DrawFn, *, squares: bool) -> Shape:
     every = draw(st.integers(2, 9))
     end = draw(st.integers(0, 4))
     start = draw(st.integers(max(every, end + 1), 15))
-    return Shape(every, start, end, draw(st.sampled_from((0, 2, 3, every))), draw(st.sampled_from(("BLOCKED", "DISCARD"))))
+    step, policy = draw(st.sampled_from((0, 2, 3, every))), draw(st.sampled_from(("BLOCKED", "DISCARD")))
+    return Shape(every, start, end, step, policy, squares)
 
 
 @dataclass
@@ -186,14 +218,36 @@ actions = st.one_of(
 )
 
 
-@given(shapes(), st.dictionaries(INSTANTS, st.integers(1, 9), min_size=8, max_size=20), st.lists(actions, min_size=2, max_size=6))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_target_has_what_the_executions_computed(shape: Shape, rows: Rows, steps: list[Action]) -> None:
-    with (
-        tempfile.TemporaryDirectory() as home,
-        headrace.connect(home, dialect="iotdb", clock=headrace.ManualClock(START)) as connection,
-    ):
-        connection.execute("create timeseries root.src.d.v with datatype=INT64")
+@contextmanager
+def open_home() -> Iterator[headrace.Connection]:
+    """Yield a connection to a new home, in which `squares` is registered; end its code hosts."""
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home, "ext", "udf")
+        folder.mkdir(parents=True)
+        (folder / "mine.py").write_text(CODE)
+        try:
+            with headrace.connect(home, dialect="iotdb", clock=headrace.ManualClock(START)) as connection:
+                connection.execute("create function squares as 'mine.Squares'")
+                connection.execute("create timeseries root.src.d.v with datatype=INT64")
+                yield connection
+        finally:
+            current_hosts().close()
+
+
+@pytest.mark.parametrize(("squares", "histories"), [(False, 12), pytest.param(True, 2, id="with an aggregate of a user")])
+def test_the_target_has_what_the_executions_computed(squares: bool, histories: int) -> None:
+    strategies = (
+        shapes(squares=squares),
+        st.dictionaries(INSTANTS, st.integers(1, 9), min_size=8, max_size=20),
+        st.lists(actions, min_size=2, max_size=6),
+    )
+    limits = settings(max_examples=scale(histories), deadline=None, suppress_health_check=list(HealthCheck))
+    limits(given(*strategies)(play))()
+
+
+def play(shape: Shape, rows: Rows, steps: list[Action]) -> None:
+    """Play a history, and compare the target with its model."""
+    with open_home() as connection:
         history = History(connection, shape)
         history.create()
         inserting(rows)(history)

@@ -172,3 +172,15 @@ def test_another_connection_sees_new_series(plant: headrace.Connection, tmp_path
         plant.execute("insert into root.plant.line1(time, extra) values (1, 5)")
         other.execute("insert into root.plant.line1(time, s1, extra) values (2, 6, 7)")
         assert stored(other)[("root.plant.line1", 2)] == {"s1": 6, "extra": 7.0}
+
+
+def test_the_series_of_many_devices_are_deleted_in_several_commits(
+    connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.storage.delta.writer.MAX_CLEARED_DEVICES", 2)
+    for device in range(5):
+        connection.execute(f"insert into root.many.d{device}(time, a, b) values (1, 1, 1), (2, 2, null)")
+    connection.execute("delete timeseries root.many.*.a")
+    cursor = connection.cursor()
+    cursor.execute("select * from root.many.* align by device")
+    assert [tuple(row[1:]) for row in cursor.fetchall()] == [(f"root.many.d{device}", 1.0) for device in range(5)]

@@ -120,8 +120,8 @@ def show_executions(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the executions of one query or of all, newest first: those of the ledger, and those that are due or were missed."""
     all_records = context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
     records = all_records if statement.name is None else [find_query(statement.name, context)]
-    found = [NamedExecution(record.definition.name, execution) for record in records for execution in executions(record, context)]
-    return read_columns(EXECUTION_COLUMNS, sorted(found, key=lambda one: (-one.execution.scheduled, one.query)))
+    named = [NamedExecution(record.definition.name, execution) for record in records for execution in executions(record, context)]
+    return read_columns(EXECUTION_COLUMNS, sorted(named, key=lambda one: (-one.execution.scheduled, one.query)))
 
 
 def executions(record: JobRecord, context: Context) -> Iterator[Execution]:

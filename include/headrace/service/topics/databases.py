@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import DataError, LimitError, NotFoundError
 from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.statements import AlterDatabase, CreateDatabase, DropDatabase, MaintainDatabase, UseDatabase
-from headrace.model.tables import Database, Name, Table
+from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.model.time import MONTHS
 from headrace.model.types import TIMESTAMP
 from headrace.service.names import check_name
@@ -69,8 +69,11 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
 def remove_database(name: str, tables: Sequence[Table], jobs: Sequence[JobRecord]) -> Stage:
     def apply(session: SessionState) -> None:
         from headrace.streams.lifecycle import forget, retire
+        from headrace.trees.schema_statements import database_log
 
-        session.context.catalog.databases.drop(name)
+        is_tree = any(table.kind is TableKind.TREE for table in tables)
+        statements = database_log(session.context, name) if is_tree else []
+        session.context.catalog.databases.drop(name, statements=statements)
         for record in jobs:
             retire(session.context, record.definition)
             forget(session.context, record.definition.id)

@@ -56,7 +56,7 @@ def reactivate_job(record: JobRecord, *, ignore_untreated: bool = False) -> Stag
             from headrace.streams.definition.define import plan_recorded_stream
             from headrace.streams.lifecycle import skip
 
-            skip(context, plan_recorded_stream(job, context.catalog))
+            skip(context, plan_recorded_stream(job, context.catalog, context.settings))
         is_at_once = kind_of(job).pauses_at_once
         if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
             context.catalog.jobs.set_state(job.id, record.resumed_state)

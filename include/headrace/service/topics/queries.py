@@ -79,7 +79,7 @@ def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:
 
     context, database = session.context, session.database
     timezone, now = current_timezone(session), context.clock.now()
-    scope = catalog_scope(context.catalog, database, dialect=session.dialect, timezone=timezone, now=now)
+    scope = catalog_scope(context.catalog, database, dialect=session.dialect, timezone=timezone, now=now, settings=context.settings)
     return bind(query, scope)
 
 

@@ -57,7 +57,9 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
 
 
 def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
-    scope = catalog_scope(session.context.catalog, definition.database, dialect=definition.dialect)
+    scope = catalog_scope(
+        session.context.catalog, definition.database, dialect=definition.dialect, settings=session.context.settings
+    )
     check_statement(statement, scope.relation(source_name(statement.query).name), scope.language)
 
 
@@ -84,7 +86,7 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
         plan = define_stream(statement, session, replaced=definition)
     except Error as error:
         raise target_misfit(error, statement, definition, session) from None
-    old = plan_recorded_stream(definition, context.catalog)
+    old = plan_recorded_stream(definition, context.catalog, context.settings)
     if has_same_results(old, plan) and only_alterable_differ(recorded.options, statement.options):
         return redefine(record, recorded, replace(recorded, options=statement.options, notification=statement.notification))
     # Groups that only the old query has would keep their rows otherwise.

@@ -151,6 +151,12 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
     return rows_result(names_of_columns, rows, (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT))
 
 
+def list_functions(statement: Show, session: PlanningContext) -> Result:
+    """List the names of registered functions."""
+    names = [(function.name,) for function in session.context.catalog.functions.all("tdengine")]
+    return Result(CatalogRows({"name": STRING}, names).like(statement.like))
+
+
 def show_create_table(statement: Show, session: PlanningContext) -> Result:
     assert statement.name is not None
     table, _ = find_table(statement.name, session)
@@ -251,6 +257,7 @@ READERS: Final[dict[str, Reader]] = {
     "jobs": partial(list_rows, "ins_jobs", JOB_COLUMNS),
     "streams": partial(list_rows, "ins_stream_progress", STREAM_COLUMNS),
     "quarantine": partial(list_rows, "ins_stream_quarantine", QUARANTINE_COLUMNS),
+    "functions": list_functions,
     "snodes": show_snodes,
     "create database": show_create_database,
     "create table": show_create_table,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
-from headrace.service.remote import living_snodes, query_snode
+from headrace.runtime.living_snodes import living_snodes
+from headrace.service.remote import query_snode
 from headrace.service.results import BIGINT, BOOL, INSTANT, INT, STRING, CatalogRows, Result, Type
 from headrace.service.rights import Action, on_catalog
 from headrace.service.stage import PlanningContext, SessionState, Stage

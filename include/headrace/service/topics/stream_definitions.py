@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
-from headrace.model.notifications import is_allowed, masked
+from headrace.model.masking import masked
+from headrace.model.notifications import is_allowed
 from headrace.model.statements import CreateStream
 from headrace.service.rights import Action, Right, Securable, table_securable
 from headrace.service.stage import PlanningContext
@@ -33,6 +34,7 @@ def define_stream(
         now=context.clock.now(),
         replaced=replaced,
         max_streams=context.settings.streams_per_database,
+        settings=context.settings,
     )
 
 

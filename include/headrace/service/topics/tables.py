@@ -132,8 +132,11 @@ def plan_drop_table(statement: DropTable, session: PlanningContext) -> list[Stag
 def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> Stage:
     if statement.supertable:
         return plan_supertable_removal(name, session)
-    catalog = session.context.catalog
-    subtable = catalog.subtables.get(database_of(name, session), name.name)
+    catalog, owner = session.context.catalog, database_of(name, session)
+    own_table = catalog.tables.find(owner, name.name)
+    if own_table is not None and own_table.kind is TableKind.SUPER:
+        raise ProgrammingError(f"{name.name} is a supertable", hint=f"DROP STABLE {name.name}", span=name.span)
+    subtable = catalog.subtables.get(owner, name.name)
     table, database = catalog.tables.get(subtable.database, subtable.table), catalog.databases.get(subtable.database)
     if table.is_virtual is not statement.is_virtual:
         word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")

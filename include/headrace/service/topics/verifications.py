@@ -101,17 +101,18 @@ def plan_tree_verification(query: TreeQuery, session: PlanningContext, text: str
         raise NotSupportedError(f"verify does not support {clause}", hint="leave it out of the query to verify the rest")
     from headrace.compute.iotdb.binding import bind_tree
     from headrace.compute.iotdb.by_tags import TagQuery
+    from headrace.service.tree_user_code import checkable_tree_query
     from headrace.trees.scope import tree_scope
 
     scope, tags = tree_scope(query, session.context), grouped_tags(query)
     bound = TagQuery(query, scope, tags).plan() if tags else bind_tree(query, scope)
     if bound is None:
         raise NotFoundError("the query's paths match no series", hint="SHOW TIMESERIES lists what there is", span=query.span)
-    plan = bound
+    plan, part = bound, checkable_tree_query(query, bound, scope, session.context.catalog.functions.all(session.dialect))
 
     def apply(session: SessionState) -> Result:
         from headrace.service.tree_verification import verify_tree_query
 
-        return Result(verification=verify_tree_query(query, plan, scope, text, session))
+        return Result(verification=verify_tree_query(part, plan, scope, text, session))
 
     return comparison(plan.plan, apply)

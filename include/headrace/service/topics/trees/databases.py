@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.context import Context
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
+from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Database
 from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
@@ -12,6 +14,7 @@ from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.databases import remove_database
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
 from headrace.trees.devices import may_lie_in, refuse_tables
+from headrace.trees.schema_statements import logged, set_ttl
 
 
 def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
@@ -97,6 +100,13 @@ def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
         Stage(
             on_database(Action.ALTER, database),
             lambda: [f"keep rows of {path} {'without limit' if ttl_ms is None else f'for {ttl_ms} ms'}"],
-            lambda session: session.context.catalog.trees.set_ttl(path, ttl_ms),
+            lambda session: session.context.catalog.trees.set_ttl(path, ttl_ms, ttl_log(session.context, path, ttl_ms)),
         )
     ]
+
+
+def ttl_log(context: Context, path: str, ttl_ms: int | None) -> list[SchemaStatement]:
+    """Return the log of a time to live. It is about one database if the path lies in no other one."""
+    pattern = PathPattern(split_path(path))
+    names = [name for name in context.catalog.trees.databases() if may_lie_in(pattern, name)]
+    return [logged(context, set_ttl(path, ttl_ms), names[0] if len(names) == 1 else "")]

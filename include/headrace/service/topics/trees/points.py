@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from headrace.model.tree_statements import TreeDelete, TreeInsert
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTemplate, NewSeries
+from headrace.model.triggers import RegisteredTrigger, TriggerEvent
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.results import Result
@@ -64,16 +66,40 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
         return makers
     own = tuple(NewSeries(name, type_) for name, type_ in zip(statement.measurements, types, strict=True) if type_ is not None)
     device = DeviceSeries(database, path, own, statement.aligned)
-    return [*makers, write_series(device, rows, missing, None if template is None else template.name, is_new=is_new)]
+    triggers = partial(called_triggers, session, statement.device.nodes, rows)
+    return [*makers, write_series(device, rows, missing, None if template is None else template.name, triggers, is_new=is_new)]
+
+
+def called_triggers(session: PlanningContext, nodes: Sequence[str], rows: pa.Table) -> list[RegisteredTrigger]:
+    """Return the triggers that a write of rows to a device calls, in their order within each event."""
+    written = [(*nodes, name) for name in rows.column_names[1:] if rows[name].null_count < rows.num_rows]
+    active = session.context.catalog.triggers.active()
+    return [trigger for trigger in active if any(map(trigger.path_pattern.matches, written))]
+
+
+def describe_calls(triggers: Iterable[RegisteredTrigger], event: TriggerEvent) -> list[str]:
+    """Return the lines of EXPLAIN about the triggers of an event."""
+    moment = event.value.partition("_")[0].lower()
+    return [
+        f"call {one.type.lower()} trigger {one.name} {moment} the write; if it fails: {one.failure_strategy}"
+        for one in triggers
+        if one.event is event
+    ]
 
 
 def write_series(
-    device: DeviceSeries, rows: pa.Table, missing: Sequence[NewSeries], template: str | None, *, is_new: bool
+    device: DeviceSeries,
+    rows: pa.Table,
+    missing: Sequence[NewSeries],
+    template: str | None,
+    triggers: Callable[[], Sequence[RegisteredTrigger]],
+    *,
+    is_new: bool,
 ) -> Stage:
     """Write rows of one device in one commit, after creating the series that are missing, from its template if it has one.
 
     `rows`, maybe none, have `time` as stored and a column for each measurement, in the type of its series. A device that `is_new`
-    is created from the template too.
+    is created from the template too. `triggers` returns the triggers that the write calls.
     """
     database = device.database.name
     extends = (on_catalog(Action.ALTER) if template else on_database(Action.ALTER, database)) if missing else ()
@@ -89,8 +115,10 @@ def write_series(
         if is_new and template:
             lines.append(describe_activation(template, device.path))
         if rows.num_rows:
-            names = ", ".join(rows.column_names[1:])
+            names, called = ", ".join(rows.column_names[1:]), triggers()
+            lines += describe_calls(called, TriggerEvent.BEFORE_INSERT)
             lines.append(f"write {rows.num_rows} rows of {device.path} ({names}) in one commit of {database}")
+            lines += describe_calls(called, TriggerEvent.AFTER_INSERT)
         return lines
 
     def apply(session: SessionState) -> Result | None:

@@ -11,37 +11,32 @@ from typing import Any, Final
 
 from headrace.context import Context
 from headrace.errors import NotFoundError, NotSupportedError
+from headrace.model.functions import RegisteredFunction
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
 from headrace.model.tree_status import TreeStatus
-from headrace.model.tree_types import type_name
+from headrace.model.tree_types import DEFAULT_COMPRESSION, default_encoding, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
-from headrace.model.types import TypeKind
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
 from headrace.service.rights import Action, on_catalog
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
+from headrace.service.topics.trees.pipe_plugins import show_pipe_plugins
+from headrace.service.topics.trees.pipe_shows import show_pipe, show_pipes
+from headrace.service.topics.trees.triggers import show_triggers
 from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
 from headrace.trees.scope import ttl_by_device
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
-DEFAULT_ENCODINGS: Final = {
-    TypeKind.BOOL: "RLE",
-    TypeKind.INT: "TS_2DIFF",
-    TypeKind.BIGINT: "TS_2DIFF",
-    TypeKind.FLOAT: "GORILLA",
-    TypeKind.DOUBLE: "GORILLA",
-    TypeKind.DATE: "TS_2DIFF",
-    TypeKind.TIMESTAMP: "TS_2DIFF",
-}
-DEFAULT_COMPRESSION: Final = "LZ4"
 NODE_KINDS: Final = ("SG INTERNAL", "DATABASE", "INTERNAL", "DEVICE", "TIMESERIES")
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
 REGION_COUNTS: Final = tuple(f"{prefix}{kind}RegionGroupNum" for kind in ("Schema", "Data") for prefix in ("", "Min", "Max"))
 """Columns of SHOW DATABASES DETAILS about IoTDB's regions; a database is one here."""
+BUILT_IN_KINDS: Final = ("native", "built-in scalar")
+"""The types of functions that come last, in this order."""
 SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 """What IoTDB calls scalar functions; it calls other functions of a row or series built-in UDTFs."""
 
@@ -190,8 +185,7 @@ def series_row(device: Device, series: Timeseries) -> tuple[Any, ...]:
 
 def storage_of(series: Timeseries | NewSeries) -> tuple[str, str, str]:
     """Return the type, encoding and compression of a series, as IoTDB names them."""
-    encoding = series.encoding or DEFAULT_ENCODINGS.get(series.type.kind, "PLAIN")
-    return type_name(series.type), encoding, series.compression or DEFAULT_COMPRESSION
+    return type_name(series.type), series.encoding or default_encoding(series.type), series.compression or DEFAULT_COMPRESSION
 
 
 def as_json(labels: Mapping[str, str]) -> str | None:
@@ -357,14 +351,20 @@ def current_timestamp(_: TreeShow, context: Context) -> CatalogRows:
 
 
 def functions(_: TreeShow, context: Context) -> CatalogRows:
-    """Return the functions by kind and name; registered ones come last."""
+    """Return the functions as IoTDB orders them: those of series by name, with registered ones, then aggregates, then scalars."""
     from headrace.compute.language import language
 
     tree_language = language("iotdb")
     kinds = {name: function_kind(name, aggregate=tree_language.aggregate(name) is not None) for name in tree_language.functions}
-    rows = [(name.upper(), kind, "") for name, kind in sorted(kinds.items(), key=lambda item: (item[1], item[0]))]
-    rows += [(function.name, "external UDTF", function.class_name) for function in context.catalog.functions.all()]
+    rows = [(name.upper(), kind, "") for name, kind in kinds.items()]
+    rows += [(function.name, external_kind(function), function.class_name) for function in context.catalog.functions.all("iotdb")]
+    rows.sort(key=lambda row: (BUILT_IN_KINDS.index(row[1]) if row[1] in BUILT_IN_KINDS else -1, row[0]))
     return CatalogRows(dict.fromkeys(("FunctionName", "FunctionType", "ClassName(UDF)"), STRING), rows)
+
+
+def external_kind(function: RegisteredFunction) -> str:
+    """Return the type of a registered function."""
+    return f"external {function.kind.value}"
 
 
 def function_kind(name: str, *, aggregate: bool) -> str:
@@ -387,6 +387,10 @@ SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
     "nodes in template": template_nodes,
     "paths set template": template_paths,
     "paths using template": template_devices,
+    "pipe": show_pipe,
+    "pipes": show_pipes,
+    "pipeplugins": show_pipe_plugins,
+    "triggers": show_triggers,
     "ttl": ttl,
     "all ttl": all_ttl,
     "count databases": count_databases,

@@ -23,8 +23,10 @@ from headrace.model.trees import Device, DeviceTemplate, NewSeries
 from headrace.service.rights import Action, on_catalog, on_database
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
+from headrace.trees import schema_statements
 from headrace.trees.databases import database_of
 from headrace.trees.devices import may_lie_in, refuse_tables, tree_devices
+from headrace.trees.schema_statements import logged
 from headrace.trees.templates import (
     activate_devices,
     assign_template,
@@ -59,7 +61,9 @@ def plan_create_template(statement: CreateTemplate, session: PlanningContext) ->
         Stage(
             on_catalog(Action.CREATE),
             lambda: [f"create {kind} {template.name}: {describe_types(template.series)}"],
-            lambda session: session.context.catalog.templates.create(template),
+            lambda session: session.context.catalog.templates.create(
+                template, [logged(session.context, schema_statements.create_template(template))]
+            ),
         )
     ]
 
@@ -80,7 +84,9 @@ def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> lis
         Stage(
             on_catalog(Action.DROP),
             lambda: [f"drop device template {name}"],
-            lambda session: session.context.catalog.templates.drop(name),
+            lambda session: session.context.catalog.templates.drop(
+                name, [logged(session.context, schema_statements.drop_template(name))]
+            ),
         )
     ]
 

@@ -1,0 +1,81 @@
+"""What is checked of a pipe before it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace import secrets
+from headrace.errors import ConfigurationError, Error
+from headrace.model.pipes import RESERVED_PREFIX, PipeStage
+from headrace.model.tree_status import TreeStatus
+from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.lookup import stage_plugin
+from headrace.pipes.plugins import PipeContext
+
+if TYPE_CHECKING:
+    from headrace.context import Context
+    from headrace.pipes.plugins import Plugin
+
+Stages = Mapping[PipeStage, Mapping[str, str]]
+PARTICIPLES: Final = {"create": "created", "alter": "altered", "start": "started", "stop": "stopped", "drop": "dropped"}
+
+
+def check_name(name: str, verb: str) -> None:
+    """Raise `ProgrammingError` for a name that is reserved."""
+    if name.startswith(RESERVED_PREFIX):
+        what = f'pipe name starting with "{RESERVED_PREFIX}" are not allowed to be {PARTICIPLES[verb]}.'
+        raise pipe_error(f"Failed to {verb} pipe {name}, {what}", hint="choose another name")
+
+
+def check_stages(context: Context, stages: Stages) -> dict[PipeStage, Plugin]:
+    """Return the plugins of the stages, in the order of the stages, of which each has to accept its attributes.
+
+    Raises:
+        ProgrammingError: A plugin does not exist, or an attribute is not valid.
+        NotSupportedError: A plugin is one of IoTDB's that does not exist here.
+    """
+    return {stage: check_stage(context, stage, stages[stage]) for stage in PipeStage}
+
+
+def check_stage(context: Context, stage: PipeStage, attributes: Mapping[str, str]) -> Plugin:
+    plugin = stage_plugin(context, stage, attributes)
+    try:
+        plugin.validate()(PipeAttributes(attributes))
+        secrets.check_references(attributes, plugin.secrets)
+    except Error as error:
+        raise as_pipe_error(error, attributes, plugin) from error.__cause__
+    return plugin
+
+
+def check_receiver(context: PipeContext, plugin: Plugin, attributes: Mapping[str, str]) -> None:
+    """Connect to the receiver of a sink once. A password that only the driver has is left to the driver.
+
+    Args:
+        context: What the sink gets.
+        plugin: Its plugin.
+        attributes: Its attributes as they are typed or stored.
+
+    Raises:
+        Error: The receiver cannot be reached, or refuses.
+    """
+    try:
+        clear = secrets.resolve(attributes, plugin.secrets, context.context.settings)
+    except ConfigurationError:
+        return
+    try:
+        sink = plugin.create()(PipeAttributes(clear), context)
+        try:
+            sink.handshake()
+        finally:
+            sink.close()
+    except Error as error:
+        raise as_pipe_error(error, clear, plugin) from None
+    except Exception as error:
+        raise as_pipe_error(pipe_error(f"{type(error).__name__}: {error}"), clear, plugin) from None
+
+
+def as_pipe_error(error: Error, attributes: Mapping[str, str], plugin: Plugin) -> Error:
+    """Return an error without the passwords among some attributes, with the status of pipes."""
+    error.message, error.hint = (secrets.hide_values(text, attributes, plugin.secrets) for text in (error.message, error.hint))
+    return error.with_status(TreeStatus.PIPE_ERROR)
