@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
@@ -18,6 +18,7 @@ from headrace.settings import current
 
 if TYPE_CHECKING:
     from headrace.context import Context
+    from headrace.model.ledger import Chunk
 
 
 class SparkJob(SparkSubmitOperator):
@@ -64,6 +65,9 @@ class SnodeDriver(SparkJob):
 class FillChunk(SparkJob):
     """Computes one chunk of a backfill; a failure has the cause that the job recorded in the ledger."""
 
+    option: ClassVar[str] = "--stream"
+    """The argument of the Spark job that names the job of the catalog."""
+
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
@@ -82,7 +86,7 @@ class FillChunk(SparkJob):
         with open_runtime() as runtime:
             airflow_tasks.resume_cleared_stream(runtime, self.job_id, number)
             run = airflow_tasks.choose_run(runtime, self.job_id, run, number)
-        self.application_args = ["--stream", self.job_id, "--run", run, "--chunk", str(number)]
+        self.application_args = [self.option, self.job_id, "--run", run, "--chunk", str(number)]
         try:
             super().execute(context)
         except AirflowException as error:
@@ -97,6 +101,7 @@ class PlanHistory(BaseOperator):
     """
 
     ui_color = "#e3ead9"
+    option = "--stream"
 
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -104,18 +109,60 @@ class PlanHistory(BaseOperator):
 
     def execute(self, context: Any) -> list[list[str]]:
         """Record the chunks, and return the arguments of their Spark jobs."""
+        with open_runtime() as runtime:
+            chunks = self.plan_history(runtime) if is_supervising_run(context) else self.plan_range(runtime, context)
+        self.log.info("planned %d chunks of about %d rows in all", len(chunks), sum(chunk.rows for chunk in chunks))
+        return [[self.option, self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
+
+    def plan_history(self, runtime: Context) -> list[Chunk]:
+        """Return the chunks of the history that are not done."""
         from headrace.runtime import airflow_tasks
 
-        with open_runtime() as runtime:
-            if is_supervising_run(context):
-                chunks = airflow_tasks.plan_history(runtime, self.job_id)
-            else:
-                event_times = airflow_tasks.BackfillRange.of_form(
-                    context["params"], airflow_tasks.source_timezone(runtime, self.job_id)
-                )
-                chunks = airflow_tasks.plan_range(runtime, self.job_id, context["run_id"], event_times)
-        self.log.info("planned %d chunks of about %d rows in all", len(chunks), sum(chunk.rows for chunk in chunks))
-        return [["--stream", self.job_id, "--run", chunk.run, "--chunk", str(chunk.number)] for chunk in chunks]
+        return airflow_tasks.plan_history(runtime, self.job_id)
+
+    def plan_range(self, runtime: Context, context: Any) -> list[Chunk]:
+        """Return the chunks of the range that the form of a run asks for."""
+        from headrace.runtime import airflow_tasks
+
+        timezone = airflow_tasks.source_timezone(runtime, self.job_id)
+        event_times = airflow_tasks.BackfillRange.of_form(context["params"], timezone)
+        return airflow_tasks.plan_range(runtime, self.job_id, context["run_id"], event_times)
+
+
+class PlanTransfer(PlanHistory):
+    """Plans the chunks of a pipe that tasks transfer: those of a large history, or of a range to transfer again."""
+
+    option = "--pipe"
+
+    def plan_history(self, runtime: Context) -> list[Chunk]:
+        """Return the chunks of a large history that are not done."""
+        from headrace.runtime import pipe_tasks
+
+        return pipe_tasks.plan_history(runtime, self.job_id)
+
+    def plan_range(self, runtime: Context, context: Any) -> list[Chunk]:
+        """Return the chunks of the range that the form of a run asks for."""
+        from headrace.runtime import airflow_tasks, pipe_tasks
+
+        event_times = airflow_tasks.BackfillRange.of_form(context["params"], runtime.settings.timezone)
+        return pipe_tasks.plan_range(runtime, self.job_id, context["run_id"], event_times)
+
+
+class TransferChunk(FillChunk):
+    """Transfers one chunk of a pipe; a failure has the cause that the job recorded in the ledger."""
+
+    option = "--pipe"
+
+
+class EndTransfer(BaseOperator):
+    """Ends a run that transfers a range again; the scheduled run continues with supervision."""
+
+    ui_color = "#e3ead9"
+
+    def execute(self, context: Any) -> None:
+        """Skip the tasks that follow, unless the run supervises the pipe."""
+        if not is_supervising_run(context):
+            raise AirflowSkipException("transferred a range; the live pipe is unaffected")
 
 
 class ActivateStream(BaseOperator):

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param
-from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
-from headrace.model.notifications import masked
-from headrace.runtime.dag_ids import SPARK_CONNECTION, dag_tag, definition_dag_id
+from headrace.model.masking import masked
+from headrace.runtime.dag_ids import dag_tag, definition_dag_id
 from headrace.settings import Settings
+from headrace_generators import chunks
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
 from headrace_timetable import OncePerJob
@@ -80,7 +80,7 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     ) as dag:
         stream: dict[str, Any] = {"job_id": definition.id}
         plan = PlanHistory(task_id="plan_history", on_failure_callback=stop_stream_on_failure, **stream)
-        fill = build_fill_task(settings, stream).expand(application_args=plan.output)
+        fill = chunks.build_chunk_task(FillChunk, "fill_history", settings, definition.id).expand(application_args=plan.output)
         activate = ActivateStream(
             task_id="activate", trigger_rule="none_failed", on_failure_callback=stop_stream_on_failure, **stream
         )
@@ -93,28 +93,8 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
 
 @functools.cache
 def build_form() -> dict[str, Param]:
-    """Build and validate the fields of the form, once for all streams."""
-    fields = ParamsDict({name: Param(**field) for name, field in FORM_FIELDS.items()})
-    fields.validate()
-    return {name: fields.get_param(name) for name in FORM_FIELDS}
-
-
-def build_fill_task(settings: Settings, stream: dict[str, Any]) -> Any:
-    """Build the Spark task to map over the chunks; the pool limits how many run at a time across all streams."""
-    return FillChunk.partial(
-        task_id="fill_history",
-        conn_id=SPARK_CONNECTION,
-        application=str(settings.project / "spark_jobs" / "fill_history.py"),
-        name="headrace-fill-history",
-        spark_binary=str(settings.project / "bin" / "spark-submit-guard"),
-        pool=settings.backfill_pool,
-        max_active_tis_per_dag=settings.backfill_slots,
-        execution_timeout=timedelta(seconds=settings.task_timeout_s),
-        map_index_template="chunk {{ task.application_args[-1] }}",
-        retry_exponential_backoff=2.0,
-        on_failure_callback=stop_stream_on_failure,
-        **stream,
-    )
+    """Build the fields of the form, once for all streams."""
+    return chunks.build_form(FORM_FIELDS)
 
 
 def format_doc(definition: JobDefinition) -> str:

@@ -1,0 +1,38 @@
+"""What DAGs have in common that compute or transfer chunks: the task to map over them, and the form of a manual run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param
+from airflow.sdk.definitions.param import ParamsDict
+
+from headrace.runtime.dag_ids import SPARK_CONNECTION
+from headrace.settings import Settings
+from headrace_operators import FillChunk, stop_stream_on_failure
+
+
+def build_chunk_task(operator: type[FillChunk], task_id: str, settings: Settings, job_id: str) -> Any:
+    """Build the Spark task to map over the chunks, which runs the script of its name; the pool limits how many run at a time."""
+    return operator.partial(
+        task_id=task_id,
+        conn_id=SPARK_CONNECTION,
+        application=str(settings.project / "spark_jobs" / f"{task_id}.py"),
+        name=f"headrace-{task_id.replace('_', '-')}",
+        spark_binary=str(settings.project / "bin" / "spark-submit-guard"),
+        pool=settings.backfill_pool,
+        max_active_tis_per_dag=settings.backfill_slots,
+        execution_timeout=timedelta(seconds=settings.task_timeout_s),
+        map_index_template="chunk {{ task.application_args[-1] }}",
+        retry_exponential_backoff=2.0,
+        on_failure_callback=stop_stream_on_failure,
+        job_id=job_id,
+    )
+
+
+def build_form(fields: dict[str, dict[str, Any]]) -> dict[str, Param]:
+    """Build and validate the fields of a form. They are added to DAGs afterwards: the constructor would validate them for each."""
+    built = ParamsDict({name: Param(**field) for name, field in fields.items()})
+    built.validate()
+    return {name: built.get_param(name) for name in fields}
