@@ -182,7 +182,7 @@ def test_the_page_shows_a_job_in_the_words_of_its_kind(tallied: Tallied, page: T
 def test_commands_show_a_job(tallied: Tallied) -> None:
     cells = describe_job(tallied.record, NO_ACTIVITY, NO_HISTORY, tallied.context.catalog.now())
     assert cells[:3] == ("db.t", "tally", "RUNNING")
-    assert check_catalog(tallied.context.settings) == "1 databases, 0 streams, 0 continuous queries, 1 tallies"
+    assert check_catalog(tallied.context.settings) == "1 databases, 0 streams, 0 continuous queries, 0 pipes, 1 tallies"
 
 
 def test_a_job_of_a_kind_that_is_not_registered_stops_and_says_why(context: Context, page: TestClient, catalog: Catalog) -> None:

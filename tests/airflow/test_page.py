@@ -18,7 +18,8 @@ import uvicorn
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
-from headrace.model.jobs import DesiredState
+from headrace.model.jobs import DesiredState, JobCounters, JobProgress
+from headrace.model.positions import Position
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
@@ -27,6 +28,7 @@ from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, 
 from tests.airflow.samples import LIVE, add_stream, sample
 from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import Executed, Rights, beat
+from tests.support.pipes import add_pipe
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
 FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
@@ -138,7 +140,7 @@ def test_a_continuous_query_is_listed_beside_a_stream_of_its_name(home: Settings
             page.locator("tr", has=page.locator(".kind", has_text=kind)).get_by_role("link", name="power.tens").click()
             assert page.locator("h2 small").inner_text() == kind
             assert page.get_by_role("tab", name=tab).count() == 1
-            page.get_by_role("link", name="All streams and queries").click()
+            page.get_by_role("link", name="All jobs").click()
 
 
 def test_the_intervals_of_a_query_are_drawn_by_state(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
@@ -216,3 +218,31 @@ def test_the_measurements_of_a_stream_are_drawn(home: Settings, catalog: Catalog
         assert "read 1 ms, compute 2 ms, checkpoint 3 ms, write 4 ms, record 5 ms" in page.locator(".charts p").inner_text()
         if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
             page.screenshot(path=f"{folder}/charts.png", full_page=True)
+
+
+def test_a_pipe_is_shown_by_its_stages_and_can_be_stopped(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    id = add_pipe(
+        catalog, progress=JobProgress(Position(1, {}), updated=NOW, counters=JobCounters(rows_out=1_234, bytes_out=2_000))
+    )
+    catalog.stream_metrics.add([sample(id, NOW - 1_000)], keep_ms=10_000)
+    executed = Executed()
+    with served(create_app(Rights(), home, execute=executed, clock=clock)) as url, browser() as page:
+        page.goto(url)
+        row = page.locator("tr", has=page.locator(".kind", has_text="pipe"))
+        assert "iotdb-source root.plant.** → iotdb-thrift-sink db.example" in row.inner_text()
+        row.get_by_role("link", name="out").click()
+        page.locator(".stage").last.wait_for()
+        assert page.locator(".stage h3").all_inner_texts() == [
+            "Source iotdb-source",
+            "Processor do-nothing-processor",
+            "Sink iotdb-thrift-sink",
+        ]
+        assert "sink.password\n******" in page.locator(".stage").last.inner_text()
+        assert "Rows out\n1,234" in page.locator(".facts").inner_text()
+        assert page.locator("figcaption b").all_inner_texts() == ["Lag", "Rows per second", "Bytes per second", "Remaining rows"]
+        page.get_by_role("button", name="Stop").click()
+        dialog = page.locator("dialog")
+        assert dialog.locator("h2").inner_text() == "Stop pipe out?"
+        dialog.get_by_role("button", name="Stop").click()
+        dialog.wait_for(state="hidden")
+    assert executed.statements == ["STOP PIPE out"]

@@ -139,7 +139,7 @@ def test_rates_are_those_of_the_last_samples(page: TestClient, catalog: Catalog)
     catalog.stream_metrics.add([replace(sample(stream, NOW - 20_000), rows_in_s=25.0)], keep_ms=60_000)
     catalog.stream_metrics.add([sample(stream, NOW - 10_000)], keep_ms=60_000)
     shown = only_job(page)
-    assert shown["rate"] == {"time": NOW - 10_000, "rows_in": 20.0, "rows_out": 2.0}
+    assert shown["rate"] == {"time": NOW - 10_000, "rows_in": 20.0, "rows_out": 2.0, "bytes_out": 0.0}
     assert shown["history"] == [25.0, 20.0]
     assert page.get("/api/jobs").json()["health"]["rows_out_s"] == 2.0
 

@@ -30,7 +30,7 @@ def test_streams_and_continuous_queries_are_listed_alike(page: TestClient, catal
     answer = page.get("/api/jobs").json()
     listed = {(job["kind"], job["label"], job["state"]) for job in answer["jobs"]}
     assert listed == {("stream", "power.tens", "RUNNING"), ("continuous query", "tens", "STOPPED")}
-    assert answer["health"]["kinds"] == {"stream": 1, "continuous query": 1}
+    assert answer["health"]["kinds"] == {"stream": 1, "continuous query": 1, "pipe": 0}
     assert (answer["health"]["states"]["RUNNING"], answer["health"]["states"]["STOPPED"]) == (1, 1)
     stream, query = sorted(answer["jobs"], key=lambda job: job["label"])
     assert stream.keys() - query.keys() == {"batch_ms", "slow_batch", "backfill"}

@@ -35,7 +35,8 @@ def available_actions(
 ) -> list[dict[str, str]]:
     """Return the actions that the user has the right to and the job's state allows.
 
-    Each has the action's name, its SQL statement, the shell command that runs the statement, and a sentence about its effect.
+    Each has the action's name and label, its SQL statement, the shell command that runs the statement, and a sentence about its
+    effect.
     """
     definition = record.definition
     if not is_known(definition.kind):
@@ -45,6 +46,7 @@ def available_actions(
     return [
         {
             "action": action,
+            "label": effects[action].label or action,
             "sql": sql,
             "command": shell_command(sql, definition.dialect, default_dialect),
             "effect": effects[action].effect(definition),

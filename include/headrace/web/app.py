@@ -28,8 +28,9 @@ from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import Rate
 from headrace.runtime.context import Lazy, open_session, open_tables
-from headrace.runtime.dag_ids import record_dag_id
+from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, read_snapshot
+from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
 from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
@@ -54,7 +55,7 @@ SECURITY_HEADERS: Final = {
 
 Execute = Callable[[str, str, str], None]
 """Runs a statement in a dialect for a user; raises `headrace.errors.Error`."""
-State: TypeAlias = tuple[Snapshot, dict[str, ExecutionHistory], dict[str, list[Rate]]]
+State: TypeAlias = tuple[Snapshot, dict[str, ExecutionHistory], dict[str, list[Rate]], CountedTriggers]
 MISSING_HINT: Final = "it was dropped, or you have no right to read its DAG"
 
 
@@ -85,8 +86,11 @@ class PageData:
 
     def overview(self, access: Access, user: Any) -> view.Overview:
         """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
-        state, histories, rates = self._read()
-        return view.make_overview(self.catalog, filter_readable(state, access, user), histories, rates, self.settings)
+        state, histories, rates, triggers = self._read()
+        readable = filter_readable(state, access, user)
+        # Triggers have no DAG. Their errors may quote values, so they are for those who may read the DAG of an snode.
+        snodes = access.readable_dags(user, {snode_dag_id(name) for name in self.settings.own_snodes})
+        return view.make_overview(self.catalog, readable, histories, rates, self.settings, triggers if snodes else ())
 
     def _read(self) -> State:
         if not self._lock.acquire(timeout=MAX_WAIT_S):
@@ -96,7 +100,8 @@ class PageData:
                 self._is_outdated.clear()
                 state = read_snapshot(self.catalog, self.catalog.now())
                 rates = self.catalog.stream_metrics.rates(since=state.now - SHOWN_SAMPLES * self.settings.metrics_interval_s * 1000)
-                self._state = state, self.catalog.executions.histories(LISTED_INTERVALS), rates
+                histories, triggers = self.catalog.executions.histories(LISTED_INTERVALS), counted_triggers(self.catalog)
+                self._state = state, histories, rates, triggers
                 self._read_at = time.monotonic()
             return self._state
         finally:

@@ -72,7 +72,7 @@ class QueryPage:
         scheduled = next_execution(schedule, context.clock.now())
         start, end = schedule.range_at(scheduled)
         query, timezone = recorded_query(definition.sql, definition.dialect), None if details is None else details.timezone
-        body = bind_body(query, start, end, context, timezone)
+        body = bind_body(query, start, end, context, timezone, definition.functions)
         head = f"execution of {to_text(scheduled)} over [{to_text(start)}, {to_text(end)})"
         if body.plan is None:
             return [head, "no series match the paths of FROM: nothing is written"]

@@ -67,7 +67,7 @@ class StreamPage:
         from headrace.compute import explain
         from headrace.streams.definition.define import plan_recorded_stream
 
-        return explain(plan_recorded_stream(definition, context.catalog).query)
+        return explain(plan_recorded_stream(definition, context.catalog, context.settings).query)
 
 
 PAGE: Final = StreamPage()
@@ -80,9 +80,7 @@ def backfill_progress(run: RunSummary, now: int) -> Json:
 
 def stream_charts(samples: Sequence[StreamSample], now: int) -> Json:
     """Return the histories that are drawn of a stream, oldest first; None if nothing was measured at a point."""
-    points: list[list[StreamSample]] = [[] for _ in range(MAX_POINTS)]
-    for sample in samples:
-        points[min(MAX_POINTS - 1, max(0, (sample.time - now + CHART_MS) * MAX_POINTS // CHART_MS))].append(sample)
+    points = chart_points(samples, now)
     return {
         "from": now - CHART_MS,
         "to": now,
@@ -92,6 +90,14 @@ def stream_charts(samples: Sequence[StreamSample], now: int) -> Json:
         "state_bytes": [max((sample.state_bytes for sample in part), default=None) for part in points],
         "parts_ms": batch_parts(samples),
     }
+
+
+def chart_points(samples: Sequence[StreamSample], now: int) -> list[list[StreamSample]]:
+    """Return the samples of the last `CHART_MS` by the points at which they are drawn, oldest first."""
+    points: list[list[StreamSample]] = [[] for _ in range(MAX_POINTS)]
+    for sample in samples:
+        points[min(MAX_POINTS - 1, max(0, (sample.time - now + CHART_MS) * MAX_POINTS // CHART_MS))].append(sample)
+    return points
 
 
 def batch_parts(samples: Sequence[StreamSample]) -> Json | None:

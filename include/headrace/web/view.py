@@ -10,13 +10,16 @@ from headrace.jobs.registry import is_known, kind_of, kinds, unknown_kind
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState, StopReason
 from headrace.model.ledger import RunSummary
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
+from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.stream_metrics import Rate
 from headrace.runtime.activity import ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, driver_problem, stale_after_ms
+from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.settings import Settings
 from headrace.web.stream_view import HISTORY
+from headrace.web.trigger_view import trigger_rows
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -29,7 +32,7 @@ FRESH_SAMPLES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the list is made of: the jobs that the user may read, the snodes, and the settings of the system.
+    """What the list is made of: the jobs and triggers that the user may read, the snodes, and the settings of the system.
 
     By job there is what drivers do for it; by stream, the backfill of its history and its last samples; by continuous query, its
     newest executions.
@@ -41,6 +44,7 @@ class Overview:
     histories: Mapping[str, ExecutionHistory]
     rates: Mapping[str, Sequence[Rate]]
     settings: Settings
+    triggers: CountedTriggers = ()
 
     def lag_ms(self, record: JobRecord) -> int | None:
         """Return the lag of a job now."""
@@ -65,10 +69,16 @@ def make_overview(
     histories: Mapping[str, ExecutionHistory],
     rates: Mapping[str, Sequence[Rate]],
     settings: Settings,
+    triggers: CountedTriggers = (),
 ) -> Overview:
-    filling = [job_id for job_id, record in state.jobs.items() if record.state is JobState.FILLING]
+    filling = [job_id for job_id, record in state.jobs.items() if is_filling(record)]
     runs = {job_id: catalog.ledger.summary(job_id, HISTORY) for job_id in filling}
-    return Overview(state, reported_activity(state, stale_after_ms(settings)), runs, histories, rates, settings)
+    return Overview(state, reported_activity(state, stale_after_ms(settings)), runs, histories, rates, settings, triggers)
+
+
+def is_filling(record: JobRecord) -> bool:
+    """Return whether the history of a job is being computed or transferred."""
+    return record.state is JobState.FILLING or NEXT_CHUNK in (record.offsets or {})
 
 
 def list_jobs(overview: Overview) -> Json:
@@ -78,6 +88,7 @@ def list_jobs(overview: Overview) -> Json:
         "snodes": snode_rows(overview.state, overview.stale_ms),
         "kinds": {kind.name: {"plural": kind.plural, "address": kind.address} for kind in kinds()},
         "jobs": [job_row(record, overview) for record in overview.state.jobs.values()],
+        "triggers": trigger_rows(overview.triggers),
     }
 
 
@@ -131,9 +142,15 @@ def job_row(record: JobRecord, overview: Overview) -> Json:
         "updated": progress.updated,
         "counters": asdict(progress.counters),
         "rate": None if rate is None else rate._asdict(),
-        "history": [round(rate.rows_in, 2) for rate in overview.rates.get(definition.id, ())],
+        "history": [round(activity_rate(record, rate), 2) for rate in overview.rates.get(definition.id, ())],
         **kind_fields(record, overview),
     }
+
+
+def activity_rate(record: JobRecord, rate: Rate) -> float:
+    """Return the rows per second that show what a job does: those that it reads, if it counts them."""
+    kind = record.definition.kind
+    return rate.rows_in if not is_known(kind) or kind_of(kind).counts_rows_in else rate.rows_out
 
 
 def kind_fields(record: JobRecord, overview: Overview) -> Json:

@@ -152,7 +152,7 @@ function missingJob() {
     { class: "empty" },
     element("h2", {}, `${kind[0].toUpperCase()}${kind.slice(1)} ${name} does not exist`),
     element("p", {}, "It was dropped, or you have no right to read its DAG."),
-    element("a", { href: "?", on: { click: back } }, "← All streams and queries"),
+    element("a", { href: "?", on: { click: back } }, "← All jobs"),
   );
 }
 

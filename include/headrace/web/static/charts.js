@@ -5,17 +5,23 @@ import { compact, duration, element, instant, rate, svg } from "./dom.js";
 const WIDTH = 240;
 const HEIGHT = 48;
 const MAX_GAP = 4;
-const bytes = (value) => `${compact(value)}B`;
-const CHARTS = [
+export const bytes = (value) => `${compact(value)}B`;
+export const STREAM_CHARTS = [
   ["Lag", "lag_ms", duration],
   ["Batch", "batch_ms", duration],
   ["Rows per second", "rows_in_s", rate],
   ["State", "state_bytes", bytes],
 ];
+export const PIPE_CHARTS = [
+  ["Lag", "lag_ms", duration],
+  ["Rows per second", "rows_out_s", rate],
+  ["Bytes per second", "bytes_out_s", bytes],
+  ["Remaining rows", "rows_behind", compact],
+];
 const PARTS = ["read", "compute", "checkpoint", "write", "record"];
 
-export function chartPanel(metrics) {
-  const charts = CHARTS.map(([title, field, format]) => chart(title, metrics[field], format, metrics)).filter(Boolean);
+export function chartPanel(metrics, kinds = STREAM_CHARTS) {
+  const charts = kinds.map(([title, field, format]) => chart(title, metrics[field], format, metrics)).filter(Boolean);
   if (!charts.length) return element("p", { class: "quiet" }, "No measurements of the last hour yet.");
   return element("div", { class: "charts" }, charts, parts(metrics.parts_ms));
 }

@@ -1,6 +1,6 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
-import { chartPanel } from "./charts.js";
+import { PIPE_CHARTS, bytes, chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
@@ -9,6 +9,7 @@ import { actionLabel, ago, duration, element, length, number, rate, time, zoneNa
 const LAYOUTS = {
   stream: { tabs: ["Backfill"], overview: streamOverview },
   query: { tabs: ["Executions"], overview: queryOverview },
+  pipe: { tabs: ["Backfill"], overview: pipeOverview },
   job: { tabs: [], overview: jobOverview },
 };
 
@@ -33,7 +34,7 @@ export class Detail {
       this.onBack();
     };
     this.node.replaceChildren(
-      element("nav", { class: "crumbs" }, element("a", { href: "?", on: { click: leave } }, "← All streams and queries")),
+      element("nav", { class: "crumbs" }, element("a", { href: "?", on: { click: leave } }, "← All jobs")),
       element(
         "section",
         { class: "title" },
@@ -172,6 +173,37 @@ function streamOverview(row, more, now) {
   );
 }
 
+function pipeOverview(row, more, now) {
+  const { counters } = row;
+  return element(
+    "div",
+    { class: "facts" },
+    element("div", { class: "stages" }, more.stages.map(stageCard)),
+    chartPanel(more.metrics, PIPE_CHARTS),
+    element(
+      "dl",
+      {},
+      fact("Lag", duration(row.lag_ms)),
+      fact("Last update", time(row.updated), row.updated === null ? "" : ` (${ago(row.updated, now)})`),
+      fact("Rows per second", rate(row.rate?.rows_out)),
+      fact("Bytes per second", row.rate ? bytes(Math.round(row.rate.bytes_out)) : "–"),
+      fact("Rows out", number(counters.rows_out)),
+      fact("Bytes out", bytes(counters.bytes_out)),
+      fact("Remaining rows", number(row.remaining)),
+      fact("Remaining time", duration(row.remaining_ms)),
+      fact("Batches", number(counters.batches)),
+      fact("Failures", element("span", { class: counters.failures ? "warn" : "" }, number(counters.failures))),
+      fact("Defined", time(more.started)),
+      identity(row),
+    ),
+  );
+}
+
+function stageCard({ stage, plugin, attributes }) {
+  const rows = attributes.map(([key, value]) => fact(key, value)).flat();
+  return element("section", { class: "stage" }, element("h3", {}, `${stage} `, element("small", {}, plugin)), rows.length ? element("dl", {}, rows) : null);
+}
+
 function jobOverview(row, more, now) {
   return element(
     "div",
@@ -209,7 +241,7 @@ function seriesHint(chunk) {
 }
 
 function backfillPanel(more) {
-  if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet. Trigger the stream's DAG to recompute a range.");
+  if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet. Trigger the DAG to repeat a range.");
   const rows = more.chunks.map((chunk) =>
     element(
       "tr",

@@ -2,6 +2,7 @@
 
 import { intervalStrip } from "./intervals.js";
 import { airflowLink, backfillBar, badge, batchAge, jobAddress, sparkline, stopReason } from "./parts.js";
+import { triggerTable } from "./triggers.js";
 import { ago, compact, duration, element, length, number, rate } from "./dom.js";
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
@@ -52,8 +53,8 @@ export class List {
     this.descending = false;
     this.search = element("input", {
       type: "search",
-      placeholder: "Find a stream or query (press /)",
-      "aria-label": "Find a stream or query",
+      placeholder: "Find a job (press /)",
+      "aria-label": "Find a job",
       on: { input: () => this.setFilter(this.search.value) },
     });
     this.node = element("div");
@@ -66,8 +67,9 @@ export class List {
 
   render(data) {
     this.data = data;
+    const triggers = [triggerTable(data.triggers, data.as_of)].filter(Boolean);
     if (!data.jobs.length) {
-      this.node.replaceChildren(healthCards(data), emptyState());
+      this.node.replaceChildren(healthCards(data), emptyState(), ...triggers);
       return;
     }
     const rows = this.filterAndSort(data.jobs).map((job) => this.row(job, data.as_of));
@@ -75,7 +77,7 @@ export class List {
     const noMatch = rows.length ? null : element("p", { class: "quiet" }, `Nothing matches “${this.filter}”.`);
     if (!this.node.contains(this.search)) this.node.replaceChildren(element("div"), this.search, element("div"));
     this.node.children[0].replaceChildren(healthCards(data));
-    this.node.children[2].replaceChildren(element("div", { class: "wide" }, table), ...(noMatch ? [noMatch] : []));
+    this.node.children[2].replaceChildren(element("div", { class: "wide" }, table), ...(noMatch ? [noMatch] : []), ...triggers);
   }
 
   filterAndSort(jobs) {
@@ -118,7 +120,7 @@ export class List {
       element("td", { class: "kind" }, job.kind),
       element("td", {}, badge(job), job.backfill ? backfillBar(job.backfill) : null),
       element("td", { class: "n" }, duration(job.lag_ms), batchAge(job)),
-      ...(job.layout === "query" ? queryCells(job, now) : streamCells(job, now)),
+      ...(CELLS[job.layout] ?? streamCells)(job, now),
     );
     const reason = stopReason(job, now);
     return reason ? [main, element("tr", { class: "why" }, element("td", { colspan: COLUMNS.length }, reason))] : [main];
@@ -148,6 +150,20 @@ function queryCells(query, now) {
   ];
 }
 
+// A pipe delivers all rows of its source, however late.
+function pipeCells(pipe, now) {
+  const none = () => element("td", { class: "n quiet", title: "streams only" }, "–");
+  return [
+    element("td", { class: "n" }, ago(pipe.updated, now)),
+    none(),
+    element("td", { class: "n", title: number(pipe.counters.rows_out) }, compact(pipe.counters.rows_out)),
+    none(),
+    element("td", { class: "n rate" }, sparkline(pipe.history), pipe.rate ? `${rate(pipe.rate.rows_out)}/s` : "–"),
+  ];
+}
+
+const CELLS = { query: queryCells, pipe: pipeCells };
+
 function lastExecution(last, now) {
   if (last?.state === "FAILED") return element("span", { class: "bad", title: last.message }, `✗ failed ${ago(last.finished, now)}`);
   if (last?.state === "RUNNING") return `running for ${duration(Math.max(0, now - last.started))}`;
@@ -164,15 +180,20 @@ const STREAM_EXAMPLE =
 const QUERY_EXAMPLE =
   "CREATE CONTINUOUS QUERY minutes BEGIN\n  SELECT avg(speed) INTO root.hall.minutes(speed) FROM root.hall.line1 GROUP BY (1m)\nEND;";
 
+const PIPE_EXAMPLE =
+  "CREATE PIPE copy WITH SOURCE ('source.path'='root.hall.**')\n  WITH SINK ('sink'='iotdb-thrift-sink', 'sink.node-urls'='db.example:6667');";
+
 function emptyState() {
   return element(
     "section",
     { class: "empty" },
-    element("h2", {}, "No streams or continuous queries yet"),
+    element("h2", {}, "No streams, continuous queries or pipes yet"),
     element("p", {}, "A stream first computes the stored rows, then processes new ones:"),
     element("pre", {}, STREAM_EXAMPLE),
     element("p", {}, "A continuous query computes one interval after the other, of a tree of devices:"),
     element("pre", {}, QUERY_EXAMPLE),
+    element("p", {}, "A pipe sends the points of a tree to another system, first those that are stored:"),
+    element("pre", {}, PIPE_EXAMPLE),
     element("p", {}, "Run one with ", element("code", {}, 'headrace sql "…"'), " or ", element("code", {}, 'headrace sql --dialect iotdb "…"'), "; it appears here within two seconds. For a demonstration, run ", element("code", {}, "make demo"), "."),
   );
 }
