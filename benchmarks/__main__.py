@@ -30,13 +30,15 @@ def main(
     rows: Annotated[int, typer.Option(min=1, help="Rows of the table whose history is computed.")] = SIZES.rows,
     subtables: Annotated[int, typer.Option(min=1, help="Subtables of the tables.")] = SIZES.subtables,
     window_rows: Annotated[int, typer.Option(min=1, help="Rows that the batch queries read.")] = SIZES.window_rows,
-    only: Annotated[str, typer.Option(help="Run only queries and windows whose name contains this.")] = SIZES.only,
+    only: Annotated[str, typer.Option(help="Run only queries, windows and parts whose name contains this.")] = SIZES.only,
     commit_rows: Annotated[int, typer.Option(min=1, help="Rows of a large commit.")] = SIZES.commit_rows,
     commits: Annotated[int, typer.Option(min=1, help="Large commits that a stream takes one after the other.")] = SIZES.commits,
     load_rows: Annotated[int, typer.Option(min=1, help="Rows of the files to load.")] = SIZES.load_rows,
     batches: Annotated[int, typer.Option(min=1, help="Inserts per round of the latency benchmark.")] = SIZES.batches,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds after a first one, which is discarded.")] = SIZES.rounds,
-    iotdb: Annotated[str, typer.Option(help="Host and port of an IoTDB server to compare with.")] = SIZES.iotdb,
+    iotdb: Annotated[
+        str, typer.Option(help="Host and port of an IoTDB server to compare with, and to which pipes send.")
+    ] = SIZES.iotdb,
     json: Annotated[Path | None, typer.Option(help="Also write all samples to this file.")] = None,
     home: Annotated[Path, typer.Option(help="Folder for data.")] = DEFAULT_HOME,
     keep: Annotated[bool, typer.Option(help="Keep the data for the next run.")] = False,

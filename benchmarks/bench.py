@@ -30,7 +30,7 @@ class Sizes:
         rows: Rows of the table whose history is computed.
         subtables: Subtables of this table and of the one for batch queries.
         window_rows: Rows of the table for batch queries.
-        only: Text that the names of the batch queries, and of the windows of `catch_up`, contain.
+        only: Text that the names of the batch queries, of the windows of `catch_up` and of the parts of `pipes` contain.
         batch_rows: Rows per insert.
         warm_up: Inserts per round of the latency benchmark that are not measured.
         batches: Inserts per round of the latency benchmark that are measured.
@@ -48,7 +48,12 @@ class Sizes:
         rounds: Rounds after a first one, which is discarded.
         wide_devices: Devices of the tree with many measurements.
         wide_measurements: Measurements of each of them.
-        iotdb: Host and port of an IoTDB server to compare with; empty for none.
+        pipe_rows: Rows of the history that a pipe transfers.
+        pipe_devices: Devices of the trees of pipes.
+        pipe_messages: Messages to and from Kafka.
+        pipe_inserts: Inserts that are looked for at the receiver.
+        pipes: Pipes over one table.
+        iotdb: Host and port of an IoTDB server to compare with, and to which pipes send; empty for none.
     """
 
     rows: int = 20_000_000
@@ -72,6 +77,11 @@ class Sizes:
     rounds: int = 3
     wide_devices: int = 10_000
     wide_measurements: int = 100
+    pipe_rows: int = 4_000_000
+    pipe_devices: int = 1000
+    pipe_messages: int = 500_000
+    pipe_inserts: int = 50
+    pipes: int = 50
     iotdb: str = ""
 
 
@@ -83,7 +93,7 @@ class Bench:
         self.sizes = sizes
         self.log = log
         # The benchmarks do not renew the lease under which they run streams.
-        self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000, "streams_per_database": 1000} | settings))
+        self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000, "streams_per_database": 2000} | settings))
 
     @functools.cached_property
     def connection(self) -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,14 @@ from benchmarks.bench import Bench, Sizes
 from benchmarks.cases import load_case
 from benchmarks.cases.latency import Task
 from benchmarks.cases.latency import measure as measure_latency
+from benchmarks.cases.pipes import measure_fan_out, measure_history, measure_idle, measure_kafka, measure_visibility
 from benchmarks.data import create_meters, generate_batch, prepare_meters
+from benchmarks.driver import running_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.iotdb_server import Server
 
 TINY = Sizes(
     rows=3000,
@@ -38,6 +43,11 @@ TINY = Sizes(
     rounds=1,
     wide_devices=12,
     wide_measurements=6,
+    pipe_rows=3000,
+    pipe_devices=7,
+    pipe_messages=300,
+    pipe_inserts=2,
+    pipes=5,
 )
 
 
@@ -68,12 +78,23 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
     assert {"read changes", "step", "commit"} <= set(line.parts)
 
 
-@pytest.mark.parametrize("name", ["statements", "inserts", "command", "wide_trees", "notifications", "triggers", "states"])
+@pytest.mark.parametrize(
+    "name", ["statements", "inserts", "insert_triggers", "command", "wide_trees", "notifications", "triggers", "states"]
+)
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
 
     assert lines
     assert all(line.ours.samples and line.limit is not None for line in lines)
+
+
+def test_a_benchmark_runs_its_driver_after_one_that_settles(bench: Bench) -> None:
+    bench.execute("CREATE TABLE numbers (ts TIMESTAMP, v INT)")
+    bench.execute("CREATE STREAM counts INTO counted AS SELECT _wstart, count(*) FROM numbers INTERVAL(1s)")
+    bench.connection.settle()
+
+    with running_driver(bench):
+        pass
 
 
 @pytest.mark.parametrize("name", ["many_streams", "virtual_tables"])
@@ -91,6 +112,48 @@ def test_the_cpu_time_of_idle_streams_and_of_an_idle_query_is_measured(bench: Be
     assert line.theirs is not None
     assert line.name == "CPU time per second of 60 idle streams on 2 sources"
     assert len(line.ours.samples) == len(line.theirs.samples) == TINY.rounds
+
+
+@pytest.mark.spark
+def test_a_function_gives_what_its_job_does(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    first, *forms = load_case("functions")(bench)
+
+    assert first.theirs is None
+    assert [line.name.rpartition(", ")[2] for line in forms] == ["vectorized", "by row", "against the built-in sum"]
+    assert all(line.theirs is not None for line in forms)
+
+
+def test_pipes_on_one_table_deliver_a_commit(bench: Bench) -> None:
+    (line,) = measure_fan_out(bench)
+
+    assert len(line.ours.samples) == TINY.rounds
+    assert {"read changes once", "record the position"} <= set(line.parts)
+
+
+def test_the_cpu_time_of_an_idle_pipe_is_measured(bench: Bench) -> None:
+    (line,) = measure_idle(bench)
+
+    assert list(line.others) == ["no pipe"]
+
+
+def test_pipes_send_to_an_iotdb_server_what_a_loop_sends(bench: Bench, iotdb_server: Server) -> None:
+    bench.sizes = replace(TINY, iotdb=f"127.0.0.1:{iotdb_server.port}")
+
+    (history,) = measure_history(bench)
+    (inserts,) = measure_visibility(bench)
+
+    assert history.theirs is not None
+    assert inserts.theirs is not None
+    assert len(inserts.ours.samples) == len(inserts.theirs.samples) == TINY.pipe_inserts
+
+
+def test_pipes_and_loops_send_to_kafka_and_read_it_again(bench: Bench) -> None:
+    lines = list(measure_kafka(bench))
+
+    if not lines:
+        pytest.skip("there is no Kafka broker")
+    assert [line.name for line in lines] == ["300 rows to Kafka", "300 messages of Kafka into a tree"]
+    assert all(line.theirs is not None for line in lines)
 
 
 @pytest.mark.airflow
