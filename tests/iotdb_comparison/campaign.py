@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from tests.iotdb_comparison.call_explanations import CALL_EXPLANATIONS
+from tests.iotdb_comparison.call_series import call_tree
+from tests.iotdb_comparison.calls import Calls
 from tests.iotdb_comparison.clients import Side
 from tests.iotdb_comparison.comparing import difference
-from tests.iotdb_comparison.explanations import explanation
+from tests.iotdb_comparison.explaining import Explanation, explanation
+from tests.iotdb_comparison.explanations import EXPLANATIONS
 from tests.iotdb_comparison.outcomes import Refusal
 from tests.iotdb_comparison.queries import Queries
 from tests.iotdb_comparison.statements import Cases
@@ -26,36 +31,61 @@ class Comparison:
     reason: str | None = None
 
 
-def cases(seed: int, numbers: Sequence[int], made: Tree) -> Iterator[tuple[str, list[str]]]:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What random cases are about.
+
+    `prefix` begins their ids, `tree` makes the series of a seed, `case` a case over them, and `explanations` are the reasons for
+    differences.
+    """
+
+    prefix: str
+    tree: Callable[[int], Tree]
+    case: Callable[[random.Random, Tree, int], list[str]]
+    explanations: Sequence[Explanation]
+
+
+QUERIES: Final = Kind("", tree, lambda dice, made, number: Cases(Queries(dice, made), number).case(), EXPLANATIONS)
+CALLS: Final = Kind("f", call_tree, lambda dice, made, number: Calls(dice, made, number).case(), CALL_EXPLANATIONS)
+KINDS: Final = (QUERIES, CALLS)
+
+
+def cases(seed: int, numbers: Sequence[int], made: Tree, kind: Kind = QUERIES) -> Iterator[tuple[str, list[str]]]:
     """Yield the ids and statements of some cases of a seed. Each depends on its own number only."""
     for number in numbers:
-        dice = random.Random(f"case {seed}/{number}")
-        yield f"{seed}/{number}", Cases(Queries(dice, made), number).case()
+        id_ = f"{kind.prefix}{seed}/{number}"
+        yield id_, kind.case(random.Random(f"case {id_}"), made, number)
 
 
-def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side) -> Iterator[Comparison]:
+def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side, kind: Kind = QUERIES) -> Iterator[Comparison]:
     """Play cases of a seed on both sides."""
-    made = tree(seed)
-    databases = f"{made.database}, {made.database}_w"
-    theirs.execute(f"delete database {databases}")
-    theirs.execute(f"delete database {made.database}_w")
-    theirs.execute(f"delete database {made.database}")
-    theirs.execute(f"drop device template {made.template}")
+    made = kind.tree(seed)
+    remove(made, ours, theirs)
     try:
         for statement in [*made.setup, f"create database {made.database}_w"]:
             for side in (ours, theirs):
                 answer = side.execute(statement)
                 if isinstance(answer, Refusal):
                     raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
-        for id_, statements in cases(seed, numbers, made):
+        for id_, statements in cases(seed, numbers, made, kind):
             for number, statement in enumerate(statements):
-                result = compare(id_, statement, ours, theirs, statements[:number])
+                result = compare(id_, statement, ours, theirs, kind.explanations, statements[:number])
                 yield result
                 if result.difference is not None or (result.refused and statement.startswith("insert")):
                     clean_up(statements, ours, theirs)
                     break
     finally:
-        theirs.execute(f"delete database {databases}")
+        remove(made, ours, theirs)
+
+
+def remove(made: Tree, ours: Side, theirs: Side) -> None:
+    """Remove what earlier cases have left: functions on both servers, and series on the one that other runs use, too."""
+    for name in made.functions:
+        for side in (ours, theirs):
+            side.execute(f"drop function {name}")
+    for database in (f"{made.database}_w", made.database):
+        theirs.execute(f"delete database {database}")
+    if made.template:
         theirs.execute(f"drop device template {made.template}")
 
 
@@ -67,11 +97,13 @@ def clean_up(statements: Sequence[str], ours: Side, theirs: Side) -> None:
                 side.execute(statement)
 
 
-def compare(id_: str, statement: str, ours: Side, theirs: Side, earlier: Sequence[str] = ()) -> Comparison:
+def compare(
+    id_: str, statement: str, ours: Side, theirs: Side, explanations: Sequence[Explanation], earlier: Sequence[str]
+) -> Comparison:
     """Execute one statement on both sides. What it returns may depend on the earlier ones of its case."""
     mine, other = ours.execute(statement), theirs.execute(statement)
     differs = difference(statement, mine, other)
-    reason = None if differs is None else explanation("; ".join((*earlier, statement)), differs)
+    reason = None if differs is None else explanation(explanations, "; ".join((*earlier, statement)), differs)
     return Comparison(id_, statement, isinstance(other, Refusal), differs, reason)
 
 

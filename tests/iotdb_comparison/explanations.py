@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tests.iotdb_comparison.explaining import Explanation, explain
 from tests.iotdb_comparison.functions import SERIES_FUNCTIONS
 
 SERIES: Final = rf"\b({'|'.join(SERIES_FUNCTIONS)})\("
 """A call of a time-series function."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A reason for differences of statements that match one pattern, if their description matches another."""
-
-    statement: str
-    difference: str
-    reason: str
-
-    def covers(self, statement: str, difference: str) -> bool:
-        """Return whether this explains a difference."""
-        return bool(re.search(self.statement, statement, re.I | re.S) and re.search(self.difference, difference, re.S))
-
-
-def explain(reason: str, difference: str, statement: str = "") -> Explanation:
-    """Return an explanation for all statements, or for those that match a pattern."""
-    return Explanation(statement, difference, reason)
-
 
 EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
@@ -421,8 +401,3 @@ EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"\bs9\)* (not )?between",
     ),
 )
-
-
-def explanation(statement: str, difference: str) -> str | None:
-    """Return the reason for a difference, or None if there is none."""
-    return next((each.reason for each in EXPLANATIONS if each.covers(statement, difference)), None)

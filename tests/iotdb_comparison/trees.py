@@ -53,12 +53,16 @@ class TreeDevice:
 
 @dataclass(slots=True)
 class Tree:
-    """A database with devices; `setup` creates and fills them. `template` is the device template of some of them."""
+    """A database with devices; `setup` creates and fills them.
+
+    `template` is the device template of some of the devices, and `functions` are the classes of registered functions by name.
+    """
 
     database: str
     template: str = ""
     devices: dict[str, TreeDevice] = field(default_factory=dict)
     setup: list[str] = field(default_factory=list)
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     def paths(self) -> list[str]:
         """Return the paths of all devices."""

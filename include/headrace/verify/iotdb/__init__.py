@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.model.tree_queries import TreeQuery
 from headrace.storage.sandbox import open_database
 from headrace.verify.compare import STRICT, Allowance, ResultRow
+from headrace.verify.iotdb.expansion import END_TIME
 from headrace.verify.iotdb.select import DEVICE_NAME, TIME_NAME, answer_tree
 from headrace.verify.iotdb.sources import TreeRows, TreeSource
 from headrace.verify.iotdb.spans import within
@@ -27,16 +28,16 @@ def recompute_tree(query: TreeQuery, source: TreeSource) -> tuple[Answer | None,
 
 
 def verify_tree(
-    query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource, *, written: bool = False
+    query: TreeQuery, result: Callable[[], pa.Table], source: TreeSource, *, sparse: bool = False
 ) -> VerificationResult:
     """Recompute a query without INTO over devices and rows, and compare a result with it by `verify_answer`.
 
-    Columns are paired by name: their order has no meaning. See `within` to restrict a query to a range of time. If the result was
-    `written` to series, a row without any value leaves no trace.
+    Columns are paired by name: their order has no meaning. See `within` to restrict a query to a range of time. If the result is
+    `sparse`, such as one that was written to series, a row without any value may be missing.
     """
 
     def allowance(_: Steps, answer: Answer, rows: Sequence[ResultRow]) -> Allowance:
-        values = [position for position, name in enumerate(answer.names) if name not in (TIME_NAME, DEVICE_NAME)]
-        return Allowance(lambda at: all(rows[at][position] is None for position in values)) if written else STRICT
+        values = [position for position, name in enumerate(answer.names) if name not in (TIME_NAME, DEVICE_NAME, END_TIME)]
+        return Allowance(lambda at: all(rows[at][position] is None for position in values)) if sparse else STRICT
 
     return verify_answer(lambda steps: answer_tree(steps, query, source), result, by_name=True, allowance=allowance)
