@@ -1,8 +1,10 @@
 """The project's Markdown pages and the code blocks in them.
 
 A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect, and `sql timeline` is
-played by the function `play` of its page. A `text` or `json` block that follows a snippet is its expected output. A block that no
-test can run has the comment `<!-- not run: reason -->` in the line before it.
+played by the function `play` of its page. A `python` block with the name of a file becomes that file. A `text` or `json` block that
+follows a snippet is its expected output. A block that no test can run has the comment `<!-- not run: reason -->` in
+the line before it. Those that `test_iotdb_page.py` runs if there is a server have `<!-- not run: runs with an IoTDB server -->`.
+Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ STATIC: Final = frozenset({"", "bnf"})
 """Drawings and grammars."""
 
 FENCE: Final = re.compile(r"```(\w*)[ ]?([\w./-]*)$")
+IOTDB_REASON: Final = "runs with an IoTDB server"
+BROKER_REASON: Final = "runs with a broker"
+"""What marks snippets that only run if there is an IoTDB server."""
 SKIP_COMMENT: Final = re.compile(r"<!-- not run: (.+) -->")
 
 
@@ -44,6 +49,11 @@ class Block:
     text: str
     skip_reason: str | None = None
     expected: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the block becomes a file."""
+        return self.language in FILES or self.name.endswith(".py")
 
     @property
     def location(self) -> str:

@@ -24,7 +24,7 @@ from headrace.runtime.http import Endpoint, Guard, Health, create_app
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings
 from headrace.sql import parse_script
-from tests.docs.pages import FILES, ROOT, Block
+from tests.docs.pages import ROOT, Block
 from tests.docs.timelines import TIMELINE, play
 
 NOW_MS: Final = 1_714_564_800_000
@@ -56,7 +56,8 @@ class SnippetRunner:
 
     def run(self, block: Block) -> None:
         """Run a block and compare its output with the expected output."""
-        if block.language in FILES:
+        if block.is_file:
+            Path(block.name).parent.mkdir(parents=True, exist_ok=True)
             Path(block.name).write_text(block.text + "\n")
             return
         run_language = {"sql": self._run_sql, "sh": self._run_sh, "python": self._run_python, "http": self._run_http}
