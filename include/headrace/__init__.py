@@ -21,6 +21,7 @@ from headrace.errors import (
     IntegrityError,
     InterfaceError,
     InternalError,
+    InvalidCodeError,
     InvalidStreamError,
     LimitError,
     NotFoundError,
@@ -31,8 +32,10 @@ from headrace.errors import (
     StorageError,
     TerminalError,
     TransientError,
+    TriggerFireError,
     TypeMismatchError,
     UnknownKindError,
+    UserCodeError,
 )
 from headrace.model.clock import ManualClock, SystemClock
 
@@ -80,6 +83,7 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "InvalidCodeError",
     "InvalidStreamError",
     "LimitError",
     "ManualClock",
@@ -99,8 +103,10 @@ __all__ = [
     "Timestamp",
     "TimestampFromTicks",
     "TransientError",
+    "TriggerFireError",
     "TypeMismatchError",
     "UnknownKindError",
+    "UserCodeError",
     "VerificationResult",
     "Warning",
     "apilevel",

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.catalog import Catalog
+    from headrace.code.triggers import FireResult, TabletRows
     from headrace.model.clock import Clock
     from headrace.model.trees import DeviceSeries
+    from headrace.model.triggers import RegisteredTrigger
     from headrace.settings import Settings
     from headrace.storage import Tables
     from headrace.storage.set_aside import SetAside
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 def allow_all(series: Sequence[DeviceSeries]) -> None:
     """Allow everything."""
+
+
+def allow_all_of(user: str, series: Sequence[DeviceSeries]) -> None:
+    """Allow everything to everyone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class Context:
         epoch: The epoch of the lease under which this driver may commit; 0 in embedded mode, in which a lock excludes others.
         set_aside: The rows that reads of the source leave out, if the environment is that of one stream.
         authorize_points: Raises an error unless its user may write points of series, and create those that are missing.
+        call_in_snode: Has an snode call a stateful trigger; returns None if none can. Is None in an snode, which calls them itself.
+        drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
+        authorize_points_of: Does the same for another user, such as the owner of a trigger.
+        user: Who makes changes; empty for the process itself.
     """
 
     catalog: Catalog
@@ -41,6 +51,10 @@ class Context:
     epoch: int = 0
     set_aside: SetAside | None = None
     authorize_points: Callable[[Sequence[DeviceSeries]], None] = allow_all
+    call_in_snode: Callable[[Context, RegisteredTrigger, TabletRows], FireResult | None] | None = None
+    drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
+    authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
+    user: str = ""
 
     @property
     def tables(self) -> Tables:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
 from headrace.model.spans import Span
 
 
@@ -61,7 +61,7 @@ def underline(sql: str, span: Span) -> str:
     line, column = span.position(sql)
     begin = sql.rfind("\n", 0, span.start) + 1
     end = sql.find("\n", begin)
-    text = masked(sql[begin : end if end >= 0 else len(sql)])
+    text = masked(sql)[begin : end if end >= 0 else len(sql)]
     first = max(0, column - 61)
     last = first + MAX_LINE_CHARACTERS
     part = ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
@@ -136,6 +136,23 @@ class LimitError(ProgrammingError, code="LIMIT"):
 
 class InvalidStreamError(ProgrammingError, code="INVALID_STREAM"):
     """A query or option is not allowed in a stream."""
+
+
+class InvalidCodeError(ProgrammingError, code="INVALID_CODE"):
+    """A file of user code has no such class, or one that is no function, trigger or plugin."""
+
+
+class UserCodeError(OperationalError, code="USER_CODE"):
+    """User code failed, took too long, used too much memory, or ended its process."""
+
+    traceback: str = ""
+    """The traceback of the user's code, for its author."""
+
+
+class TriggerFireError(UserCodeError, code="TRIGGER_FIRE"):
+    """A trigger failed. The message says whether the rows of the statement are written, and so does `is_written`."""
+
+    is_written: bool = False
 
 
 class FencedError(TerminalError, code="FENCED"):

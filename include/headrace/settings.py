@@ -17,7 +17,7 @@ from headrace.model.spark_options import mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
-MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "spark_options"})
+MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
 """Settings whose invalid values are not shown."""
 
 
@@ -131,6 +131,11 @@ class Settings(BaseSettings):
         "Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
         "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
     )
+    library_max_steps: int = positive(
+        10_000_000_000,
+        "Maximum number of steps that a function of the function library may take for one series or group, if its cost "
+        "grows faster than the number of points. A step takes about a nanosecond.",
+    )
     query_rows: int = non_negative(0, "Maximum number of rows in the result of a query that an snode runs; 0 for no limit.")
     query_bytes: int = non_negative(
         4 << 30,
@@ -173,11 +178,33 @@ class Settings(BaseSettings):
     http_read_token: SecretStr = setting(
         SecretStr(""), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
+    secret_key: SecretStr = setting(
+        SecretStr(""),
+        "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "
+        "and all decrypt. If empty, a key is made in the home folder, and processes with other homes cannot read the passwords.",
+    )
     notify_hosts: str = setting(
         "*",
         "Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
         "matches any characters, as in `*.example.com`; if empty, none.",
     )
+    code_source_folders: str = setting(
+        "",
+        "Folders, separated by colons, from which `file:` URIs of user code may be read, beside `ext/udf`, `ext/trigger` "
+        "and `ext/pipe` in the home folder.",
+    )
+    code_uris: str = setting(
+        "",
+        "Prefixes of `https:` and `s3:` URIs from which user code may be read, separated by commas, such as "
+        "`https://code.example.com/udf,s3://bucket/udf`; if empty, none.",
+    )
+    code_packages: str = setting(
+        "*",
+        "Installed packages and modules whose classes may be registered without a URI: patterns of top-level names, separated by "
+        "commas, in which `*` matches any characters; if empty, none.",
+    )
+    code_max_bytes: int = positive(67_108_864, "Maximum size of the user code of a function, in bytes.")
+    code_download_timeout_s: int = positive(30, "Seconds after which a download of user code fails.")
     cq_min_every_ms: int = positive(1_000, "Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = non_negative(
         60_000, "Continuous queries whose EVERY is shorter, in milliseconds, are executed by the snode; others by Airflow."
@@ -187,6 +214,24 @@ class Settings(BaseSettings):
         2, "Executions of continuous queries at the same time: in an snode, and in Airflow each by its own Spark driver."
     )
     cq_pool: str = setting("default_pool", "Airflow pool of continuous queries; `headrace up` creates a pool and sets this.")
+    code_memory: str = setting(
+        "1g", "Memory of a process that runs user code, beside that of Python and its libraries.", pattern=MEMORY_PATTERN
+    )
+    code_timeout_s: int = positive(
+        60, "Seconds after which a call of user code is ended and fails. Large tables are divided among calls of 262,144 rows."
+    )
+    code_log_bytes: int = positive(
+        10 << 20,
+        "Maximum size of the log of a process that runs user code, and of every other file that user code writes, in bytes.",
+    )
+    code_network: bool = setting(True, "Whether user code may open connections.")
+    code_folders: str = setting(
+        "", "Folders that user code may read and write, separated by colons; the system's own and installed packages can be read."
+    )
+    trigger_max_failures: int = non_negative(
+        0, "Failures in a row after which a trigger is stopped, which then is INACTIVE with the reason; 0 for never."
+    )
+    code_idle_s: int = positive(300, "Seconds after which a process that runs user code ends if it is not used.")
     airflow_port: int = positive(8080, "Port of the Airflow UI started by `headrace up`.", le=65535)
     airflow_database_url: str = setting(
         "",
@@ -217,6 +262,11 @@ class Settings(BaseSettings):
     def home_path(self) -> Path:
         """The home directory, absolute."""
         return self.home.expanduser().resolve()
+
+    @property
+    def code_log_folder(self) -> Path:
+        """The folder of the logs of user code."""
+        return self.home_path / "logs" / "code"
 
     @property
     def own_snodes(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def test_an_unknown_kind_raises_and_the_error_names_those_that_are_known() -> No
 def test_kinds_that_are_not_distinct_are_refused(name: str, prefix: str) -> None:
     with pytest.raises(ValueError, match="are not distinct"):
         register(replace(TALLY, name=name, dag_prefix=prefix))
-    assert len(kinds()) == 2
+    assert len(kinds()) == 3
 
 
 def test_looking_up_kinds_imports_nothing_that_is_slow() -> None:
@@ -53,7 +53,7 @@ def test_the_parts_of_a_kind_exist(kind: JobKind, monkeypatch: pytest.MonkeyPatc
         monkeypatch.syspath_prepend(folder)
     parts = [kind.host, kind.drop, kind.page, *filter(None, (kind.runner, kind.metrics))]
     assert all(part() is not None for part in parts)
-    assert kind.page().layout in ("stream", "query", "job")
+    assert kind.page().layout in ("stream", "query", "pipe", "job")
     assert set(kind.actions) <= set(ALLOWED)
 
 

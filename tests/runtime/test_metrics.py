@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.catalog import Catalog
 from headrace.jobs.hosts import JobActivity
+from headrace.model.functions import Artifact
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
+from headrace.model.triggers import RegisteredTrigger, TriggerActivity, TriggerEvent, TriggerState, TriggerType
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
+from headrace.runtime.trigger_metrics import counted_triggers
 from headrace.streams.kind import STREAM
 
 
@@ -75,3 +80,26 @@ def test_prometheus_own_parser_understands_the_page() -> None:
     assert families["headrace_batch_seconds"].type == "histogram"
     (sample,) = families["headrace_stream_rows_in"].samples
     assert (sample.name, sample.labels["stream"], sample.value) == ("headrace_stream_rows_in_total", 'odd "name"', 10)
+
+
+def test_triggers_are_measured_by_name(tmp_path: Path) -> None:
+    catalog = Catalog.open(f"sqlite:///{tmp_path / 'catalog.db'}")
+    trigger = RegisteredTrigger(
+        "Alert",
+        "1",
+        TriggerEvent.AFTER_INSERT,
+        TriggerType.STATELESS,
+        "root.**",
+        "alerts.Alert",
+        Artifact("0" * 64, "alerts.py", 5),
+        state=TriggerState.ACTIVE,
+    )
+    catalog.triggers.create(trigger)
+    catalog.trigger_activities.count("1", TriggerActivity(2, 1, 1, 1_500_000, "it failed", 5))
+    reading = SnodeMetrics("default", 1, [], Histogram(), 0, 0.0, triggers=counted_triggers(catalog))
+    catalog.close()
+    lines = render_metrics(reading).splitlines()
+    assert 'headrace_trigger_active{trigger="Alert"} 1.0' in lines
+    assert 'headrace_trigger_calls_total{trigger="Alert"} 2.0' in lines
+    assert 'headrace_trigger_failures_total{trigger="Alert"} 1.0' in lines
+    assert 'headrace_trigger_seconds_total{trigger="Alert"} 1.5' in lines

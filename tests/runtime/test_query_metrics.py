@@ -66,4 +66,4 @@ def test_an_unknown_lag_is_left_out() -> None:
 
 def test_a_heartbeat_counts_streams_and_queries_apart() -> None:
     records = [*reading().records, query("a"), query("b", JobState.STOPPED)]
-    assert count_jobs(records) == {"streams": {"RUNNING": 1}, "continuous_queries": {"RUNNING": 1, "STOPPED": 1}}
+    assert count_jobs(records) == {"streams": {"RUNNING": 1}, "continuous_queries": {"RUNNING": 1, "STOPPED": 1}, "pipes": {}}

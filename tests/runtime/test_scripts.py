@@ -36,6 +36,11 @@ def test_the_backfill_script_passes_stream_run_and_chunk() -> None:
     assert (defaults.run, defaults.chunk) == ("history", None)
 
 
+def test_the_transfer_script_passes_pipe_run_and_chunk() -> None:
+    given = parser("transfer_history").parse_args(["--pipe", "id", "--run", "manual", "--chunk", "3"])
+    assert (given.pipe, given.run, given.chunk) == ("id", "manual", 3)
+
+
 def test_maintenance_keeps_a_week_by_default() -> None:
     assert parser("maintenance").parse_args([]).retention_hours == 168
 

@@ -154,7 +154,15 @@ class StreamEnvironment:
         statement = parse(sql)
         assert isinstance(statement, CreateStream)
         now = self.context.clock.now()
-        return define(statement, self.catalog, self.database.name, now=now, replaced=replaced, max_streams=max_streams)
+        return define(
+            statement,
+            self.catalog,
+            self.database.name,
+            now=now,
+            replaced=replaced,
+            max_streams=max_streams,
+            settings=self.context.settings,
+        )
 
     def create(self, sql: str) -> StreamPlan:
         """Create a stream that starts now."""
@@ -162,7 +170,7 @@ class StreamEnvironment:
         lifecycle.create(self.context, plan, plan.definition(created=self.context.clock.now()))
         if plan.source.id == self.table.id and plan.source_subtable is None:
             self.created[plan.id] = self.tables.version(self.table)
-        return plan_recorded_stream(self.record(plan).definition, self.catalog)
+        return plan_recorded_stream(self.record(plan).definition, self.catalog, self.context.settings)
 
     def record(self, plan: StreamPlan) -> JobRecord:
         return self.catalog.jobs.by_id(plan.id)
@@ -281,12 +289,12 @@ def open_environment(
 
 
 @contextmanager
-def open_profile(profile: str, home: Path, spark: SparkSession) -> Iterator[StreamEnvironment]:
+def open_profile(profile: str, home: Path, spark: SparkSession, kernels: str = "always") -> Iterator[StreamEnvironment]:
     """Yield an environment that computes windows in one of the `PROFILES`, or `wide`: by kernels in tasks of Spark.
 
-    No large commit may be read as a whole.
+    No large commit may be read as a whole. `kernels` is the setting of profiles other than `spark`.
     """
-    options: dict[str, Any] = {"kernels": "never" if profile == "spark" else "always"}
+    options: dict[str, Any] = {"kernels": "never" if profile == "spark" else kernels}
     with pytest.MonkeyPatch.context() as patch:
         if profile in ("pieces", "wide"):
             patch.setattr(changes, "PIECE_ROWS", 3)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from tests.streams.environment import START
@@ -16,23 +17,41 @@ WindowRows = tuple[int, int, list[Stamped]]
 """A window: its start, its last instant, its rows."""
 Windows = Callable[[list[Stamped]], list[WindowRows]]
 
+USER_COLUMN = "squares(a) squares"
+ORDERED_USER_COLUMN = "rises(a) rises"
+"""Calls of the users' aggregates that `user_code.py` registers. The second one depends on the order of rows."""
 COLUMNS = "_wstart ws, last(ts) newest, count(*) n, count(a) numbers, sum(a) total, min(a) low, max(b) top"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A query: a filter, groups and windows. `min_a` is the lower limit of `a` in WHERE."""
+    """A query: a filter, groups and windows.
+
+    `min_a` is the lower limit of `a` in WHERE. With `user_code`, the query calls users' aggregates.
+    """
 
     clause: str
     windows: Windows
     partition: str = "tbname"
     min_a: int | None = None
+    user_code: bool = False
 
     @property
     def query(self) -> str:
         where = f" where a >= {self.min_a}" if self.min_a is not None else ""
         partition = f" partition by {self.partition}" if self.partition else ""
-        return f"select {COLUMNS} from readings{where}{partition} {self.clause}"
+        return f"select {', '.join([COLUMNS, *self.user_columns])} from readings{where}{partition} {self.clause}"
+
+    @property
+    def user_columns(self) -> list[str]:
+        """The columns of users' aggregates: one that depends on the order of rows only if no two rows have the same time."""
+        columns = [USER_COLUMN, ORDERED_USER_COLUMN] if self.partition == "tbname" else [USER_COLUMN]
+        return columns if self.user_code else []
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return 7 + len(self.user_columns)
 
     def passes(self, a: int | None) -> bool:
         return self.min_a is None or (a is not None and a >= self.min_a)
@@ -142,7 +161,9 @@ class SourceModel:
     def results(self, shape: Shape, watermark: int | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of the query; with `watermark` those of closed windows."""
         before = None if watermark is None else self.max_time_by_shape.get(shape, -(2**62)) - watermark
-        return sorted((output_row(window) for window in self.windows(shape) if before is None or window[1] < before), key=repr)
+        return sorted(
+            (output_row(window, shape) for window in self.windows(shape) if before is None or window[1] < before), key=repr
+        )
 
 
 def advances_watermark(shape: Shape, row: Stamped) -> bool:
@@ -151,9 +172,22 @@ def advances_watermark(shape: Shape, row: Stamped) -> bool:
     return True
 
 
-def output_row(window: WindowRows) -> tuple[Any, ...]:
+def output_row(window: WindowRows, shape: Shape) -> tuple[Any, ...]:
     start, _, rows = window
     numbers = [a for _, a, _ in rows if a is not None]
     texts = [b for _, _, b in rows if b is not None]
     total, low = (sum(numbers), min(numbers)) if numbers else (None, None)
-    return start, rows[-1][0], len(rows), len(numbers), total, low, max(texts) if texts else None
+    row = start, rows[-1][0], len(rows), len(numbers), total, low, max(texts) if texts else None
+    values = {USER_COLUMN: squares(a for _, a, _ in rows), ORDERED_USER_COLUMN: rises(numbers)}
+    return (*row, *(values[column] for column in shape.user_columns))
+
+
+def squares(values: Iterable[int | None]) -> float:
+    """Return what `USER_COLUMN` is: the sum of squares, and a thousandth for each NULL."""
+    listed = list(values)
+    return sum(value * value for value in listed if value is not None) + listed.count(None) / 1000
+
+
+def rises(numbers: Sequence[int]) -> int:
+    """Return what `ORDERED_USER_COLUMN` is: how often a number is greater than the one before."""
+    return sum(after > before for before, after in pairwise(numbers))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.streams.environment import START, SUBTABLES, Row
+from tests.streams.expected import USER_COLUMN, squares
 
 Group = tuple[Any, ...]
 Window = tuple[Group, int]
@@ -18,7 +19,7 @@ PARTITIONS = {"": "()", "tbname": "(tbname)", "g": "(g)", "b": "(b)", "g, b": "(
 
 @dataclass(frozen=True)
 class Options:
-    """A stream's statement in parts; lengths in ms."""
+    """A stream's statement in parts; lengths in ms. With `user_code` it has `USER_COLUMN`."""
 
     trigger: str = "at_once"
     watermark: int = 0
@@ -28,15 +29,22 @@ class Options:
     where: int | None = None
     length: int = 10_000
     sliding: int | None = None
+    user_code: bool = False
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return 7 if self.user_code else 6
 
     def sql(self, name: str) -> str:
         where = f" where a >= {self.where}" if self.where is not None else ""
         partition = f" partition by {self.partition}" if self.partition else ""
         sliding = f" sliding({self.sliding}a)" if self.sliding else ""
+        user_column = f", {USER_COLUMN}" if self.user_code else ""
         return (
             f"create stream {name} trigger {self.trigger} watermark {self.watermark}a ignore expired {int(self.ignore_expired)} "
             f"ignore update {int(self.ignore_update)} into out_{name} as select _wstart ws, count(*) n, count(a) na, sum(a) total, "
-            f"min(a) low, max(b) top from readings{where}{partition} interval({self.length}a){sliding}"
+            f"min(a) low, max(b) top{user_column} from readings{where}{partition} interval({self.length}a){sliding}"
         )
 
     def query(self) -> str:
@@ -158,7 +166,8 @@ class Oracle:
         numbers = [a for a, _ in rows if a is not None]
         texts = [b for _, b in rows if b is not None]
         total, low = (sum(numbers), min(numbers)) if numbers else (None, None)
-        return (window[1], len(rows), len(numbers), total, low, max(texts) if texts else None)
+        values = (window[1], len(rows), len(numbers), total, low, max(texts) if texts else None)
+        return (*values, squares(a for a, _ in rows)) if self.options.user_code else values
 
     def results(self) -> list[tuple[Any, ...]]:
         """Return the rows of the target without tags, ordered."""

@@ -75,7 +75,7 @@ class ForcedModel:
                 groups[subtable].append((ts, a, b))
         for group in dict.fromkeys((*groups, *self.last)):
             if group in groups:
-                own = output_row((start, start, groups[group]))
+                own = output_row((start, start, groups[group]), self.stream.shape)
             elif self.stream.fill:
                 own = (start, *(None for _ in range(6)))
             else:

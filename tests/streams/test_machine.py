@@ -82,8 +82,12 @@ class StreamMachine(RuleBasedStateMachine):
 
     @initialize(drawn=st.lists(streams(), min_size=2, max_size=3))
     def begin(self, drawn: list[Stream]) -> None:
-        for number, stream in enumerate(drawn):
+        for number, stream in enumerate(map(self.adapted, drawn)):
             self.streams[number] = Running(stream, self.env.create(stream.sql(f"s{next(self.numbers)}")))
+
+    def adapted(self, stream: Stream) -> Stream:
+        """Return the stream to create when a stream was drawn."""
+        return stream
 
     # Writes
 
@@ -137,6 +141,7 @@ class StreamMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.streams) < MAX_STREAMS)
     @rule(stream=streams())
     def create_with_history(self, stream: Stream) -> None:
+        stream = self.adapted(stream)
         number = min(set(range(MAX_STREAMS)) - self.streams.keys())
         plan = self.env.create(stream.sql(f"s{next(self.numbers)}").replace(" watermark", " fill_history 1 watermark"))
         self.start_from_history(number, Running(stream, plan))
@@ -153,7 +158,7 @@ class StreamMachine(RuleBasedStateMachine):
         if number in self.streams:
             old = self.streams[number].stream
             shape = replace(old.shape, clause=stream.shape.clause, windows=stream.shape.windows, min_a=stream.shape.min_a)
-            if any(shape == other for other in ALL_SHAPES):
+            if any(shape == replace(other, user_code=shape.user_code) for other in ALL_SHAPES):
                 self.replace(number, replace(stream, shape=shape), clears=True)
 
     @precondition(lambda self: self.streams)
@@ -221,7 +226,7 @@ class StreamMachine(RuleBasedStateMachine):
                 self.compare_stream(one, after_delays=after_delays)
 
     def compare_stream(self, one: Running, *, after_delays: bool) -> None:
-        rows, sql = target_rows(self.env, one.plan), one.stream.sql("s")
+        rows, sql = target_rows(self.env, one.plan, one.stream.shape), one.stream.sql("s")
         closed_before = one.stream.closed_before
         if one.stream.trigger.startswith("continuous") and not after_delays:
             return
@@ -257,7 +262,8 @@ class StreamMachine(RuleBasedStateMachine):
         assert definition.target is not None
         statement = parse(stream.sql(definition.name).replace(f"into out_{definition.name}", f"into {definition.target.name}"))
         assert isinstance(statement, CreateStream)
-        plan = define(statement, self.env.catalog, definition.database, now=context.clock.now(), replaced=definition)
+        now, settings = context.clock.now(), context.settings
+        plan = define(statement, self.env.catalog, definition.database, now=now, replaced=definition, settings=settings)
         new = plan.definition(
             created=max(context.clock.now(), definition.created + 1),
             snode=definition.snode,
@@ -265,13 +271,16 @@ class StreamMachine(RuleBasedStateMachine):
         )
         lifecycle.replace_stream(context, plan, new, record)
         self.env.settle()
-        running = Running(stream, plan_recorded_stream(self.env.record(plan).definition, self.env.catalog))
+        running = Running(stream, plan_recorded_stream(self.env.record(plan).definition, self.env.catalog, settings))
         running.is_paused = self.streams[number].is_paused
         self.start_from_history(number, running)
 
     def compare_closed(self, one: Running) -> None:
         """Compare the closed windows. A history also writes windows that are open, which keep this result until they close."""
-        rows, closed = target_rows(self.env, one.plan), self.model.results(one.stream.shape, one.stream.closed_before)
+        rows, closed = (
+            target_rows(self.env, one.plan, one.stream.shape),
+            self.model.results(one.stream.shape, one.stream.closed_before),
+        )
         if not one.is_from_history:
             assert rows == closed
             return
@@ -311,10 +320,15 @@ def test_streams_equal_their_queries_whatever_users_and_drivers_do(home: StreamE
         def __init__(self) -> None:
             super().__init__(home)
 
+    run(Machine, scale(SEQUENCES[profile_of(home)]))
+
+
+def run(machine: type[StreamMachine], sequences: int) -> None:
+    """Try sequences of the steps of a machine."""
     run_state_machine_as_test(
-        Machine,
+        machine,
         settings=settings(
-            max_examples=scale(SEQUENCES[profile_of(home)]),
+            max_examples=sequences,
             stateful_step_count=STEPS,
             deadline=None,
             print_blob=True,

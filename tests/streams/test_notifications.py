@@ -204,6 +204,7 @@ def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
     plan = env.create(f"create stream s trigger at_once into t as {query}" + notify(server))
     env.insert([("d0", second * 10_000, 1, None) for second in range(12)])
     env.settle()
+    wait_until(lambda: len(server.events()) == 2 * 12, "the events of all windows")
     server.received.clear()
     for first in (0, -50_000):
         env.delete("d0", first, first)
@@ -252,6 +253,8 @@ def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
                 env.restart_after_failure()
     env.restart_after_failure()
     env.settle()
+    # A send that fails is tried again after a pause, for which `settle` does not wait.
+    wait_until(lambda: len(server.events()) >= len(EXPECTED), "the events")
     assert [brief(event) for event in server.events()] == EXPECTED
 
 

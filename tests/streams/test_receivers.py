@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.server import ServerConnection, serve
 
 from headrace.model.jobs import DesiredState
-from headrace.model.notifications import EventType, FailurePolicy, Notification, is_allowed, masked
+from headrace.model.notifications import EventType, FailurePolicy, Notification, is_allowed
 from headrace.model.positions import Position
 from headrace.storage.delta.outbox import Message
 from headrace.streams.notifications import websocket
@@ -128,18 +128,6 @@ def test_messages_go_to_allowed_hosts_only() -> None:
 )
 def test_hosts_are_patterns_with_or_without_a_port(hosts: str, allowed: bool) -> None:
     assert is_allowed("wss://user:b.example.org@A.example.com:8443/b?c", hosts) is allowed
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("notify ('ws://u:p@h:1/a?b=c', 'wss://h') on", "notify ('ws://****h:1/*****', 'wss://h') on"),
-        ("does not answer: WS://h?token=1 (x)", "does not answer: WS://h******** (x)"),
-        ("select 'http://h/a'", "select 'http://h/a'"),
-    ],
-)
-def test_of_an_address_only_the_host_is_shown(text: str, shown: str) -> None:
-    assert masked(text) == shown
 
 
 def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(

@@ -44,7 +44,7 @@ MAX_MONTH: Final = Duration(31, "d")
 
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
-    return define.plan_recorded_stream(record.definition, context.catalog)
+    return define.plan_recorded_stream(record.definition, context.catalog, context.settings)
 
 
 def plan_chunks(
@@ -70,7 +70,7 @@ def plan_chunks(
         NotFoundError: There is no such stream.
         LimitError: `duration` makes more chunks than a run may have.
         InvalidStreamError: A manual run while the history is still being backfilled.
-        NotSupportedError: A range was given for windows that cannot be split.
+        NotSupportedError: There is a range for windows that cannot be split.
         QuarantineFullError: Too many rows of a history are too far ahead of the clock.
     """
     record = context.catalog.jobs.by_id(job_id)

@@ -24,13 +24,17 @@ class JobAction:
     Attributes:
         sql: Returns the statement that does it.
         effect: Returns a sentence about what it does.
+        label: What the page calls it, if not by its name.
     """
 
     sql: Callable[[JobDefinition], str]
     effect: Callable[[JobDefinition], str]
+    label: str = ""
 
 
-def statement_action(statement: Callable[[JobDefinition], Statement], effect: Callable[[JobDefinition], str]) -> JobAction:
+def statement_action(
+    statement: Callable[[JobDefinition], Statement], effect: Callable[[JobDefinition], str], label: str = ""
+) -> JobAction:
     """Return the action of a statement that the dialect of a job has."""
 
     def sql(definition: JobDefinition) -> str:
@@ -38,7 +42,7 @@ def statement_action(statement: Callable[[JobDefinition], Statement], effect: Ca
 
         return to_sql(statement(definition), definition.dialect)
 
-    return JobAction(sql, effect)
+    return JobAction(sql, effect, label)
 
 
 def is_running(record: JobRecord) -> bool:

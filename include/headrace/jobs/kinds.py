@@ -118,3 +118,11 @@ class JobKind:
     def state_word(self, state: JobState) -> str:
         """Return a state in the words of the kind."""
         return self.states.get(state, state.value)
+
+
+def commit_lag_ms(record: JobRecord, activity: Any, _: object, now: int) -> int | None:
+    """Return the age of the oldest commit that a job has not handled, as its driver reported it, else as of its last batch."""
+    if not record.is_live or activity is None or activity.pending_since is None:
+        return record.progress.lag_ms(now)
+    pending_since: int = activity.pending_since
+    return max(0, now - pending_since)

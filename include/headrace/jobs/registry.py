@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.jobs.kinds import JobKind
     from headrace.model.jobs import JobDefinition
 
-PACKAGES: Final = ("headrace.streams.kind", "headrace.queries.kind")
+PACKAGES: Final = ("headrace.streams.kind", "headrace.queries.kind", "headrace.pipes.kind")
 """The modules with the kinds of this installation, each named `KIND`, in the order in which kinds are shown."""
 _KINDS: Final[dict[str, JobKind]] = {}
 

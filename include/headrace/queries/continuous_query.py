@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
+from headrace.code.languages import registered_calls, registered_language
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.derived import has_series_call
 from headrace.compute.iotdb.into import IntoColumn, check_into, into_targets
-from headrace.compute.iotdb.library import with_registered
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.windows import duration_ticks
-from headrace.compute.language import language
 from headrace.context import Context
 from headrace.errors import ExistsError, InternalError, ProgrammingError
 from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_execution
@@ -81,6 +80,7 @@ def define(statement: CreateContinuousQuery, context: Context) -> JobDefinition:
         created=context.clock.now(),
         snode=context.settings.snode,
         continuous_query=details,
+        functions=registered_calls(DIALECT, context.catalog, statement),
     )
 
 
@@ -169,15 +169,22 @@ def restricted(query: TreeQuery, start: int, end: int) -> TreeQuery:
     return replace(query, where=where, grouping=grouping)
 
 
-def bind_body(query: TreeQuery, start: int, end: int, context: Context, timezone: str | None = None) -> BoundBody:
-    """Bind a query over a range.
+def bind_body(
+    query: TreeQuery,
+    start: int,
+    end: int,
+    context: Context,
+    timezone: str | None = None,
+    functions: Collection[str] | None = None,
+) -> BoundBody:
+    """Bind a query over a range. `functions` are the registered functions that it may call; None for all.
 
     Raises:
         ProgrammingError: The query is invalid, or its columns and targets do not correspond.
         TypeMismatchError: A target exists with a type that its values cannot have.
     """
     body = restricted(query, start, end)
-    plan = bind_tree(body, tree_scope(body, context, timezone))
+    plan = bind_tree(body, tree_scope(body, context, timezone, functions))
     if plan is None:
         return BoundBody(None, ())
     targets = into_targets(body, plan)
@@ -203,7 +210,12 @@ def is_divisible(definition: JobDefinition, context: Context) -> bool:
     windows = None if query.grouping is None else query.grouping.time
     if windows is None or schedule.start_offset - schedule.end_offset != schedule.every:
         return False
-    if query.fill is not None or query.limit is not None or query.offset is not None or calls_series_function(query, context):
+    if (
+        query.fill is not None
+        or query.limit is not None
+        or query.offset is not None
+        or calls_series_function(query, definition.functions, context)
+    ):
         return False
     lengths = [windows.interval, windows.step or windows.interval]
     if any(part.is_calendar and part.unit != "y" for length in lengths for part in length):
@@ -237,6 +249,6 @@ def literal_prefix(path: str) -> tuple[str, ...]:
     return tuple(takewhile(lambda node: not any(sign in node for sign in ("*", "::", "${")), split_path(path)))
 
 
-def calls_series_function(query: TreeQuery, context: Context) -> bool:
-    functions = with_registered(language(DIALECT), context.catalog.functions.all())
+def calls_series_function(query: TreeQuery, registered: Collection[str], context: Context) -> bool:
+    functions = registered_language(DIALECT, context.catalog, context.settings, registered)
     return any(has_series_call(node, functions) for node in expressions(query))

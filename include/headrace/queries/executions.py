@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import Final
 from headrace.catalog.executions import ABANDONED_MS
 from headrace.catalog.processes import has_ended
 from headrace.context import Context
-from headrace.errors import Error, FencedError, NotFoundError, OperationalError
+from headrace.errors import Error, FencedError, NotFoundError, OperationalError, TriggerFireError
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
 from headrace.model.failpoints import failpoint
@@ -197,9 +197,19 @@ def write_group(context: Context, group: Sequence[Run]) -> None:
     with ExitStack() as opened:
         for run in group:
             opened.enter_context(closing(run.points))
-        write_points(context, [run.points for run in group], lambda: ledger.check_all(claims))
+        write_result(context, [run.points for run in group], lambda: ledger.check_all(claims))
         failpoint("queries.execution.written")
         ledger.finish_all([finished for run in group for finished in run.finished()])
+
+
+def write_result(context: Context, points: Sequence[IntoPoints], check: Callable[[], None]) -> None:
+    """Write what queries have computed. A trigger that fails does not fail the execution once the points are written."""
+    try:
+        write_points(context, points, check)
+    except TriggerFireError as error:
+        if not error.is_written:
+            raise
+        logger.warning("%s %s", error.message, error.hint)
 
 
 def fail_all(context: Context, claims: Sequence[Execution], error: Exception) -> Error:
@@ -216,7 +226,9 @@ def compute(context: Context, definition: JobDefinition, *claims: Execution) -> 
     if any(claim.takes_over for claim in claims):
         fence_targets(context, definition)
     start, end = claims[0].start, claims[-1].end
-    body = bind_body(recorded_query(definition.sql, definition.dialect), start, end, context, details.timezone)
+    body = bind_body(
+        recorded_query(definition.sql, definition.dialect), start, end, context, details.timezone, definition.functions
+    )
     if body.plan is None:
         return IntoPoints()
     replaced = (start, end) if any(claim.replaces for claim in claims) else None
@@ -242,7 +254,7 @@ def drop_query(context: Context, definition: JobDefinition) -> None:
 
 def compute_and_write(context: Context, definition: JobDefinition, claimed: Execution) -> int:
     with closing(compute(context, definition, claimed)) as points:
-        write_points(context, [points], lambda: context.catalog.executions.check(claimed))
+        write_result(context, [points], lambda: context.catalog.executions.check(claimed))
     return points.values
 
 

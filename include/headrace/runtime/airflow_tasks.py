@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from headrace.context import Context
 from headrace.errors import DataError, Error, NotFoundError
 from headrace.history import backfill
+from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.time import Duration, Precision
@@ -164,10 +165,10 @@ def stop_failed_stream(context: Context, job_id: str, message: str, number: int 
     if number is not None:
         _mark_failed(context, job_id, number, message)
     subject = "" if number is None else f"chunk {number} of "
-    hint = "fix the cause, then run RESUME STREAM, or clear the failed task"
-    reason = StopReason(BACKFILL_FAILED, f"{subject}the history could not be filled: {message}", hint, context.clock.now())
     try:
         record = context.catalog.jobs.by_id(job_id)
+        hint = f"fix the cause, then run {kind_of(record.definition).resume_statement}, or clear the failed task"
+        reason = StopReason(BACKFILL_FAILED, f"{subject}the history could not be filled: {message}", hint, context.clock.now())
         if record.desired is not DesiredState.RUNNING or not context.catalog.jobs.replace_state(record, JobState.STOPPED, reason):
             return None
         context.catalog.events.record("job", job_id, "STOPPED", str(reason))

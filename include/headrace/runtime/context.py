@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.catalog import Catalog
+    from headrace.code.triggers import FireResult, TabletRows
+    from headrace.model.triggers import RegisteredTrigger
     from headrace.settings import Settings
     from headrace.storage import Tables
 
@@ -61,7 +63,23 @@ def open_context(settings: Settings, clock: Clock | None = None, role: Role = Ro
         spark=Lazy(partial(open_session, settings, role)),
         clock=clock,
         settings=settings,
+        call_in_snode=None if role is Role.SNODE else call_in_snode,
+        drop_in_snode=None if role is Role.SNODE else drop_in_snode,
     )
+
+
+def call_in_snode(context: Context, trigger: RegisteredTrigger, rows: TabletRows) -> FireResult | None:
+    """Have an snode call a stateful trigger. What this imports is only needed then."""
+    from headrace.runtime import trigger_calls
+
+    return trigger_calls.call_in_snode(context, trigger, rows)
+
+
+def drop_in_snode(context: Context, trigger: RegisteredTrigger) -> bool:
+    """Have snodes call `on_drop` of a stateful trigger's instance."""
+    from headrace.runtime import trigger_calls
+
+    return trigger_calls.drop_in_snode(context, trigger)
 
 
 def open_tables(settings: Settings, catalog: Catalog) -> Tables:

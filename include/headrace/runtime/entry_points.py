@@ -86,6 +86,16 @@ def fill_history(job_id: str, run: str, number: int | None) -> None:
 
 
 @with_exit_code
+def transfer_chunk(job_id: str, run: str, number: int) -> None:
+    """Transfer one chunk of a pipe's history, or of a range."""
+    from headrace.pipes.transfer import transfer_chunk
+
+    with open_process() as context:
+        chunk = transfer_chunk(context, job_id, run, number)
+        logger.info("chunk %d of pipe %s, run %s: %s, about %d rows", chunk.number, job_id, run, chunk.state, chunk.rows)
+
+
+@with_exit_code
 def execute_query(work: QueryWork) -> None:
     """Execute a continuous query."""
     from headrace.runtime.deferred_pandas import defer_pandas

@@ -22,9 +22,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from pydantic import BaseModel
 
 from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
-from headrace.runtime.snode_client import ARROW, JSON
+from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,10 @@ class StatementResult:
 
 RunSql = Callable[[str, str, str | None], StatementResult]
 """Runs a statement: SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
+
+
+RunTrigger = Callable[[dict[str, Any]], dict[str, Any]]
+"""Calls a stateful trigger: see `runtime.trigger_calls`. Raises `headrace.errors.Error`. Must be thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,13 @@ def unauthorized() -> HTTPException:
     return HTTPException(401, "a token is required: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
 
 
-def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metrics: Callable[[], str]) -> FastAPI:
+def create_app(
+    guard: Guard,
+    run_sql: RunSql,
+    health: Callable[[], Health],
+    metrics: Callable[[], str],
+    run_trigger: RunTrigger | None = None,
+) -> FastAPI:
     """Return the application. The bare status and a proof of identity are public; everything else needs a token."""
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -121,6 +131,9 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
     async def sql(statement: Statement, request: Request) -> Response:
         return await run_in_threadpool(respond, run_sql, statement, request.headers.get("accept", ""))
 
+    if run_trigger is not None:
+        add_triggers(app, writer, run_trigger)
+
     @app.get("/health")
     def healthy(bearer: str = Depends(bearer_token)) -> Response:
         state = health()
@@ -132,6 +145,17 @@ def create_app(guard: Guard, run_sql: RunSql, health: Callable[[], Health], metr
         return PlainTextResponse(metrics(), media_type=PROMETHEUS)
 
     return app
+
+
+def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrigger) -> None:
+    """Let writers call stateful triggers."""
+
+    @app.post(TRIGGERS_PATH, dependencies=[Depends(writer)])
+    def trigger(body: dict[str, Any]) -> Response:
+        try:
+            return JSONResponse(run_trigger(body))
+        except Error as error:
+            return JSONResponse(error_body(error), status_of(error))
 
 
 def respond(run_sql: RunSql, statement: Statement, accept: str) -> Response:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as PrometheusHistogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from headrace.jobs.hosts import JobActivity
 from headrace.jobs.kinds import JobKind
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
+from headrace.runtime.metric_families import gauge
+from headrace.runtime.trigger_metrics import CountedTriggers, trigger_metrics
 
 # A batch of a thousand rows takes about 0.3 s; one that catches up may take minutes.
 BATCH_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -55,6 +57,7 @@ class SnodeMetrics:
     catalog_away_s: float = 0.0
     slow_batch_ms: int = 120_000
     histories: Mapping[str, ExecutionHistory] | None = None
+    triggers: CountedTriggers = ()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families; this makes it a Prometheus collector."""
@@ -73,6 +76,7 @@ class SnodeMetrics:
         for kind in kinds():
             if kind.metrics is not None:
                 yield from kind.metrics()(self)
+        yield from trigger_metrics(self.triggers)
 
     def of_kind(self, name: str) -> list[JobRecord]:
         return [record for record in self.records if record.definition.kind == name]
@@ -86,23 +90,6 @@ class SnodeMetrics:
 def slow_batches(activity: Mapping[str, JobActivity], limit_ms: int) -> dict[str, int]:
     """Return micro-batches in flight for longer than a limit: milliseconds by the id of their stream."""
     return {job_id: job.in_flight_ms for job_id, job in activity.items() if job.in_flight_ms > limit_ms}
-
-
-Samples = Iterable[tuple[tuple[str, ...], float]]
-
-
-def counter(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
-    return with_samples(CounterMetricFamily(f"headrace_{name}", text, labels=labels), samples)
-
-
-def gauge(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
-    return with_samples(GaugeMetricFamily(f"headrace_{name}", text, labels=labels), samples)
-
-
-def with_samples(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> Metric:
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
 
 
 def render_metrics(reading: SnodeMetrics) -> str:

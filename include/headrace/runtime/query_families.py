@@ -10,7 +10,8 @@ from prometheus_client.core import Metric
 from headrace.model.execution_history import NO_HISTORY
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.metrics import SnodeMetrics, counter, gauge
+from headrace.runtime.metric_families import counter, gauge
+from headrace.runtime.metrics import SnodeMetrics
 
 LABELS: Final = ("snode", "cq")
 COUNTERS: Final[tuple[tuple[str, str, Callable[[JobCounters], int]], ...]] = (

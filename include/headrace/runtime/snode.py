@@ -32,6 +32,9 @@ from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, sl
 from headrace.runtime.reconciliation import Reconciler
 from headrace.runtime.sharing import port_of, read_shared_jobs
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
+from headrace.runtime.trigger_calls import trigger_runner
+from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
+from headrace.runtime.trigger_recovery import TriggerRecovery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +125,10 @@ class Snode:
         reconciler = Reconciler(self._context, self._name)
         if not self._fill_histories:
             reconciler.start()
+        recovery = TriggerRecovery(self._context)
+        recovery.start()
         exit_code = self._watch(keeper, spark)
+        recovery.stop()
         reconciler.stop()
         return self._end(exit_code, endpoint, spark)
 
@@ -153,7 +159,9 @@ class Snode:
     def _start_endpoint(self, keeper: LeaseKeeper) -> Endpoint:
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
-        app = create_app(guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper))
+        app = create_app(
+            guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper), trigger_runner(self._context)
+        )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
         endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)
         endpoint.start()
@@ -310,6 +318,7 @@ class Snode:
             driver.catalog_away_s,
             self._context.settings.slow_batch_ms,
             self._histories(),
+            self._triggers(),
         )
         return render_metrics(reading)
 
@@ -320,6 +329,14 @@ class Snode:
         except TransientError as error:
             logger.warning("leaving the lag of continuous queries out of the metrics: %s", error.message)
             return None
+
+    def _triggers(self) -> CountedTriggers:
+        """Return the triggers with what has been counted of them; none while the catalog cannot be read."""
+        try:
+            return counted_triggers(self._context.catalog)
+        except TransientError as error:
+            logger.warning("leaving triggers out of the metrics: %s", error.message)
+            return ()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from headrace.runtime.credentials import Identity, are_equal, identity_proof, se
 
 logger = logging.getLogger(__name__)
 
+TRIGGERS_PATH: Final = "/triggers"
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 # A query may take long, but a process that listens accepts connections at once.
@@ -72,13 +73,28 @@ def read_endpoint(home: str | os.PathLike[str], catalog_url: str, snode: str) ->
 def send_statement(
     endpoint: SnodeEndpoint, body: dict[str, Any], accept: str, timeout_s: float | None = None
 ) -> tuple[str, bytes] | None:
-    """Have an snode run a statement, the `body` of `POST /sql`, and return the content type and content of the response.
+    """Have an snode run a statement, the `body` of `POST /sql`. See `post`.
 
-    None if the snode cannot be reached from here, or if the process at its address does not prove to be that snode, or if it takes
-    longer than `timeout_s`: set that only for a statement that can as well be run here.
+    Returns None, too, if it takes longer than `timeout_s`: set that only for a statement that can as well be run here.
+    """
+    try:
+        return post(endpoint, "/sql", body, accept, timeout_s)
+    except errors.OperationalError as error:
+        if not isinstance(error.__cause__, TimeoutError) or timeout_s is None:
+            raise
+        logger.warning("snode %s has not answered for %.0f s, running the statement here", endpoint.snode, timeout_s)
+        return None
+
+
+def post(
+    endpoint: SnodeEndpoint, path: str, body: dict[str, Any], accept: str, timeout_s: float | None = None
+) -> tuple[str, bytes] | None:
+    """Send a request to an snode, and return the content type and content of the response.
+
+    None if the snode cannot be reached from here, or if the process at its address does not prove to be that snode.
 
     Raises:
-        Error: The snode raised it; `OperationalError` if it died before it responded.
+        Error: The snode raised it; `OperationalError` if it died before it responded, or took longer than `timeout_s`.
     """
     connection = HTTPConnection(urlsplit(endpoint.address).netloc, timeout=CONNECT_SECONDS)
     try:
@@ -87,11 +103,8 @@ def send_statement(
         bearer = session_token(endpoint.token, endpoint.identity)
         headers = {"Authorization": f"Bearer {bearer}", "Accept": accept, "Content-Type": JSON}
         try:
-            response, content = request(connection, timeout_s, "POST", "/sql", json.dumps(body), headers)
+            response, content = request(connection, timeout_s, "POST", path, json.dumps(body), headers)
         except (OSError, HTTPException) as error:
-            if isinstance(error, TimeoutError) and timeout_s is not None:
-                logger.warning("snode %s has not answered for %.0f s, running the statement here", endpoint.snode, timeout_s)
-                return None
             raise errors.OperationalError(
                 f"snode {endpoint.snode} at {endpoint.address} did not answer: {error}",
                 hint="try again; see SHOW SNODES, and its log",

@@ -9,7 +9,8 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from headrace.model.jobs import JobRecord
-from headrace.runtime.metrics import SnodeMetrics, counter, gauge
+from headrace.runtime.metric_families import counter, gauge
+from headrace.runtime.metrics import SnodeMetrics
 from headrace.streams.kind import STREAM
 
 LABELS: Final = ("snode", "database", "stream")

@@ -1,20 +1,40 @@
-"""Samples of a driver's streams at regular intervals, recorded in the catalog with one statement for all of them."""
+"""Samples of a driver's streams and pipes at regular intervals, recorded in the catalog with one statement for all of them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.context import Context
 from headrace.errors import TransientError
 from headrace.jobs.hosts import JobActivity
-from headrace.model.jobs import JobRecord
+from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.stream_metrics import StreamSample
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.streams.metering import Meter, Phase, RunnerSample
-from headrace.streams.sources.poller import SourcePollers
 
 logger = logging.getLogger(__name__)
+
+
+class Sampled(Protocol):
+    """What runs jobs that are sampled."""
+
+    def samples(self) -> Mapping[str, RunnerSample]:
+        """Return the measurements of each job. Thread-safe."""
+
+    def activity(self) -> Mapping[str, JobActivity]:
+        """Return what is being done for each job. Thread-safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSample:
+    """What a job had done when it was sampled last, and when that was, in epoch ms."""
+
+    time: int
+    meter: Meter
+    counters: JobCounters
 
 
 class StreamSampler:
@@ -22,16 +42,16 @@ class StreamSampler:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._last: dict[str, tuple[int, Meter, int, int]] = {}
+        self._last: dict[str, LastSample] = {}
         self._pause = NO_PAUSE
 
-    def take(self, pollers: SourcePollers, records: Sequence[JobRecord]) -> None:
-        """Record a sample of each stream that runs, if it is time to. A catalog that cannot be reached gets none."""
+    def take(self, jobs: Sampled, records: Sequence[JobRecord]) -> None:
+        """Record a sample of each job that runs, if it is time to. A catalog that cannot be reached gets none."""
         settings, now = self._context.settings, self._context.clock.now()
         if not settings.metrics_interval_s or now < self._pause.end_at(now):
             return
         self._pause = Pause(now, now + settings.metrics_interval_s * 1000)
-        running, activity = pollers.samples(), pollers.activity()
+        running, activity = jobs.samples(), jobs.activity()
         streams = [record for record in records if record.definition.id in running]
         try:
             quarantined = self._context.catalog.quarantine.counts() if streams else {}
@@ -51,10 +71,9 @@ class StreamSampler:
         job_id, counters = record.definition.id, record.progress.counters
         runner, job = running[job_id], activity.get(job_id)
         lag_ms = 0 if job is None else job.lag_ms(now)
-        handled, rows_out = counters.rows_handled, counters.rows_out
-        then, meter, handled_then, out_then = self._last.get(job_id, (now, Meter(), handled, rows_out))
-        self._last[job_id] = now, runner.meter, handled, rows_out
-        added, seconds = runner.meter.since(meter), max(now - then, 1) / 1000
+        last = self._last.get(job_id, LastSample(now, Meter(), counters))
+        self._last[job_id] = LastSample(now, runner.meter, counters)
+        added, seconds = runner.meter.since(last.meter), max(now - last.time, 1) / 1000
         parts = {phase: added.mean_ms(phase) for phase in Phase}
         return StreamSample(
             job_id=job_id,
@@ -64,9 +83,14 @@ class StreamSampler:
             event_lag_ms=None if runner.max_event_time_ms is None else now - runner.max_event_time_ms,
             batches=added.batches,
             batch_ms=None if not added.batches else round(sum(part or 0 for part in parts.values()), 3),
-            **{f"{phase.value}_ms": part for phase, part in parts.items()},
-            rows_in_s=max(0, handled - handled_then) / seconds,
-            rows_out_s=max(0, rows_out - out_then) / seconds,
+            read_ms=parts[Phase.READ],
+            compute_ms=parts[Phase.COMPUTE],
+            checkpoint_ms=parts[Phase.CHECKPOINT],
+            write_ms=parts[Phase.WRITE],
+            record_ms=parts[Phase.RECORD],
+            rows_in_s=max(0, counters.rows_handled - last.counters.rows_handled) / seconds,
+            rows_out_s=max(0, counters.rows_out - last.counters.rows_out) / seconds,
+            bytes_out_s=max(0, counters.bytes_out - last.counters.bytes_out) / seconds,
             state_windows=runner.state_windows,
             state_bytes=runner.state_bytes,
             quarantined=quarantined.get(job_id, 0),

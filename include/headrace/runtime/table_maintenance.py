@@ -1,4 +1,4 @@
-"""Table maintenance: compact small files, and remove files that nothing needs. Changes that a stream has yet to read are kept."""
+"""Table maintenance: compact small files, and remove files that nothing needs. Changes that a job has yet to read are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIN_RETENTION_HOURS: Final = 168
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What was done for one table. `kept` says which files stay for a stream that is behind."""
+    """What was done for one table. `kept` says which files stay for a stream or pipe that is behind."""
 
     table: str
     compacted: int
@@ -55,33 +55,30 @@ def maintain(
 
 
 def maintain_table(context: Context, table: Table, retention_hours: int, bounds: Bounds | None = None) -> MaintenanceResult:
-    """Compact one table, and remove files older than the retention, except those that a stream has yet to read."""
+    """Compact one table, and remove files older than the retention, except those that a job has yet to read."""
     name = f"{table.database}.{table.name}"
     adopt_subtables(context, table)
-    readers = offsets_by_stream(context, table)
+    readers = offsets_by_job(context, table)
     compacted = context.tables.maintenance.compact(table, bounds)
     if not readers:
         return MaintenanceResult(name, compacted, context.tables.maintenance.vacuum(table, retention_hours))
-    stream, oldest = min(readers.items(), key=lambda reader: reader[1])
+    job, oldest = min(readers.items(), key=lambda reader: reader[1])
     removed = context.tables.maintenance.vacuum(table, retention_hours, oldest)
     is_behind = oldest < context.tables.version(table)
-    kept = f"files since version {oldest} are kept for stream {stream}" if is_behind else ""
+    kept = f"files since version {oldest} are kept for {job}" if is_behind else ""
     return MaintenanceResult(name, compacted, removed, kept)
 
 
-def offsets_by_stream(context: Context, table: Table) -> dict[str, int]:
-    """Return the version up to which each stream has read a table, by name; for a stream in backfill, its boundary."""
-    offset_by_stream = {}
-    for record in context.catalog.jobs.all():
-        if table.id in record.definition.sources and record.desired is not DesiredState.DROPPED:
-            offset = needed_offset(record, source_id(table.database, table.name))
-            if offset is not None:
-                offset_by_stream[f"{record.definition.database}.{record.definition.name}"] = offset
-    return offset_by_stream
+def offsets_by_job(context: Context, table: Table) -> dict[str, int]:
+    """Return the version up to which each stream or pipe has read a table, by kind and name; for a backfill, its boundary."""
+    source = source_id(table.database, table.name)
+    records = [record for record in context.catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
+    offsets = {f"{record.definition.kind} {record.definition}": needed_offset(record, source) for record in records}
+    return {job: offset for job, offset in offsets.items() if offset is not None}
 
 
 def needed_offset(record: JobRecord, source: SourceId) -> int | None:
-    """Return the oldest version of a source that a stream may still read; None before it has started."""
+    """Return the oldest version of a source that a job may still read; None before it has started, and if it does not read it."""
     offsets = record.progress.boundary if record.offsets is None else record.offsets
     return None if offsets is None else offsets.get(source)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
-from headrace.jobs.kinds import JobKind, imported
-from headrace.model.jobs import JobRecord, JobState
+from headrace.jobs.kinds import JobKind, commit_lag_ms, imported
+from headrace.model.jobs import JobState
 from headrace.model.statements import DropQuarantine, DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
 from headrace.model.tables import Name
 
 if TYPE_CHECKING:
-    from headrace.model.execution_history import ExecutionHistory
+    pass
 
 STREAM: Final = "stream"
 
@@ -21,14 +21,6 @@ STREAM: Final = "stream"
 def action(statement: Callable[[Name], Statement], effect: str) -> JobAction:
     """Return an action whose statement names the stream."""
     return statement_action(lambda job: statement(Name(job.database, job.name)), lambda _: effect)
-
-
-def lag_ms(record: JobRecord, activity: Any, _: ExecutionHistory | None, now: int) -> int | None:
-    """Return the age of the oldest commit not handled, as the driver reported it, else as of the last micro-batch."""
-    if not record.is_live or activity is None or activity.pending_since is None:
-        return record.progress.lag_ms(now)
-    pending_since: int = activity.pending_since
-    return max(0, now - pending_since)
 
 
 KIND: Final = JobKind(
@@ -42,7 +34,7 @@ KIND: Final = JobKind(
     dag=imported("headrace_generators.stream:stream_dag"),
     page=imported("headrace.web.stream_view:PAGE"),
     metrics=imported("headrace.runtime.stream_families:stream_families"),
-    lag_ms=lag_ms,
+    lag_ms=commit_lag_ms,
     descriptions={
         JobState.CREATED: "recorded, not started by its snode yet",
         JobState.FILLING: "computing its history",

@@ -95,7 +95,7 @@ class StreamRunner:
         sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
         self.context = replace(context, set_aside=SetAside())
-        self.plan = plan_recorded_stream(record.definition, context.catalog)
+        self.plan = plan_recorded_stream(record.definition, context.catalog, context.settings)
         self.reader = reader
         self.progress = record.progress
         self.store = state_store(context, self.plan.id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
+from headrace.code.languages import registered_calls, registered_language
 from headrace.compute import Key, Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import spark_type
@@ -23,6 +24,7 @@ from headrace.model.queries import Query
 from headrace.model.statements import CreateStream
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE, StreamOptions, StreamSchema, TriggerMode
 from headrace.model.tables import ColumnReference, Database, Name, Table, TableId
+from headrace.settings import Settings
 from headrace.sql import parse
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
@@ -63,6 +65,7 @@ class StreamPlan:
         watermark: The watermark delay, in ticks of the source's precision.
         delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
         conditions: With a notification, what made event windows start and end.
+        functions: The registered functions that the statement calls.
     """
 
     id: str
@@ -83,6 +86,7 @@ class StreamPlan:
     delete_mark: int | None = None
     notification: Notification | None = None
     conditions: ConditionValues = field(default_factory=ConditionValues)
+    functions: tuple[str, ...] = ()
 
     @property
     def scan(self) -> Scan:
@@ -179,13 +183,24 @@ class StreamPlan:
             schema=self.schema,
             replaces=replaces,
             owner=owner,
+            functions=self.functions,
         )
 
 
 def catalog_scope(
-    catalog: Catalog, database: str | None, *, dialect: str = "tdengine", timezone: str = "UTC", now: int = 0
+    catalog: Catalog,
+    database: str | None,
+    *,
+    dialect: str = "tdengine",
+    timezone: str = "UTC",
+    now: int = 0,
+    settings: Settings | None = None,
+    registered: Collection[str] | None = None,
 ) -> Scope:
-    """Return the scope of a statement, in which names without a database refer to `database`."""
+    """Return the scope of a statement, in which names without a database refer to `database`.
+
+    It has the functions that users have registered if there are `settings`; of these, those that `registered` names, if it is set.
+    """
 
     @functools.cache
     def lookup(name: Name) -> Relation:
@@ -201,7 +216,8 @@ def catalog_scope(
             error.span = error.span or name.span
             raise
 
-    return Scope(lambda name: (lookup(name),), language(dialect), timezone, now)
+    functions = language(dialect) if settings is None else registered_language(dialect, catalog, settings, registered)
+    return Scope(lambda name: (lookup(name),), functions, timezone, now)
 
 
 def find_relation(catalog: Catalog, database: str, name: str) -> Relation:
@@ -226,6 +242,7 @@ def define(
     now: int = 0,
     replaced: JobDefinition | None = None,
     max_streams: int = MAX_STREAMS_PER_DATABASE,
+    settings: Settings | None = None,
 ) -> StreamPlan:
     """Check a statement in the context of a current database, and return its plan.
 
@@ -240,17 +257,24 @@ def define(
         LimitError: The database has too many streams, or an option is out of its range.
         TypeMismatchError: A result has the wrong type for the target.
     """
-    scope = catalog_scope(catalog, database, dialect=dialect, now=now)
+    scope = catalog_scope(catalog, database, dialect=dialect, now=now, settings=settings)
     plan = Definer(statement, catalog, scope, database, replaced=replaced).plan()
     check_rival(plan, statement, catalog, replaced)
     check_number_of_streams(plan, catalog, replaced, max_streams)
     return plan
 
 
-def plan_recorded_stream(definition: JobDefinition, catalog: Catalog) -> StreamPlan:
+def plan_recorded_stream(definition: JobDefinition, catalog: Catalog, settings: Settings | None = None) -> StreamPlan:
     """Return the plan of a recorded stream, as `define` returned it, with the recorded id."""
     statement = recorded_statement(definition)
-    scope = catalog_scope(catalog, definition.database, dialect=definition.dialect, now=definition.created)
+    scope = catalog_scope(
+        catalog,
+        definition.database,
+        dialect=definition.dialect,
+        now=definition.created,
+        settings=settings,
+        registered=definition.functions,
+    )
     scope = scope_as_recorded(scope, definition)
     try:
         return Definer(statement, catalog, scope, definition.database, recorded=definition).plan()
@@ -350,6 +374,7 @@ class Definer:
             delete_mark=effective_delete_mark(statement.options, final),
             notification=statement.notification,
             conditions=conditions,
+            functions=registered_calls(self.scope.language.name, self.catalog, statement),
         )
 
     def bind_query(self, query: Query) -> Plan:

@@ -70,7 +70,7 @@ def window_events(
 def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table | None:
     """Return the windows that are retracted although they are not in state; None if there are none.
 
-    Only windows of INTERVAL: the end of another one that has lost its rows cannot be found.
+    Only windows of INTERVAL: the end of another one that has lost its rows cannot be determined.
     """
     possibly_emitted = evaluated.possibly_emitted
     if not isinstance(plan.query.window, IntervalWindow) or possibly_emitted.num_rows == 0 or emission.retractions.num_rows == 0:

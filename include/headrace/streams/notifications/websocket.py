@@ -14,7 +14,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_connection
 
-from headrace.model.notifications import FailurePolicy, Notification, is_allowed, masked
+from headrace.model.masking import masked
+from headrace.model.notifications import FailurePolicy, Notification, is_allowed
 from headrace.storage.delta.outbox import Message
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import FencedError
 from headrace.model.failpoints import FailpointError, failpoint
-from headrace.model.notifications import masked
+from headrace.model.masking import masked
 from headrace.model.positions import Position, SourceId
 from headrace.storage import Commit
 from headrace.storage.delta.outbox import Message, MessageFile, Outbox

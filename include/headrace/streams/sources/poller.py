@@ -452,7 +452,9 @@ class SourcePollers:
         if definition.virtual is None:
             (reader,) = readers.values()
             return reader
-        return VirtualReader(self.context, plan_recorded_stream(definition, self.context.catalog).scan, readers)
+        return VirtualReader(
+            self.context, plan_recorded_stream(definition, self.context.catalog, self.context.settings).scan, readers
+        )
 
     def _change_reader(self, id: SourceId, source: TableId) -> ChangeReader:
         reader = self._readers.get(id)

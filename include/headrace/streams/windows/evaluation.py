@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan
 from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
+from headrace.compute.columnar.columns import call_types
 from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
@@ -87,7 +88,7 @@ class KernelEvaluation:
             source,
             SegmentKernel.compile(by_row, types | {window_sql.ROW: pa.int64()}),
             windows,
-            OutputKernel.compile(window_sql.output_columns(plan.query), windows.schema),
+            OutputKernel.compile(window_sql.output_columns(plan.query), windows.schema, call_types(plan.query)),
         )
 
     def groups(self, rows: pa.Table) -> pa.Table | None:

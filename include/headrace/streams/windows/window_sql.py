@@ -20,8 +20,10 @@ from headrace.compute.plan_clauses import Aggregate, Partial
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow, StateWindow
 from headrace.compute.windows import ATTRIBUTES, intervals, key_columns
+from headrace.compute.windows.group_calls import add_group_calls
 from headrace.compute.windows.segments import aggregate_numbered, merge_columns
 from headrace.model.types import BIGINT
+from headrace.storage.spark.python_calls import define_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +52,7 @@ def small_session(spark: SparkSession) -> SparkSession:
         session = spark.newSession()
         session.conf.set("spark.sql.adaptive.enabled", "false")
         session.conf.set("spark.sql.shuffle.partitions", "1")
+        define_in(session)
         _sessions[spark] = session
     return _sessions[spark]
 
@@ -111,7 +114,7 @@ def append_bookkeeping(state_windows: pa.Table) -> pa.Table:
 
 
 def merge_insert_batch(plan: Plan, rows: DataFrame, in_state: DataFrame | None) -> DataFrame:
-    """Return the windows after new rows: those in state (given as segments) and the touched ones, with values and partials."""
+    """Return the windows after new rows: those in state (as segments) and the touched ones, with values and partials."""
     extended = stream_plan(plan)
     parts = to_segments(extended, prepare(extended, rows), by_row=True)
     if in_state is not None:
@@ -149,4 +152,5 @@ def output_columns(plan: Plan) -> dict[str, Node]:
 
 
 def select_outputs(plan: Plan, windows: DataFrame) -> DataFrame:
-    return windows.selectExpr(*segment_columns(plan), *(f"{node} AS {name}" for name, node in output_columns(plan).items()))
+    called = add_group_calls(plan.groups.calls, windows)
+    return called.selectExpr(*segment_columns(plan), *(f"{node} AS {name}" for name, node in output_columns(plan).items()))
