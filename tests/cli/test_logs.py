@@ -20,6 +20,7 @@ def home(tmp_path: Path) -> Path:
     lines = [{"timestamp": f"2024-05-01T10:00:0{n}Z", "level": "info", "event": f"batch {n}", "logger": "x"} for n in range(3)]
     files = {
         "scheduler.log": "starting\nstarted",
+        "code/ada-0123456789abcdef.log": "hello",
         "airflow/dag_id=headrace_snode__default/run_id=a/task_id=driver/attempt=1.log": json.dumps({"event": "lost"}),
         "airflow/dag_id=headrace_snode__default/run_id=a/task_id=driver/attempt=2.log": "\n".join(map(json.dumps, lines)),
         "airflow/dag_id=headrace_stream__cold__hourly/run_id=b/task_id=supervise/attempt=1.log": "[1, 2]\nplain",
@@ -40,10 +41,11 @@ def test_the_latest_log_of_something_is_printed_as_text(home: Path) -> None:
     assert run(home, "logs", "scheduler") == ["starting", "started"]
     assert run(home, "logs", "default", "-n", "2") == [f"2024-05-01T10:00:0{n}Z info batch {n}" for n in (1, 2)]
     assert run(home, "logs", "cold.hourly") == ["[1, 2]", "plain"]
+    assert run(home, "logs", "code/ada-0123456789abcdef.log") == ["hello"]
     assert [line.split()[0] for line in run(home, "logs")[1:]][-1] == "scheduler.log"
 
 
-@pytest.mark.parametrize("name", ["nothing", "cold.nothing", "../logs/scheduler"])
+@pytest.mark.parametrize("name", ["nothing", "cold.nothing", "../logs/scheduler", "../logs/scheduler.log"])
 def test_a_log_that_does_not_exist_is_an_error(home: Path, name: str) -> None:
     with pytest.raises(NotFoundError, match="has no log"):
         run(home, "logs", name)

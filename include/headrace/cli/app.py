@@ -112,7 +112,7 @@ def config(home: Home = None) -> None:
 
 @app.command(epilog=format_example("headrace doctor"))
 def doctor(home: Home = None) -> None:
-    """Check the prerequisites: Java, Spark's jars, memory, a writable home, the catalog."""
+    """Check the prerequisites: Java, Spark's jars, memory, a writable home, the catalog, and how user code is confined."""
     from headrace.cli.doctor import run_checks
 
     raise typer.Exit(run_checks(home))

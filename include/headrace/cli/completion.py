@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 
 from headrace.cli.shell_dialects import DIALECTS
 from headrace.errors import Error
+from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.sql import lexical_rules_of
 from headrace.streams.kind import STREAM
@@ -44,7 +45,7 @@ class SqlCompleter(Completer):
             return []
         keywords = (keyword if word[0].isupper() else keyword.lower() for keyword in self.keywords())
         is_tree = self._session.dialect == "iotdb"
-        names = [*self.query_names(), *self.paths(word)] if is_tree else self.catalog_names(text)
+        names = [*self.job_names(), *self.paths(word)] if is_tree else self.catalog_names(text)
         candidates = (*names, *function_names(self._session.dialect), *keywords)
         return list(dict.fromkeys(name for name in candidates if name.removeprefix("`").lower().startswith(word.lower())))
 
@@ -66,9 +67,11 @@ class SqlCompleter(Completer):
         paths = ((*device.nodes, series.measurement) for device in devices for series in device.series)
         return sorted({join_path(path[:depth]) for path in paths if len(path) >= depth})
 
-    def query_names(self) -> list[str]:
+    def job_names(self) -> list[str]:
+        """Return the names of continuous queries and pipes."""
         try:
-            records = self._session.context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
+            jobs = self._session.context.catalog.jobs
+            records = [*jobs.all(kind=CONTINUOUS_QUERY), *jobs.all(kind=PIPE)]
         except Error:
             return []
         rules = lexical_rules_of(self._session.dialect)

@@ -103,6 +103,7 @@ def functions_page() -> str:
             ("Function", "Argument", "Result", "In streams", "Selects a row", "Memory"),
             map(aggregate_row, sorted(TDENGINE.functions_of_type(AggregateFunction), key=attrgetter("name"))),
         ),
+        LIBRARY_NOTES,
         "## Series functions",
         SERIES_NOTES,
         format_table(
@@ -123,6 +124,10 @@ def functions_page() -> str:
     )
 
 
+LIBRARY_NOTES: Final = (
+    "Functions of the [function library](functions-library.md#in-the-tdengine-dialect) that return one value, such as `median` and "
+    "`pearson`, are aggregates as well."
+)
 FORMS: Final = (
     (
         "`CAST(x AS type)`",
@@ -301,14 +306,18 @@ STOP_REASONS: Final = (
 
 
 def list_errors() -> list[type[errors.Error]]:
-    """Return the error classes of all packages, sorted by code, without base classes that are never raised."""
+    """Return the error classes of all packages, sorted by code, without base classes that are never raised.
+
+    A class with the code of its base is a distinction that only its package makes, and is left out.
+    """
     import headrace
 
     for layer in ("model", "sql", "catalog", "storage", "compute", "streams", "runtime", "service"):
         package = importlib.import_module(f"{headrace.__name__}.{layer}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    return sorted(set(all_subclasses(errors.Error)) - {errors.DatabaseError, errors.TerminalError}, key=lambda kind: kind.code)
+    kinds = set(all_subclasses(errors.Error)) - {errors.DatabaseError, errors.TerminalError}
+    return sorted((kind for kind in kinds if kind.code != getattr(kind.__base__, "code", "")), key=lambda kind: kind.code)
 
 
 def all_subclasses(kind: type[errors.Error]) -> Iterator[type[errors.Error]]:

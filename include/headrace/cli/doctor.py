@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -94,6 +95,19 @@ def check_class_archive(settings: Settings) -> str:
     return "exists" if exists else "missing; run `headrace setup` for faster starts of Spark"
 
 
+def check_code_hosts(settings: Settings) -> str:
+    """Start a process for user code, and return how it is confined."""
+    from headrace.code.host_process import CodeHost, HostLimits
+    from headrace.code.sandbox import WITHOUT
+
+    host = CodeHost("", "", replace(HostLimits.from_settings(settings), log_folder=""))
+    try:
+        missing = host.missing_guards()
+    finally:
+        host.close()
+    return f"limited; {'; '.join(WITHOUT[guard] for guard in missing)}" if missing else f"confined by {' and '.join(WITHOUT)}"
+
+
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Java": lambda _: check_java(),
     "memory": check_memory,
@@ -102,6 +116,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "warehouse": check_warehouse,
     "Spark's jars": lambda settings: f"{len(spark_jars(s3=settings.is_on_object_store))} jars in {cache_directory()}",
     "class archive": check_class_archive,
+    "user code": check_code_hosts,
 }
 
 

@@ -22,7 +22,10 @@ FOLLOW_SECONDS: Final = 0.5
 
 def logs(
     name: Annotated[
-        str, typer.Argument(help="A component, an snode, database.stream, or a continuous query. Default: list the logs.")
+        str,
+        typer.Argument(
+            help="A component, an snode, database.stream, a continuous query, or a log of the list. Default: list the logs."
+        ),
     ] = "",
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines, the last ones.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", help="Print further lines as they are written.")] = False,
@@ -33,8 +36,8 @@ def logs(
 
     folder = load(home=home).home_path / "logs"
     if not name:
-        found = [(str(path.relative_to(folder)), path.stat().st_size) for path in sorted(folder.rglob("*.log"))]
-        show_table(("log", "bytes"), found)
+        logs = [(str(path.relative_to(folder)), path.stat().st_size) for path in sorted(folder.rglob("*.log"))]
+        show_table(("log", "bytes"), logs)
         return
     path = find_log(folder, name)
     with path.open(errors="replace") as file:
@@ -45,18 +48,20 @@ def logs(
 
 
 def find_log(folder: Path, name: str) -> Path:
-    """Return the log of a component, or the latest one of the DAG of an snode, stream or continuous query.
+    """Return a log by its name in the list, that of a component, or the latest one of an snode, stream or continuous query.
 
     Raises:
         NotFoundError: Nothing of that name has logged anything.
     """
+    if name in {str(path.relative_to(folder)) for path in folder.rglob("*.log")}:
+        return folder / name
     component = folder / f"{name}.log"
     if component.parent == folder and component.exists():
         return component
-    found = [path for dag_id in dag_ids(name) for path in (folder / "airflow" / f"dag_id={dag_id}").rglob("*.log")]
-    if not found:
+    logs = [path for dag_id in dag_ids(name) for path in (folder / "airflow" / f"dag_id={dag_id}").rglob("*.log")]
+    if not logs:
         raise NotFoundError(f"{name} has no log in {folder}", hint="`headrace logs` lists the logs, SHOW STREAMS the streams")
-    return max(found, key=lambda path: path.stat().st_mtime)
+    return max(logs, key=lambda path: path.stat().st_mtime)
 
 
 def dag_ids(name: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from headrace.cli.output import Format, show_error
 from headrace.cli.script import confirm_replacement, show_result
 from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
 from headrace.errors import Error
+from headrace.model.masking import masked
 from headrace.sql import lexical_rules_of
 from headrace.sql.lexical_rules import LexicalRules
 
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from headrace.service.connection import Connection
 
 HISTORY_FILE_NAME: Final = "sql_history"
+
+
+class MaskedHistory(FileHistory):
+    """A history in a file, without passwords."""
+
+    def store_string(self, string: str) -> None:
+        """Add an input to the file."""
+        super().store_string(masked(string))
 
 
 def run_shell(connection: Connection, output_format: Format, separator: str) -> None:
@@ -69,7 +78,7 @@ class Shell:
         context = self._session.context
         self._session.context = replace(context, spark=AnnouncedSpark(context.spark, self._announce))
         self._prompt: PromptSession[str] = PromptSession(
-            history=FileHistory(str(create_history_file(context.settings.home_path))),
+            history=MaskedHistory(str(create_history_file(context.settings.home_path))),
             completer=SqlCompleter(self._session),
             complete_while_typing=False,
             multiline=True,

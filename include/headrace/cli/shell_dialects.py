@@ -46,10 +46,10 @@ TDENGINE: Final = ShellDialect(
 )
 IOTDB: Final = ShellDialect(
     prompt="iotdb",
-    commands={"\\d": "SHOW DEVICES", "\\l": "SHOW DATABASES", "\\s": "SHOW TIMESERIES", "\\c": "SHOW CQS"},
+    commands={"\\d": "SHOW DEVICES", "\\l": "SHOW DATABASES", "\\s": "SHOW TIMESERIES", "\\c": "SHOW CQS", "\\p": "SHOW PIPES"},
     describe="SHOW TIMESERIES {}.**",
     help="  \\d [PATH]   list devices, or the series below a path\n  \\l          list databases\n  \\s          list series\n"
-    "  \\c          list continuous queries",
+    "  \\c          list continuous queries\n  \\p          list pipes",
     keywords=(
         *("ALIGN", "ALIGNED", "ALTER", "AND", "ASC", "ATTRIBUTES", "BETWEEN", "BY", "CASE", "CAST", "CHILD"),
         *("CONDITION", "CONTAINS"),
@@ -60,6 +60,7 @@ IOTDB: Final = ShellDialect(
         *("TIMESERIES", "TTL", "UNSET", "VALUES", "VARIATION", "WHERE", "WITH"),
         *("BEGIN", "BLOCKED", "BOUNDARY", "CONTINUOUS", "CQ", "CQS", "DISCARD", "END", "EVERY", "EXECUTIONS", "PAUSE", "POLICY"),
         *("QUERIES", "QUERY", "RANGE", "RESAMPLE", "RESUME", "TIMEOUT"),
+        *("EXISTS", "IF", "MODIFY", "PIPE", "PIPES", "PROCESSOR", "REPLACE", "SINK", "SOURCE", "START", "STOP", "USED"),
     ),
 )
 DIALECTS: Final = {"tdengine": TDENGINE, "iotdb": IOTDB}
