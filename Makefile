@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained filling forced_windows virtual_tables machine quarantine filled_histories wide_commits notifications triggers)
+PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained filling forced_windows virtual_tables machine user_aggregates quarantine filled_histories wide_commits notifications triggers)
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -22,8 +22,8 @@ test: setup ## Run all tests
 campaign: setup ## Compare random queries between both engines (QUERIES=2000 SEED=1)
 	HEADRACE_VERIFY_QUERIES=$(or $(QUERIES),2000) HEADRACE_VERIFY_SEED=$(or $(SEED),1) bin/run-tests tests/verify/test_random_queries.py
 
-campaign-streams: setup ## Test streams with random writes and faults; CI tries about 1000 examples (EXAMPLES=50000)
-	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),50000) bin/run-tests $(PROPERTIES)
+campaign-streams: setup ## Test streams, continuous queries and pipes with random writes and faults; CI tries about 1000 examples (EXAMPLES=50000)
+	HEADRACE_STREAM_EXAMPLES=$(or $(EXAMPLES),50000) bin/run-tests $(PROPERTIES) tests/service/iotdb/test_query_histories.py tests/pipes/test_iotdb_histories.py
 
 campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 50 times (KILLS=400 SEED=1)
 	HEADRACE_KILLS=$(or $(KILLS),400) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/streams/test_kills.py tests/streams/test_driver_processes.py
@@ -41,11 +41,14 @@ soak: setup ## Write at random, and kill, freeze and restart parts of the system
 s3-server: setup ## Build the S3 server for tests (MinIO; needs Go 1.24)
 	$(BIN)/python -m tests.support.object_store
 
+iotdb-server: setup ## Build the IoTDB server for tests (needs Maven and a JDK)
+	$(BIN)/python -m tests.support.iotdb_server install
+
 test-object-store: setup ## Test streams with their tables on an S3 server (ARGS="tests/streams -k …")
 	$(BIN)/python -m tests.support.object_store bin/run-tests $(or $(ARGS),tests/streams)
 
-compare-iotdb: setup ## Compare random queries with an IoTDB server (QUERIES=500 SEED=1 IOTDB=host:port)
-	$(BIN)/python -m tests.iotdb_comparison --server $(or $(IOTDB),127.0.0.1:6667) --queries $(or $(QUERIES),500) --seed $(or $(SEED),1) $(ARGS)
+compare-iotdb: setup ## Compare random queries and calls of functions with an IoTDB server (QUERIES=500 CALLS=500 SEED=1 IOTDB=host:port)
+	$(BIN)/python -m tests.iotdb_comparison --server $(or $(IOTDB),127.0.0.1:6667) --queries $(or $(QUERIES),500) --calls $(or $(CALLS),500) --seed $(or $(SEED),1) $(ARGS)
 
 check: setup ## Check formatting, lint, words, types and layers
 	$(BIN)/ruff format --check .
@@ -64,6 +67,7 @@ bench: setup ## Measure Headrace against hand-written PySpark jobs
 docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/headrace docs --write docs/reference
 	$(BIN)/python -m tests.docs.timelines
+	$(BIN)/python -m tests.docs.library_pictures
 	$(BIN)/python -m tests.docs.figures
 
 setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing

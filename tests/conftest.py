@@ -13,6 +13,9 @@ import pytest
 
 from headrace.settings import Settings, load
 from tests.support import drawing, waiting
+from tests.support.iotdb_server import iotdb_server  # noqa: F401  (fixture)
+from tests.support.kafka_broker import kafka  # noqa: F401  (fixture)
+from tests.support.mqtt_broker import mqtt  # noqa: F401  (fixture)
 from tests.support.object_store import object_store, warehouse_options  # noqa: F401  (fixture)
 from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
 
