@@ -33,9 +33,13 @@ def publish(broker: MqttBroker, topic: str, *payloads: str, retain: bool = False
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion
 
+    connected = threading.Event()
     client = Client(CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda *_: connected.set()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
+    # What the client sends before the broker has accepted the connection it sends once more afterwards.
+    assert connected.wait(60)
     for payload in payloads:
         client.publish(topic, payload, 1, retain).wait_for_publish(60)
     client.disconnect()
