@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from headrace.doors import create_doors
 from headrace.runtime.entry_points import snode
 from headrace.service.endpoint import sql_runner
 
@@ -20,4 +21,4 @@ def build_parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     args = build_parser().parse_args()
-    sys.exit(snode(args.snode, sql_runner, fill_histories=not args.no_fill, wait_s=args.wait))
+    sys.exit(snode(args.snode, sql_runner, create_doors, fill_histories=not args.no_fill, wait_s=args.wait))

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import (
+    AuthenticationError,
     ConfigurationError,
     ConflictError,
     DatabaseError,
@@ -67,6 +68,7 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
+    "AuthenticationError",
     "Binary",
     "ConfigurationError",
     "ConflictError",

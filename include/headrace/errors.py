@@ -118,6 +118,10 @@ class SqlSyntaxError(ProgrammingError, code="SYNTAX"):
     """The text is not a valid statement of the dialect."""
 
 
+class AuthenticationError(ProgrammingError, code="AUTHENTICATION"):
+    """There is no such user, or the password is wrong. The message does not say which."""
+
+
 class NotFoundError(ProgrammingError, code="NOT_FOUND"):
     """A database, table, column, tag, stream or function of that name does not exist."""
 
