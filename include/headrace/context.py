@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.model.access import administrator
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.catalog import Catalog
     from headrace.code.triggers import FireResult, TabletRows
+    from headrace.model.access import Permissions
     from headrace.model.clock import Clock
     from headrace.model.trees import DeviceSeries
     from headrace.model.triggers import RegisteredTrigger
@@ -41,6 +44,7 @@ class Context:
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
         authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
+        permissions: Returns what that user may do now.
     """
 
     catalog: Catalog
@@ -55,6 +59,7 @@ class Context:
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
     authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
+    permissions: Callable[[], Permissions] = administrator
 
     @property
     def tables(self) -> Tables:

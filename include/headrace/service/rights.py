@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import ProgrammingError
+from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobDefinition
+from headrace.model.paths import join_path
 from headrace.model.tables import Table
 from headrace.model.trees import DeviceSeries
 
 if TYPE_CHECKING:
+    from headrace.catalog import Catalog
     from headrace.compute import AnyPlan
 
 
@@ -26,6 +30,7 @@ class Action(StrEnum):
     ALTER = "alter"
     DROP = "drop"
     OPERATE = "operate"
+    ADMINISTER = "administer"
 
 
 class ObjectKind(StrEnum):
@@ -37,6 +42,7 @@ class ObjectKind(StrEnum):
     FUNCTION = "function"
     TRIGGER = "trigger"
     PIPE_PLUGIN = "pipe plugin"
+    PATH = "path"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,16 +62,22 @@ class Securable:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """Permission for an action on an object."""
+    """Permission for an action on an object, or a privilege of IoTDB: on paths of a pattern, or on the catalog if it is global."""
 
-    action: Action
+    action: Action | Privilege
     target: Securable
 
     def __str__(self) -> str:
-        return f"{self.action.value} {self.target}"
+        if isinstance(self.action, Action):
+            return f"{self.action.value} {self.target}"
+        return f"{self.action.value} on {self.target.name}" if self.target.kind == ObjectKind.PATH else self.action.value
 
 
 CATALOG: Final = Securable(ObjectKind.CATALOG)
+
+
+ADMINISTER: Final = (Right(Action.ADMINISTER, CATALOG),)
+"""What only the administrator has."""
 
 
 def database_securable(name: str) -> Securable:
@@ -77,17 +89,17 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 
 
 def function_securable(name: str) -> Securable:
-    """Return the securable of a registered function. The right to create and drop it is IoTDB's USE_UDF."""
+    """Return the securable of a registered function. All rights on it are IoTDB's USE_UDF."""
     return Securable(ObjectKind.FUNCTION, name=name)
 
 
 def trigger_securable(name: str) -> Securable:
-    """Return the securable of a trigger. The right to create, operate and drop it is IoTDB's USE_TRIGGER."""
+    """Return the securable of a trigger. All rights on it are IoTDB's USE_TRIGGER."""
     return Securable(ObjectKind.TRIGGER, name=name)
 
 
 def pipe_plugin_securable(name: str) -> Securable:
-    """Return the securable of a plugin of pipes. The right to create and drop it is IoTDB's USE_PIPE."""
+    """Return the securable of a plugin of pipes. All rights on it are IoTDB's USE_PIPE."""
     return Securable(ObjectKind.PIPE_PLUGIN, name=name)
 
 
@@ -112,6 +124,16 @@ def on_job(action: Action, job: JobDefinition) -> tuple[Right, ...]:
     return (Right(action, job_securable(job)),)
 
 
+def on_paths(privilege: Privilege, paths: Iterable[object]) -> tuple[Right, ...]:
+    """Return the rights of a privilege on paths or patterns of trees."""
+    return tuple(Right(privilege, Securable(ObjectKind.PATH, name=name)) for name in dict.fromkeys(map(str, paths)))
+
+
+def globally(privilege: Privilege) -> tuple[Right, ...]:
+    """Return the right of a privilege that is not on paths."""
+    return (Right(privilege, CATALOG),)
+
+
 def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
@@ -133,6 +155,10 @@ class Authorizer(Protocol):
         """
         ...
 
+    def permissions(self, user: str) -> Permissions:
+        """Return what the user may do, by which paths are left out that they may not read."""
+        ...
+
 
 class AllowAll:
     """Grants every right to every user."""
@@ -140,9 +166,25 @@ class AllowAll:
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return without any check."""
 
+    def permissions(self, user: str) -> Permissions:
+        """Return the permissions of an administrator."""
+        return administrator(user)
 
-def authorize_points(authorizer: Authorizer, user: str, series: Sequence[DeviceSeries]) -> None:
-    """Ask for the right to write to the databases of series; see `Context.authorize_points`."""
-    names = dict.fromkeys(one.database.name for one in series)
-    if names:
-        authorizer.authorize(user, [Right(Action.WRITE, database_securable(name)) for name in names])
+
+def authorize_points(authorizer: Authorizer, catalog: Catalog, user: str, series: Sequence[DeviceSeries]) -> None:
+    """Ask for the rights to write to series, and to create those that are missing; see `Context.authorize_points`."""
+    if not series or authorizer.permissions(user).is_administrator:
+        return
+    authorizer.authorize(user, on_paths(Privilege.WRITE_DATA, paths_of(series)))
+    by_database: dict[str, list[DeviceSeries]] = defaultdict(list)
+    for one in series:
+        by_database[one.database.name].append(one)
+    for name, own in by_database.items():
+        present = catalog.trees.find(name, {one.path for one in own})
+        missing = [replace(one, series=tuple(one.missing(present.get(one.path)))) for one in own]
+        authorizer.authorize(user, on_paths(Privilege.WRITE_SCHEMA, paths_of(missing)))
+
+
+def paths_of(series: Iterable[DeviceSeries]) -> list[str]:
+    """Return the full paths of series of devices."""
+    return [join_path((one.path, new.measurement)) for one in series for new in one.series]

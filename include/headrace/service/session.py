@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Error, InternalError
 from headrace.model.masking import masked
@@ -15,6 +15,7 @@ from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
 from headrace.service.rights import AllowAll, Authorizer, authorize_points
 from headrace.service.stage import SessionState, Stage, required_rights
+from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
 
 if TYPE_CHECKING:
@@ -43,10 +44,17 @@ class Session(SessionState):
         machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
-        authorize = partial(authorize_points, self._authorizer)
-        context = replace(context, authorize_points=partial(authorize, user), authorize_points_of=authorize, user=user)
+        context = replace(context, user=user, **self._checks(context, user))
         super().__init__(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
+
+    def _checks(self, context: Context, user: str) -> dict[str, Any]:
+        """Return what a context checks for its user, and for the owners of triggers."""
+        authorize = partial(authorize_points, self._authorizer, context.catalog)
+        return {
+            "authorize_points": partial(authorize, user),
+            "permissions": partial(self._authorizer.permissions, user),
+        }
 
     def execute(self, text: str) -> Result:
         """Run one statement.
@@ -58,8 +66,17 @@ class Session(SessionState):
             return self.run(self.stages(text), text)
 
     def stages(self, text: str) -> list[Stage]:
-        """Plan a statement without applying it."""
-        return plan(parse(text, self.dialect), self)
+        """Plan a statement without applying it.
+
+        Raises:
+            PermissionDeniedError: The user lacks a right that its text needs; nothing has been looked up.
+        """
+        statement = parse(text, self.dialect)
+        if not isinstance(self._authorizer, AllowAll):
+            rights = statement_rights(statement, self.user)
+            if rights:
+                self._authorizer.authorize(self.user, rights)
+        return plan(statement, self)
 
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages if the user has the rights that they require, and return the result of the last.
