@@ -26,10 +26,6 @@ def allow_all(series: Sequence[DeviceSeries]) -> None:
     """Allow everything."""
 
 
-def allow_all_of(user: str, series: Sequence[DeviceSeries]) -> None:
-    """Allow everything to everyone."""
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """The environment of a process, or of one of its streams.
@@ -42,7 +38,6 @@ class Context:
         authorize_points: Raises an error unless its user may write points of series, and create those that are missing.
         call_in_snode: Has an snode call a stateful trigger; returns None if none can. Is None in an snode, which calls them itself.
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
-        authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
         permissions: Returns what that user may do now.
     """
@@ -57,7 +52,6 @@ class Context:
     authorize_points: Callable[[Sequence[DeviceSeries]], None] = allow_all
     call_in_snode: Callable[[Context, RegisteredTrigger, TabletRows], FireResult | None] | None = None
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
-    authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
     permissions: Callable[[], Permissions] = administrator
 

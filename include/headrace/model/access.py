@@ -213,9 +213,14 @@ class Permissions:
             self._filters[privilege] = PathFilter.of(grant.target for grant in self._of(privilege))
         return self._filters[privilege]
 
-    def on_tables(self, privilege: Privilege) -> list[Grant]:
-        """Return the grants of a privilege on tables."""
-        return [grant for _, grant in self.grants if grant.privilege is privilege]
+    def allows_table(self, privilege: Privilege, database: str, table: str) -> bool:
+        """Return whether the user has a privilege on a table. A table of a tree may be read by who may read all of its paths."""
+        if self.is_administrator:
+            return True
+        if database.startswith(f"{ROOT}."):
+            return privilege is Privilege.READ_TABLE and self.allows(Privilege.READ_DATA, as_pattern(f"{database}.{ANY_LEVELS}"))
+        accepted = {"*.*", f"{database}.*", f"{database}.{table}"}
+        return any(grant.privilege is privilege and grant.target in accepted for _, grant in self.grants)
 
     def _of(self, privilege: Privilege) -> list[Grant]:
         accepted = (privilege, IMPLIED_BY.get(privilege))

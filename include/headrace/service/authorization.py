@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotFoundError
+from headrace.errors import Error, NotFoundError, PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, as_pattern
 from headrace.model.paths import ROOT
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.service.rights import Action, ObjectKind, PermissionDeniedError, Right, Securable
+from headrace.service.rights import Action, ObjectKind, Right, Securable
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -71,7 +71,8 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
         return permissions.allows(Privilege.MAINTAIN)
     if target.kind in (ObjectKind.CATALOG, ObjectKind.DATABASE):
         return False
-    return allows_table(Privilege.READ_TABLE if action in READING else Privilege.WRITE_TABLE, target, permissions)
+    privilege = Privilege.READ_TABLE if action in READING else Privilege.WRITE_TABLE
+    return permissions.allows_table(privilege, target.database, target.name)
 
 
 def may_describe(target: Securable, permissions: Permissions) -> bool:
@@ -79,21 +80,16 @@ def may_describe(target: Securable, permissions: Permissions) -> bool:
     if target.kind == ObjectKind.DATABASE:
         return sees_database(target.name, permissions)
     if target.kind == ObjectKind.TABLE:
-        return any(allows_table(privilege, target, permissions) for privilege in (Privilege.READ_TABLE, Privilege.WRITE_TABLE))
+        return any(
+            permissions.allows_table(privilege, target.database, target.name)
+            for privilege in (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+        )
     return True
 
 
 def is_tree(database: str) -> bool:
     """Return whether a database is a tree by its name."""
     return database.startswith(ROOT + ".")
-
-
-def allows_table(privilege: Privilege, target: Securable, permissions: Permissions) -> bool:
-    """Return whether a user has a privilege on a table, or on the tables of its database. That of a stream is on its database."""
-    if is_tree(target.database):
-        return privilege is Privilege.READ_TABLE and permissions.allows(Privilege.READ_DATA, as_pattern(f"{target.database}.**"))
-    accepted = {"*.*", f"{target.database}.*", f"{target.database}.{target.name}"}
-    return any(grant.target in accepted for grant in permissions.on_tables(privilege))
 
 
 def sees_database(name: str, permissions: Permissions) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.errors import ProgrammingError
 from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobDefinition
-from headrace.model.paths import join_path
 from headrace.model.tables import Table
 from headrace.model.trees import DeviceSeries
 
@@ -140,10 +137,6 @@ def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
-class PermissionDeniedError(ProgrammingError, code="PERMISSION_DENIED"):
-    """The user lacks a right that the statement requires."""
-
-
 class Authorizer(Protocol):
     """Decides what users may do. Called once per list of stages, before the first is applied, and before points are written."""
 
@@ -175,16 +168,7 @@ def authorize_points(authorizer: Authorizer, catalog: Catalog, user: str, series
     """Ask for the rights to write to series, and to create those that are missing; see `Context.authorize_points`."""
     if not series or authorizer.permissions(user).is_administrator:
         return
+    from headrace.trees.owners import missing_paths, paths_of
+
     authorizer.authorize(user, on_paths(Privilege.WRITE_DATA, paths_of(series)))
-    by_database: dict[str, list[DeviceSeries]] = defaultdict(list)
-    for one in series:
-        by_database[one.database.name].append(one)
-    for name, own in by_database.items():
-        present = catalog.trees.find(name, {one.path for one in own})
-        missing = [replace(one, series=tuple(one.missing(present.get(one.path)))) for one in own]
-        authorizer.authorize(user, on_paths(Privilege.WRITE_SCHEMA, paths_of(missing)))
-
-
-def paths_of(series: Iterable[DeviceSeries]) -> list[str]:
-    """Return the full paths of series of devices."""
-    return [join_path((one.path, new.measurement)) for one in series for new in one.series]
+    authorizer.authorize(user, on_paths(Privilege.WRITE_SCHEMA, missing_paths(catalog, series)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import Error, InternalError
 from headrace.model.masking import masked
@@ -44,17 +44,14 @@ class Session(SessionState):
         machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
-        context = replace(context, user=user, **self._checks(context, user))
+        context = replace(
+            context,
+            user=user,
+            authorize_points=partial(authorize_points, self._authorizer, context.catalog, user),
+            permissions=partial(self._authorizer.permissions, user),
+        )
         super().__init__(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
-
-    def _checks(self, context: Context, user: str) -> dict[str, Any]:
-        """Return what a context checks for its user, and for the owners of triggers."""
-        authorize = partial(authorize_points, self._authorizer, context.catalog)
-        return {
-            "authorize_points": partial(authorize, user),
-            "permissions": partial(self._authorizer.permissions, user),
-        }
 
     def execute(self, text: str) -> Result:
         """Run one statement.

@@ -19,6 +19,15 @@ class UserColumns(TypedColumns):
 USERS = Table("users", METADATA, UserColumns)
 
 
+class DroppedUserColumns(TypedColumns):
+    """Columns of `dropped_users`, whose jobs stop. Other owners that are no users were administrators before there were users."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+
+
+DROPPED_USERS = Table("dropped_users", METADATA, DroppedUserColumns)
+
+
 class RoleColumns(TypedColumns):
     """Columns of `roles`."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.errors import Error, ProgrammingError
+from headrace.errors import Error, PermissionDeniedError, ProgrammingError
 from headrace.model import access_statements as model
 from headrace.model.access import (
     ADMINISTRATOR,
@@ -25,7 +25,7 @@ from headrace.model.access import (
 from headrace.model.paths import PathPattern
 from headrace.model.tree_status import TreeStatus
 from headrace.service.results import BOOL, STRING, CatalogRows, Result
-from headrace.service.rights import PermissionDeniedError, Right, globally, on_paths
+from headrace.service.rights import Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.statement_rights import MANAGE_ROLE, MANAGE_USER
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
