@@ -15,7 +15,7 @@ ADMINISTRATOR: Final = "root"
 EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
 MIN_NAME_LENGTH: Final = 4
 MIN_PASSWORD_LENGTH: Final = 4
-MAX_NAME_LENGTH: Final = 64
+MAX_NAME_LENGTH: Final = 32
 
 
 class Privilege(StrEnum):
@@ -27,6 +27,7 @@ class Privilege(StrEnum):
     USE_UDF = "USE_UDF"
     USE_CQ = "USE_CQ"
     USE_PIPE = "USE_PIPE"
+    USE_MODEL = "USE_MODEL"
     EXTEND_TEMPLATE = "EXTEND_TEMPLATE"
     MANAGE_DATABASE = "MANAGE_DATABASE"
     MAINTAIN = "MAINTAIN"
@@ -57,7 +58,7 @@ GROUPS: Final = {
     "READ": (Privilege.READ_DATA, Privilege.READ_SCHEMA),
     "WRITE": (Privilege.WRITE_DATA, Privilege.WRITE_SCHEMA),
 }
-"""What IoTDB writes for several privileges. ALL are those that a path may have."""
+"""What IoTDB writes for several privileges. ALL are those that it can grant on `root.**`."""
 
 
 class GranteeKind(StrEnum):
@@ -133,10 +134,14 @@ def may_overlap(granted: Sequence[str], asked: Sequence[str]) -> bool:
     """Return whether a path can exist that matches both patterns."""
     if not granted or not asked:
         return not granted and not asked
-    if granted[0] == ANY_LEVELS or asked[0] == ANY_LEVELS:
-        one, other = (granted, asked) if granted[0] == ANY_LEVELS else (asked, granted)
-        return any(may_overlap(one[1:], other[taken:]) for taken in range(1, len(other) + 1))
-    return (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])) and may_overlap(granted[1:], asked[1:])
+    rest = [(granted[1:], asked[1:])]
+    if granted[0] == ANY_LEVELS:
+        rest.append((granted, asked[1:]))
+    if asked[0] == ANY_LEVELS:
+        rest.append((granted[1:], asked))
+    if len(rest) == 1 and not (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])):
+        return False
+    return any(may_overlap(*pair) for pair in rest)
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def status_of(error: Error) -> int:
 def error_body(error: Error) -> dict[str, Any]:
     line, column = (None, None) if error.span is None or error.sql is None else error.span.position(error.sql)
     span = None if error.span is None else [error.span.start, error.span.end]
-    location = {"line": line, "column": column, "span": span, "sql": error.sql}
+    location = {"line": line, "column": column, "span": span, "sql": None if error.sql is None else masked(error.sql)}
     return {"code": error.code, "message": error.message, "hint": error.hint} | location
 
 

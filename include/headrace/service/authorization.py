@@ -65,7 +65,7 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
         return may_describe(target, permissions)
     if target.kind in BY_KIND:
         return permissions.allows(BY_KIND[target.kind])
-    if target.kind == ObjectKind.DATABASE and is_tree(target.name):
+    if target.kind == ObjectKind.DATABASE and is_tree(target.database):
         return action in (Action.CREATE, Action.DROP) and permissions.allows(Privilege.MANAGE_DATABASE)
     if target.kind == ObjectKind.CATALOG and action is Action.OPERATE:
         return permissions.allows(Privilege.MAINTAIN)
@@ -78,7 +78,7 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
 def may_describe(target: Securable, permissions: Permissions) -> bool:
     """Return whether a user may know of an object. Lists leave out what the user may not know of."""
     if target.kind == ObjectKind.DATABASE:
-        return sees_database(target.name, permissions)
+        return sees_database(target.database, permissions)
     if target.kind == ObjectKind.TABLE:
         return any(
             permissions.allows_table(privilege, target.database, target.name)
@@ -124,7 +124,7 @@ def privilege_words(right: Right) -> str:
     target = right.target
     if target.kind in BY_KIND:
         return str(BY_KIND[target.kind])
-    if target.kind == ObjectKind.DATABASE and is_tree(target.name):
+    if target.kind == ObjectKind.DATABASE and is_tree(target.database):
         return str(Privilege.MANAGE_DATABASE)
     name = "READ" if right.action in READING else "WRITE"
-    return f"{name} on {target.database}.{target.name}" if target.database else f"{name} on {target.name or '*'}.*"
+    return f"{name} on {target.database or '*'}.{target.name or '*'}"

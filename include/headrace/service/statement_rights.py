@@ -25,6 +25,7 @@ MANAGE_ROLE: Final = globally(Privilege.MANAGE_ROLE)
 SHOWS: Final[Mapping[str, Rights]] = {
     "continuous queries": globally(Privilege.USE_CQ),
     "cq executions": globally(Privilege.USE_CQ),
+    "functions": globally(Privilege.USE_UDF),
     "triggers": globally(Privilege.USE_TRIGGER),
     "pipe": globally(Privilege.USE_PIPE),
     "pipes": globally(Privilege.USE_PIPE),

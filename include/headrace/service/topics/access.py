@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,7 +31,6 @@ from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 
 MAX_PASSWORD_LENGTH: Final = 128
-NAME: Final = re.compile(r"[-\w!@#$%^&*()+=]+")
 
 
 def change(title: str, apply: Callable[[SessionState], None], required: tuple[Right, ...]) -> Stage:
@@ -105,12 +103,12 @@ def check_password(password: str) -> None:
 
 
 def check_text(text: str, most: int) -> None:
+    if " " in text:
+        raise illegal("The name or password cannot contain spaces")
     if len(text) < MIN_NAME_LENGTH:
         raise illegal(f"The length of name or password must be greater than or equal to {MIN_NAME_LENGTH}")
     if len(text) > most:
         raise illegal(f"The length of name or password must be less than or equal to {most}")
-    if not NAME.fullmatch(text):
-        raise illegal("The name or password can only contain letters, numbers or !@#$%^&*()_+-=")
 
 
 def illegal(message: str, hint: str = "choose another one") -> Error:
@@ -173,8 +171,8 @@ def plan_revoke_privileges(statement: model.RevokePrivileges, session: PlanningC
     grants = checked_grants(statement, session, "REVOKE")
     grantee = statement.grantee
     present = {(grant.privilege, grant.target) for grant in session.context.catalog.access.grants(grantee)}
-    if len(statement.privileges) == 1 and statement.privileges[0] in (*GROUPS, "ALL"):
-        # Of a group, those are revoked that there are.
+    if statement.privileges == ("ALL",):
+        # All are those that there are.
         grants = [grant for grant in grants if (grant.privilege, grant.target) in present] or grants
     for grant in grants:
         if (grant.privilege, grant.target) not in present:
@@ -223,7 +221,7 @@ def not_grantable(verb: str, grantee: Grantee) -> Error:
 
 
 def expanded(names: Sequence[str], path: PathPattern) -> list[Privilege]:
-    """Return the privileges that names stand for on a path. ALL are those that the path may have.
+    """Return the privileges that names stand for on a path.
 
     Raises:
         ProgrammingError: A privilege cannot be granted on the path.
@@ -232,14 +230,11 @@ def expanded(names: Sequence[str], path: PathPattern) -> list[Privilege]:
     is_everywhere = str(path) == EVERYWHERE
     privileges: list[Privilege] = []
     for name in names:
-        if name == "ALL":
-            privileges += [*(GLOBAL if is_everywhere else ()), *ON_PATHS]
-            continue
-        for privilege in GROUPS.get(name) or (Privilege(name),):
-            if not is_everywhere and not privilege.is_on_paths:
-                message = f"[{privilege}] can only be set on path: {EVERYWHERE}"
-                raise ProgrammingError(message, hint=f"write ON {EVERYWHERE}", span=path.span).with_status(SEMANTIC_ERROR)
-            privileges.append(privilege)
+        own = (*GLOBAL, *ON_PATHS) if name == "ALL" else GROUPS.get(name) or (Privilege(name),)
+        if not is_everywhere and not all(privilege.is_on_paths for privilege in own):
+            message = f"[{name}] can only be set on path: {EVERYWHERE}"
+            raise ProgrammingError(message, hint=f"write ON {EVERYWHERE}", span=path.span).with_status(SEMANTIC_ERROR)
+        privileges += own
     return privileges
 
 
