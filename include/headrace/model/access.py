@@ -51,6 +51,8 @@ class Privilege(StrEnum):
 
 ON_PATHS: Final = (Privilege.READ_DATA, Privilege.WRITE_DATA, Privilege.READ_SCHEMA, Privilege.WRITE_SCHEMA)
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+TABLE_PRIVILEGES: Final = {"READ": Privilege.READ_TABLE, "WRITE": Privilege.WRITE_TABLE}
+"""TDengine's privileges on tables by its names; ALL are both."""
 GLOBAL: Final = tuple(one for one in Privilege if not one.is_on_paths and not one.is_on_tables)
 IMPLIED_BY: Final = {Privilege.READ_DATA: Privilege.WRITE_DATA, Privilege.READ_SCHEMA: Privilege.WRITE_SCHEMA}
 """The privilege to write, by the one to read, which it includes. It does not include the option to grant it."""
@@ -226,6 +228,15 @@ class Permissions:
             return privilege is Privilege.READ_TABLE and self.allows(Privilege.READ_DATA, as_pattern(f"{database}.{ANY_LEVELS}"))
         accepted = {"*.*", f"{database}.*", f"{database}.{table}"}
         return any(grant.privilege is privilege and grant.target in accepted for _, grant in self.grants)
+
+    def sees_database(self, name: str) -> bool:
+        """Return whether the user may know of a database: it may have tables or paths on which the user has a privilege."""
+        if self.is_administrator or not name:
+            return self.is_administrator
+        if name.startswith(f"{ROOT}."):
+            return any(self.paths(privilege).touches(split_path(name)) for privilege in IMPLIED_BY)
+        granted = (grant.target.split(".")[0] for _, grant in self.grants if grant.privilege.is_on_tables)
+        return any(database in ("*", name) for database in granted)
 
     def _of(self, privilege: Privilege) -> list[Grant]:
         accepted = (privilege, IMPLIED_BY.get(privilege))

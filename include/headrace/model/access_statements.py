@@ -106,3 +106,18 @@ class ListPrivileges(AccessStatement):
     """`LIST PRIVILEGES OF USER|ROLE name`."""
 
     grantee: Grantee
+
+
+@dataclass(frozen=True, slots=True)
+class GrantTables(AccessStatement):
+    """TDengine's `GRANT privilege, … ON database.table TO user`, or `REVOKE … FROM user`; each name may be `*`.
+
+    Privileges are `READ`, `WRITE` and `ALL`.
+    """
+
+    privileges: tuple[str, ...]
+    database: str
+    table: str
+    user: str
+    revoke: bool = False
+    span: Span | None = field(default=None, compare=False)

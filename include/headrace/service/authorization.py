@@ -12,6 +12,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, ObjectKind, Right, Securable
+from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -78,13 +79,13 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
 def may_describe(target: Securable, permissions: Permissions) -> bool:
     """Return whether a user may know of an object. Lists leave out what the user may not know of."""
     if target.kind == ObjectKind.DATABASE:
-        return sees_database(target.database, permissions)
+        return permissions.sees_database(target.database)
     if target.kind == ObjectKind.TABLE:
         return any(
             permissions.allows_table(privilege, target.database, target.name)
             for privilege in (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
         )
-    return True
+    return target.kind != STREAM or permissions.sees_database(target.database)
 
 
 def is_tree(database: str) -> bool:
@@ -92,39 +93,28 @@ def is_tree(database: str) -> bool:
     return database.startswith(ROOT + ".")
 
 
-def sees_database(name: str, permissions: Permissions) -> bool:
-    """Return whether a user may know of a database: there are tables or paths in it on which the user has a privilege."""
-    if permissions.is_administrator or not name:
-        return True
-    if is_tree(name):
-        nodes = as_pattern(name).nodes
-        return any(permissions.paths(privilege).touches(nodes) for privilege in FILTERED)
-    granted = (grant.target.split(".")[0] for _, grant in permissions.grants if grant.privilege.is_on_tables)
-    return any(database in ("*", name) for database in granted)
-
-
 def denied(rights: Sequence[Right]) -> Error:
-    """Return the error for rights that a user lacks, in IoTDB's words. It names only what the statement names."""
+    """Return the error for rights that a user lacks, in the words of their language. It names only what the statement names."""
     first = rights[0]
     if first.action is Action.ADMINISTER:
         message = "Only the admin user can perform this operation"
         return PermissionDeniedError(message, hint="connect as root").with_status(TreeStatus.NO_PERMISSION)
-    same = [right for right in rights if right.action is first.action and right.target.kind == first.target.kind]
-    if isinstance(first.action, Privilege):
-        paths = [right.target.name for right in same if right.target.kind == ObjectKind.PATH]
-        needed = f"{first.action} on [{', '.join(paths)}]" if paths else str(first.action)
-    else:
-        needed = privilege_words(first)
+    needed = privilege_words(first, rights)
+    if needed is None:
+        hint = f"the administrator can GRANT {'READ' if first.action in READING else 'WRITE'} ON {first.target.database or '*'}.*"
+        return PermissionDeniedError("Permission denied or target object not exist", hint=hint)
     message = f"No permissions for this operation, please add privilege {needed}"
     return PermissionDeniedError(message, hint=HINT).with_status(TreeStatus.NO_PERMISSION)
 
 
-def privilege_words(right: Right) -> str:
-    """Return what a user would have to be granted for a right that is no privilege of IoTDB."""
-    target = right.target
+def privilege_words(first: Right, rights: Sequence[Right]) -> str | None:
+    """Return the privilege of IoTDB that a user lacks; None for a right on tables."""
+    target = first.target
+    if isinstance(first.action, Privilege):
+        paths = [right.target.name for right in rights if right.action is first.action and right.target.kind == ObjectKind.PATH]
+        return f"{first.action} on [{', '.join(paths)}]" if paths else str(first.action)
     if target.kind in BY_KIND:
         return str(BY_KIND[target.kind])
     if target.kind == ObjectKind.DATABASE and is_tree(target.database):
         return str(Privilege.MANAGE_DATABASE)
-    name = "READ" if right.action in READING else "WRITE"
-    return f"{name} on {target.database or '*'}.{target.name or '*'}"
+    return str(Privilege.MAINTAIN) if target.kind == ObjectKind.CATALOG and first.action is Action.OPERATE else None

@@ -87,7 +87,8 @@ class Session(SessionState):
         reads_rows = is_query(stages)
         if reads_rows and text is not None:
             # A live snode has a warm Spark session.
-            answer = query_living_snode(self.context, text, self.dialect, self.database)
+            user = None if isinstance(self._authorizer, AllowAll) else self.user
+            answer = query_living_snode(self.context, text, self.dialect, self.database, user)
             if answer is not None:
                 return answer
         result, queries = Result(), self.queries

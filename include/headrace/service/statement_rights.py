@@ -54,7 +54,7 @@ GLOBAL: Final[Mapping[Privilege, tuple[type[Statement], ...]]] = {
     Privilege.EXTEND_TEMPLATE: (tree.AlterTemplate,),
 }
 """Statements that need a privilege which is not on paths."""
-ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate)
+ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables)
 
 
 def statement_rights(statement: Statement, user: str) -> Rights:

@@ -15,6 +15,7 @@ from headrace.model.access import (
     MAX_NAME_LENGTH,
     MIN_NAME_LENGTH,
     ON_PATHS,
+    TABLE_PRIVILEGES,
     Grant,
     Grantee,
     GranteeKind,
@@ -24,7 +25,7 @@ from headrace.model.access import (
 from headrace.model.paths import PathPattern
 from headrace.model.tree_status import TreeStatus
 from headrace.service.results import BOOL, STRING, CatalogRows, Result
-from headrace.service.rights import Right, globally, on_paths
+from headrace.service.rights import ADMINISTER, Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.statement_rights import MANAGE_ROLE, MANAGE_USER
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
@@ -46,7 +47,7 @@ def plan_create_user(statement: model.CreateUser, _: PlanningContext) -> list[St
     check_password(statement.password)
 
     def apply(session: SessionState) -> None:
-        from headrace.service.passwords import hash_password
+        from headrace.runtime.passwords import hash_password
 
         session.context.catalog.access.create_user(statement.name, hash_password(statement.password))
 
@@ -62,7 +63,7 @@ def plan_alter_user(statement: model.AlterUser, session: PlanningContext) -> lis
         session.context.catalog.access.check_exists(Grantee(GranteeKind.USER, name))
 
     def apply(session: SessionState) -> None:
-        from headrace.service.passwords import hash_password
+        from headrace.runtime.passwords import hash_password
 
         access, hashed = session.context.catalog.access, None if password is None else hash_password(password)
         if name == ADMINISTRATOR and hashed is not None:
@@ -208,6 +209,28 @@ def checked_grants(
         raise ProgrammingError(f"the rights of user {ADMINISTRATOR} cannot be changed", hint="name another user")
     session.context.catalog.access.check_exists(statement.grantee)
     return list(dict.fromkeys(grants))
+
+
+def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) -> list[Stage]:
+    """Plan GRANT and REVOKE of privileges on tables, which only the administrator may."""
+    grantee, target = Grantee(GranteeKind.USER, statement.user), f"{statement.database}.{statement.table}"
+    refuse_administrator(statement.user, "granted anything: that user may do everything")
+    access = session.context.catalog.access
+    access.check_exists(grantee)
+    names = dict.fromkeys(
+        name for written in statement.privileges for name in (TABLE_PRIVILEGES if written == "ALL" else (written,))
+    )
+    grants = [Grant(TABLE_PRIVILEGES[name], target) for name in names]
+    if statement.revoke and "ALL" in statement.privileges:
+        present = access.grants(grantee)
+        grants = [grant for grant in grants if grant in present] or grants
+    verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
+
+    def apply(session: SessionState) -> None:
+        access = session.context.catalog.access
+        (access.revoke if statement.revoke else access.grant)(grantee, grants)
+
+    return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
 
 
 def not_grantable(verb: str, grantee: Grantee) -> Error:
