@@ -11,7 +11,7 @@ from headrace.model.paths import ROOT
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.service.rights import Action, ObjectKind, Right, Securable
+from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table
 from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def denied(rights: Sequence[Right]) -> Error:
         return PermissionDeniedError(message, hint="connect as root").with_status(TreeStatus.NO_PERMISSION)
     needed = privilege_words(first, rights)
     if needed is None:
-        hint = f"the administrator can GRANT {'READ' if first.action in READING else 'WRITE'} ON {first.target.database or '*'}.*"
-        return PermissionDeniedError("Permission denied or target object not exist", hint=hint)
+        return denied_table()
     message = f"No permissions for this operation, please add privilege {needed}"
     return PermissionDeniedError(message, hint=HINT).with_status(TreeStatus.NO_PERMISSION)
 

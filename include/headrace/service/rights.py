@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from headrace.errors import PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
@@ -15,6 +16,7 @@ from headrace.model.trees import DeviceSeries
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
     from headrace.compute import AnyPlan
+    from headrace.model.spans import Span
 
 
 class Action(StrEnum):
@@ -135,6 +137,12 @@ def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
     return rights or (Right(Action.DESCRIBE, CATALOG),)
+
+
+def denied_table(span: Span | None = None) -> PermissionDeniedError:
+    """Return the error for a table, database or stream that the user may not use, or that does not exist."""
+    hint = "check the name; the administrator can GRANT READ or WRITE ON database.*"
+    return PermissionDeniedError("Permission denied or target object not exist", hint=hint, span=span)
 
 
 class Authorizer(Protocol):

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.errors import Error, InternalError
+from headrace.errors import Error, InternalError, NotFoundError
 from headrace.model.masking import masked
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, authorize_points
+from headrace.service.rights import AllowAll, Authorizer, authorize_points, denied_table
 from headrace.service.stage import SessionState, Stage, required_rights
 from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
@@ -73,7 +73,19 @@ class Session(SessionState):
             rights = statement_rights(statement, self.user)
             if rights:
                 self._authorizer.authorize(self.user, rights)
-        return plan(statement, self)
+        try:
+            return plan(statement, self)
+        except NotFoundError as error:
+            raise self._without_names(error) from None
+
+    def _without_names(self, error: NotFoundError) -> Error:
+        """Return the error for a name that was not found, as if it was found and denied unless the user may know all names.
+
+        Trees do not need this: paths that may not be known are not found, and other names have been denied.
+        """
+        if self.dialect == "iotdb" or self.context.permissions().is_administrator:
+            return error
+        return denied_table(error.span)
 
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages if the user has the rights that they require, and return the result of the last.

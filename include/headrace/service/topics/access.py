@@ -217,9 +217,8 @@ def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) ->
     refuse_administrator(statement.user, "granted anything: that user may do everything")
     access = session.context.catalog.access
     access.check_exists(grantee)
-    names = dict.fromkeys(
-        name for written in statement.privileges for name in (TABLE_PRIVILEGES if written == "ALL" else (written,))
-    )
+    written = statement.privileges
+    names = [name for name in TABLE_PRIVILEGES if name in written or "ALL" in written]
     grants = [Grant(TABLE_PRIVILEGES[name], target) for name in names]
     if statement.revoke and "ALL" in statement.privileges:
         present = access.grants(grantee)

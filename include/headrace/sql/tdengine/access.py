@@ -19,7 +19,7 @@ class TDengineAccess(TDengineVirtualTables):
     """Parses statements about users and their privileges."""
 
     def _parse_create_user(self) -> model.CreateUser:
-        """Parse `name PASS 'password' [SYSINFO 0|1]`. Everybody may see system tables, as far as they may know of what is in them."""
+        """Parse `name PASS 'password' [SYSINFO 0|1]`. System tables show everybody what they may know of."""
         name = self._parse_identifier(USER)
         self._expect("PASS")
         password = self._parse_string("a password, as a string")

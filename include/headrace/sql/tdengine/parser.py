@@ -28,16 +28,7 @@ from headrace.sql.tdengine.functions import TDengineFunctions
 from headrace.sql.tdengine.streams import TDengineStreams
 
 LISTS: Final = (
-    "DATABASES",
-    "STABLES",
-    "TABLES",
-    "VTABLES",
-    "JOBS",
-    "STREAMS",
-    "QUARANTINE",
-    "FUNCTIONS",
-    "SNODES",
-    "QUERIES",
+    *("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES"),
     "USERS",
 )
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
