@@ -9,10 +9,22 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, update
 
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
-from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, USERS
+from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, TOKENS, USERS
 from headrace.catalog.store import Repository, Store, insert
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
-from headrace.model.access import ADMINISTRATOR, Grant, Grantee, GranteeKind, Permissions, User, administrator
+from headrace.model.access import (
+    ADMINISTRATOR,
+    TOKEN_WORD,
+    Grant,
+    Grantee,
+    GranteeKind,
+    Permissions,
+    Token,
+    User,
+    administrator,
+    reading_only,
+)
+from headrace.model.conversion import from_row
 from headrace.model.tree_status import TreeStatus
 
 REVISION: Final = revision_of(RevisionKind.ACCESS)
@@ -102,6 +114,8 @@ class Access(Repository):
         with self._store.write() as connection:
             require(connection, grantee.kind, grantee.name)
             connection.execute(delete(GRANTS).where(is_of(grantee)))
+            if grantee.kind is GranteeKind.USER:
+                connection.execute(delete(TOKENS).where(TOKENS.c.user == grantee.name))
             member = MEMBERSHIPS.c.user if grantee.kind is GranteeKind.USER else MEMBERSHIPS.c.role
             connection.execute(delete(MEMBERSHIPS).where(member == grantee.name))
             connection.execute(delete(table).where(table.c.name == grantee.name))
@@ -184,11 +198,24 @@ class Access(Repository):
         """
         if user == ADMINISTRATOR:
             return administrator()
+        if TOKEN_WORD in user:
+            return self._token_permissions(user)
         self._refresh()
         permissions = self._find(user)
         if permissions is None:
             raise missing(GranteeKind.USER, user)
         return permissions
+
+    def _token_permissions(self, principal: str) -> Permissions:
+        """Return what a program with a token may do; raise `NotFoundError` if the token was revoked or has expired."""
+        with self._store.read() as connection:
+            query = select(TOKENS).where(TOKENS.c.id == principal.partition(TOKEN_WORD)[2])
+            row, now = connection.execute(query).mappings().one_or_none(), self._store.now(connection)
+        token = None if row is None else from_row(Token, row)
+        if token is None or token.principal != principal or not token.is_valid(now):
+            raise missing(GranteeKind.USER, principal)
+        own = self.permissions(token.user)
+        return reading_only(own) if token.reads_only else own
 
     def owners(self) -> Callable[[str], Permissions]:
         """Return what the owners of jobs may do now: nothing if a user was dropped or may not log in. Costs one read of a number.
@@ -205,6 +232,11 @@ class Access(Repository):
     def _owner_permissions(self, owner: str) -> Permissions:
         if owner == ADMINISTRATOR:
             return administrator()
+        if TOKEN_WORD in owner:
+            try:
+                return self._token_permissions(owner)
+            except NotFoundError:
+                return Permissions(owner)
         return self._find(owner) or (Permissions(owner) if owner in self._former else administrator(owner))
 
     def _refresh(self) -> None:

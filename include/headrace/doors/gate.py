@@ -106,7 +106,14 @@ class Gate:
     def open_as(self, origin: Origin, user: str, dialect: str, database: str | None = None) -> DoorConnection:
         """Open a session of a user who is authenticated already."""
         session = Session(
-            self.context, dialect, database, user=user, authorizer=self._authorizer, reads_files=False, queries=self._queries
+            self.context,
+            dialect,
+            database,
+            user=user,
+            authorizer=self._authorizer,
+            reads_files=False,
+            queries=self._queries,
+            address=f"{origin.door} {origin.address}",
         )
         connection = DoorConnection(next(self._numbers), origin, session, self.context.clock.now())
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -13,6 +13,9 @@ from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, node_matches, sp
 ADMINISTRATOR: Final = "root"
 """The user who may do everything, who cannot be dropped, and whose rights cannot be revoked."""
 EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
+TOKEN_PREFIX: Final = "hrt_"
+"""How tokens begin, so that they are told from passwords."""
+TOKEN_WORD: Final = " token "
 MIN_NAME_LENGTH: Final = 4
 MIN_PASSWORD_LENGTH: Final = 4
 MAX_NAME_LENGTH: Final = 32
@@ -109,19 +112,39 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """A privilege that a statement needs on each of some patterns; it needs a global one as such.
+class Token:
+    """A token as stored: whose it is, what for, and until when, in epoch milliseconds."""
 
-    `text` is what a refusal says; it names only what the statement names.
-    """
+    id: str
+    user: str
+    hash: str
+    purpose: str
+    reads_only: bool
+    created: int
+    expires: int | None = None
 
-    privilege: Privilege | None
-    patterns: tuple[PathPattern, ...] = ()
+    @property
+    def principal(self) -> str:
+        """The name under which a program with the token acts. No user has such a name, as it has spaces."""
+        return f"{self.user}{TOKEN_WORD}{self.id}"
 
-    def __str__(self) -> str:
-        if self.privilege is None:
-            return "administrate"
-        return f"{self.privilege} on [{', '.join(map(str, self.patterns))}]" if self.patterns else str(self.privilege)
+    def is_valid(self, now: int) -> bool:
+        """Return whether the token has not expired."""
+        return self.expires is None or now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """What a user did or tried at a time, in epoch milliseconds, and why it was refused."""
+
+    number: int
+    time: int
+    user: str
+    address: str
+    action: str
+    statement: str
+    is_allowed: bool
+    reason: str
 
 
 def covers(granted: Sequence[str], asked: Sequence[str]) -> bool:
@@ -243,20 +266,24 @@ class Permissions:
         return [grant for _, grant in self.grants if grant.privilege in accepted]
 
 
+def reading_only(permissions: Permissions) -> Permissions:
+    """Return those of the permissions that only read."""
+    if permissions.is_administrator:
+        reads = (*((privilege, EVERYWHERE) for privilege in IMPLIED_BY), (Privilege.READ_TABLE, "*.*"))
+        return Permissions(permissions.user, tuple(("", Grant(privilege, target)) for privilege, target in reads))
+    read_by = {writing: reading for reading, writing in IMPLIED_BY.items()}
+    kept = [(role, grant, read_by.get(grant.privilege, grant.privilege)) for role, grant in permissions.grants]
+    grants = tuple(
+        (role, Grant(reads, grant.target)) for role, grant, reads in kept if reads in (*IMPLIED_BY, Privilege.READ_TABLE)
+    )
+    return Permissions(permissions.user, grants, permissions.roles)
+
+
 def administrator(name: str = ADMINISTRATOR) -> Permissions:
     """Return the permissions of who may do everything."""
     return Permissions(name, is_administrator=True)
 
 
-PermissionsOf = Callable[[str], Permissions]
-"""Returns what a user may do now."""
-
-
 def as_pattern(path: str) -> PathPattern:
     """Return a path in canonical spelling as a pattern."""
     return PathPattern(split_path(path))
-
-
-def below(pattern: PathPattern) -> PathPattern:
-    """Return the pattern of what lies below a path."""
-    return PathPattern((*pattern.nodes, ANY_LEVELS))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, InternalError, NotFoundError
+from headrace.errors import Error, InternalError, NotFoundError, PermissionDeniedError
 from headrace.model.masking import masked
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from headrace.service.embedded import EmbeddedRunner
 
 
+MAX_AUDITED: Final = 2_000
+"""Characters of a statement that the audit log has."""
+
+
 class Session(SessionState):
     """Runs statements against one home. Not thread-safe."""
 
@@ -37,11 +41,13 @@ class Session(SessionState):
         authorizer: Authorizer | None = None,
         reads_files: bool = True,
         queries: RunningQueries | None = None,
+        address: str = "",
     ) -> None:
         """Create a session.
 
         The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
-        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
+        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries. The audit log
+        has `address` as where the client comes from.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
         context = replace(
@@ -52,6 +58,7 @@ class Session(SessionState):
         )
         super().__init__(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
+        self.address = address
 
     def execute(self, text: str) -> Result:
         """Run one statement.
@@ -60,7 +67,21 @@ class Session(SessionState):
             Error: Always one of ours, with the statement's text.
         """
         with with_statement(text):
-            return self.run(self.stages(text), text)
+            try:
+                stages = self.stages(text)
+                result = self.run(stages, text)
+            except PermissionDeniedError as error:
+                self._record(text, error)
+                raise
+            if any(stage.is_audited for stage in stages):
+                self._record(text)
+            return result
+
+    def _record(self, text: str, error: PermissionDeniedError | None = None) -> None:
+        """Record in the audit log what the user has done, or was refused."""
+        statement, reason = masked(text)[:MAX_AUDITED], "" if error is None else error.message
+        action = statement.split(maxsplit=1)[0].upper() if statement.strip() else ""
+        self.context.catalog.audit_log.record(self.user, self.address, action, statement, is_allowed=error is None, reason=reason)
 
     def stages(self, text: str) -> list[Stage]:
         """Plan a statement without applying it.

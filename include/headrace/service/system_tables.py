@@ -270,6 +270,14 @@ def user_privileges(context: Context) -> CatalogRows:
     )
 
 
+def audit_log(context: Context) -> CatalogRows:
+    """Return what users did and were refused, the newest first. Only the administrator sees it."""
+    entries = context.catalog.audit_log.entries() if context.permissions().is_administrator else []
+    rows = [(one.time, one.user, one.address, one.action, one.statement, one.is_allowed, one.reason) for one in entries]
+    types = {"time": INSTANT, "user_name": STRING, "address": STRING, "action": STRING, "statement": STRING}
+    return CatalogRows({**types, "allowed": BOOL, "reason": STRING}, rows)
+
+
 def privilege_row(grant: Grant) -> Row:
     """Return privilege, database, table and condition; a path of a tree stands for the table."""
     if not grant.privilege.is_on_tables:
@@ -297,6 +305,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_stream_metrics": visible(stream_metrics),
     "ins_users": users,
     "ins_user_privileges": user_privileges,
+    "ins_audit_log": audit_log,
 }
 
 

@@ -81,7 +81,7 @@ class TokenColumns(TypedColumns):
     expires: Named[int | None] = Column(BigInteger, nullable=True)
 
 
-TOKENS = Table("tokens", METADATA, TokenColumns, ForeignKeyConstraint(["user"], ["users.name"], ondelete="CASCADE"))
+TOKENS = Table("tokens", METADATA, TokenColumns)
 
 
 class AuditColumns(TypedColumns):

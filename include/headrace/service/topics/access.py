@@ -35,7 +35,7 @@ MAX_PASSWORD_LENGTH: Final = 128
 
 
 def change(title: str, apply: Callable[[SessionState], None], required: tuple[Right, ...]) -> Stage:
-    return Stage(required, lambda: [title], apply)
+    return Stage(required, lambda: [title], apply, is_audited=True)
 
 
 # Users

@@ -386,7 +386,15 @@ def function_kind(name: str, *, aggregate: bool) -> str:
     return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
 
 
+def show_audit_log(_: TreeShow, context: Context) -> CatalogRows:
+    """Return what users did and were refused, the newest first."""
+    from headrace.service.system_tables import audit_log
+
+    return audit_log(context)
+
+
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
+    "audit log": show_audit_log,
     "continuous queries": show_queries,
     "cq executions": show_executions,
     "databases": databases,
