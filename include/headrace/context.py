@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.model.access import administrator
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.catalog import Catalog
     from headrace.code.triggers import FireResult, TabletRows
+    from headrace.model.access import Permissions
     from headrace.model.clock import Clock
     from headrace.model.trees import DeviceSeries
     from headrace.model.triggers import RegisteredTrigger
@@ -21,10 +24,6 @@ if TYPE_CHECKING:
 
 def allow_all(series: Sequence[DeviceSeries]) -> None:
     """Allow everything."""
-
-
-def allow_all_of(user: str, series: Sequence[DeviceSeries]) -> None:
-    """Allow everything to everyone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class Context:
         authorize_points: Raises an error unless its user may write points of series, and create those that are missing.
         call_in_snode: Has an snode call a stateful trigger; returns None if none can. Is None in an snode, which calls them itself.
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
-        authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
+        permissions: Returns what that user may do now.
     """
 
     catalog: Catalog
@@ -53,8 +52,8 @@ class Context:
     authorize_points: Callable[[Sequence[DeviceSeries]], None] = allow_all
     call_in_snode: Callable[[Context, RegisteredTrigger, TabletRows], FireResult | None] | None = None
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
-    authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
+    permissions: Callable[[], Permissions] = administrator
 
     @property
     def tables(self) -> Tables:

@@ -36,6 +36,12 @@ class Settings(BaseSettings):
 
     home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
     user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
+    password: SecretStr = setting(SecretStr(""), "Password of `user`, once the catalog has users.")
+    auth: Literal["auto", "required"] = setting(
+        "auto",
+        "Whether Python and the command line need a user and password: `auto` lets in who may read the home's files, as"
+        " administrator; `required` does not.",
+    )
     catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = setting("", "URI of the folder for Delta tables; if empty, the home folder.")
     s3_endpoint: str = setting(

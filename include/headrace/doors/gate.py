@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import LimitError, NotFoundError, OperationalError
+from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.session import Session
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ class Gate:
         authorizer: Authorizer | None = None,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """Create a gate to a home; `queries` registers and limits the queries of all doors."""
+        """Create a gate to a home.
+
+        `queries` registers and limits the queries of all doors. The default `authorizer` goes by the grants of the catalog.
+        """
         self.context = context
         self.authenticate = authenticate
-        self._queries, self._authorizer, self._max_connections = queries, authorizer, max_connections
+        self._queries, self._max_connections = queries, max_connections
+        self._authorizer = authorizer or CatalogAuthorizer(context.catalog)
         self._numbers = itertools.count(1)
         self._connections: dict[int, DoorConnection] = {}
         self._lock = threading.Lock()
@@ -101,7 +106,14 @@ class Gate:
     def open_as(self, origin: Origin, user: str, dialect: str, database: str | None = None) -> DoorConnection:
         """Open a session of a user who is authenticated already."""
         session = Session(
-            self.context, dialect, database, user=user, authorizer=self._authorizer, reads_files=False, queries=self._queries
+            self.context,
+            dialect,
+            database,
+            user=user,
+            authorizer=self._authorizer,
+            reads_files=False,
+            queries=self._queries,
+            address=f"{origin.door} {origin.address}",
         )
         connection = DoorConnection(next(self._numbers), origin, session, self.context.clock.now())
         with self._lock:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from headrace.service.stage import PlanningContext, Stage
 
 TOPICS: Final = {
+    "access": (
+        "create_user alter_user drop_user create_role drop_role grant_role grant_privileges revoke_privileges list_users list_roles"
+        " list_privileges grant_tables"
+    ),
     "databases": "create_database alter_database maintain_database drop_database use_database",
     "tables": "create_table drop_table",
     "alterations": "add_column drop_column modify_column rename_column set_table_options",

@@ -20,10 +20,11 @@ from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.points import MapRows, ReplacedPoints
 from headrace.storage.spark.frames import map_partitions, read_batches
 from headrace.trees.firing import Firing
+from headrace.trees.owners import as_owner
 from headrace.trees.series import resolve_series
 from headrace.trees.tablets import DEVICE, WrittenTablets
 from headrace.trees.trigger_drops import complete_interrupted
-from headrace.trees.trigger_writes import as_owner, inserted_rows
+from headrace.trees.trigger_writes import inserted_rows
 from headrace.trees.triggers import match_triggers
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def write_insertions(firing: Firing, fired_by: frozenset[str]) -> None:
     for trigger, insertions in firing.owned_insertions():
         try:
             rows = [DeviceRows((series,), table) for series, table in inserted_rows(firing.context, insertions)]
-            write_points(as_owner(firing.context, trigger), rows, fired_by=fired_by | {trigger.id})
+            write_points(as_owner(firing.context, trigger.owner), rows, fired_by=fired_by | {trigger.id})
         except Error as error:
             firing.note_failure(trigger, error)
 

@@ -248,6 +248,8 @@ LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal v
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
     "databases": partial(list_rows, "ins_databases", ("name", "precision")),
+    "users": lambda statement, session: Result(system_tables.users(session.context).like(statement.like)),
+    "user privileges": lambda _, session: Result(system_tables.user_privileges(session.context)),
     "stables": list_stables,
     "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
     "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
+from headrace.model.access import Privilege
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
 from headrace.runtime.living_snodes import living_snodes
 from headrace.service.remote import query_snode
@@ -90,12 +91,19 @@ def list_queries() -> Stage:
     def apply(session: SessionState) -> Result:
         if session.queries is not None:
             now = session.context.clock.now()
-            return Result(CatalogRows(COLUMNS, [query_row(query, now) for query in session.queries.all()]))
+            return listed([query_row(query, now) for query in session.queries.all()], session)
         results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
-        return Result(CatalogRows(COLUMNS, [row for result in results if result is not None for row in integer_times(result)]))
+        return listed([row for result in results if result is not None for row in integer_times(result)], session)
 
     described = "ask the snodes that are alive for the queries that they run"
     return Stage(on_catalog(Action.DESCRIBE), lambda: [described], apply)
+
+
+def listed(rows: list[tuple[object, ...]], session: SessionState) -> Result:
+    """Return running queries: the user's own, or with the privilege MAINTAIN those of all."""
+    permissions, column = session.context.permissions(), list(COLUMNS).index("user")
+    is_all = permissions.allows(Privilege.MAINTAIN)
+    return Result(CatalogRows(COLUMNS, [row for row in rows if is_all or row[column] == session.user]))
 
 
 def registered(session: PlanningContext) -> set[int]:
