@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from headrace.model.triggers import RegisteredTrigger
     from headrace.settings import Settings
     from headrace.storage import Tables
+    from headrace.storage.delta.group_commit import GroupCommit
+    from headrace.storage.delta.writer import Writer
     from headrace.storage.set_aside import SetAside
 
 
@@ -41,6 +43,7 @@ class Context:
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
         authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
+        group_commit: Commits rows of several writers together. Set for those who come in through the doors of an snode.
     """
 
     catalog: Catalog
@@ -55,6 +58,12 @@ class Context:
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
     authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
+    group_commit: GroupCommit | None = None
+
+    @property
+    def row_writer(self) -> GroupCommit | Writer:
+        """What writes rows of supertables and plain tables: together with other writers, if there may be some."""
+        return self.group_commit or self.tables.writer
 
     @property
     def tables(self) -> Tables:
