@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.runtime.door import Door
 
-DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = ()
+
+def tdengine(gate: Gate) -> Door | None:
+    """Create the door `tdengine`; what this imports is only needed then."""
+    from headrace.doors.tdengine.door import create_tdengine_door
+
+    return create_tdengine_door(gate)
+
+
+DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (tdengine,)
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 

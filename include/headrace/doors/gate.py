@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import LimitError, NotFoundError, OperationalError
-from headrace.service.session import Session
+from headrace.service.session import Session, with_statement
 
 if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
     from headrace.context import Context
     from headrace.queries.running import RunningQueries
     from headrace.service.results import Result
@@ -63,6 +64,15 @@ class DoorConnection:
             self.check()
             self.sql = sql
             return self.session.execute(sql)
+
+    def run(self, sql: str) -> tuple[Result, AnyPlan | None]:
+        """Run one statement like `execute`, and return the plan too if it is a query of rows: that has the declared types."""
+        with self.lock:
+            self.check()
+            self.sql = sql
+            with with_statement(sql):
+                stages = self.session.stages(sql)
+                return self.session.run(stages, sql), stages[-1].plan if stages else None
 
     def check(self) -> None:
         """Raise `OperationalError` if the connection was killed."""
