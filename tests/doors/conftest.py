@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -14,13 +14,10 @@ from headrace.context import Context
 from headrace.doors import with_group_commit
 from headrace.doors.gate import Gate
 from headrace.doors.tdengine.door import TDengineDoor, create_tdengine_door
-from headrace.runtime.context import Lazy, open_context
+from headrace.runtime.context import open_context
 from headrace.service.authentication import authenticator
 from headrace.settings import load
 from tests.support.interpreted import interpret_plans
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 interpret_plans()
 
@@ -43,15 +40,15 @@ class Served:
 
 
 @pytest.fixture(scope="package")
-def served(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a home to which no test does harm: each uses databases of its own."""
-    yield from serve(tmp_path_factory.mktemp("served"), spark)
+    yield from serve(tmp_path_factory.mktemp("served"))
 
 
-def serve(home: Path, spark: SparkSession) -> Iterator[Served]:
+def serve(home: Path) -> Iterator[Served]:
     """Open the door of an empty home."""
     settings = load(home=home, doors="tdengine", tdengine_port=0, http_token=PASSWORD)
-    context = with_group_commit(replace(open_context(settings), spark=Lazy(lambda: spark)))
+    context = with_group_commit(open_context(settings))
     gate = Gate(context, authenticator(context))
     door = create_tdengine_door(gate)
     assert door is not None

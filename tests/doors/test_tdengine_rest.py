@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from tests.doors.conftest import PASSWORD, Served
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROW_META = [
     ["ts", "TIMESTAMP", 8],
@@ -21,7 +25,7 @@ ROW_META = [
 
 
 @pytest.fixture(scope="module")
-def rows(served: Served) -> Served:
+def rows(served: Served, spark: SparkSession) -> Served:  # noqa: ARG001  (the session that queries find)
     """Serve a table `t` of a database `rest`."""
     assert served.sql("create database rest")["code"] == 0
     columns = "a int, b double, c varchar(20), d bigint unsigned, e bool, f varbinary(10)"
@@ -60,7 +64,7 @@ def test_a_query_without_rows_and_one_of_the_catalog_are_answered(rows: Served) 
         "data": [],
         "rows": 0,
     }
-    assert ["rest"] in rows.sql("show databases")["data"]
+    assert ["rest", "ms"] in rows.sql("show databases")["data"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,10 @@ Authenticate = Callable[[str, str], str]
 """Takes the name and password, or token, that a client sends, and returns the user. Raises `AuthenticationError`."""
 
 
+class TooManyConnectionsError(LimitError, code=LimitError.code):
+    """As many connections are open as may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a client comes from.
@@ -104,21 +108,27 @@ class Gate:
 
         Raises:
             AuthenticationError: There is no such user, or the password is wrong.
-            LimitError: Too many connections are open.
+            TooManyConnectionsError: Too many connections are open.
         """
         return self.open_as(origin, self.authenticate(user, password), dialect, database)
 
     def open_as(self, origin: Origin, user: str, dialect: str, database: str | None = None) -> DoorConnection:
         """Open a session of a user who is authenticated already."""
-        session = Session(
-            self.context, dialect, database, user=user, authorizer=self._authorizer, reads_files=False, queries=self._queries
-        )
+        session = self.create_session(user, database, dialect)
         connection = DoorConnection(next(self._numbers), origin, session, self.context.clock.now())
         with self._lock:
             if len(self._connections) >= self._max_connections:
-                raise LimitError(f"{self._max_connections} connections are open", hint="close some, or try again later")
+                raise TooManyConnectionsError(
+                    f"{self._max_connections} connections are open", hint="close some, or try again later"
+                )
             self._connections[connection.id] = connection
         return connection
+
+    def create_session(self, user: str, database: str | None, dialect: str) -> Session:
+        """Return a session of a user who is authenticated already, for a request after which nothing stays open."""
+        return Session(
+            self.context, dialect, database, user=user, authorizer=self._authorizer, reads_files=False, queries=self._queries
+        )
 
     def close(self, connection: DoorConnection) -> None:
         """Close a session. Idempotent."""

@@ -16,12 +16,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace.doors.gate import Origin
+from headrace.doors.gate import Origin, TooManyConnectionsError
 from headrace.doors.tdengine.access import Access, Credentials
 from headrace.doors.tdengine.answers import Format, answer
 from headrace.doors.tdengine.codes import OTHER, code_of, description
-from headrace.doors.tdengine.requests import read_body
-from headrace.errors import AuthenticationError, DataError, Error, InternalError, LimitError
+from headrace.doors.tdengine.ingest import Ingestion
+from headrace.doors.tdengine.requests import TooLargeError, read_body
+from headrace.doors.tdengine.schemaless.writes import SchemalessWriter
+from headrace.errors import AuthenticationError, DataError, Error, InternalError
 from headrace.model.masking import masked
 
 if TYPE_CHECKING:
@@ -133,9 +135,9 @@ def status_of(error: Error) -> int:
     match error:
         case AuthenticationError():
             return 401
-        case LimitError() if "bytes" in error.message:
+        case TooLargeError():
             return 413
-        case LimitError() if "connections" in error.message:
+        case TooManyConnectionsError():
             return 503
         case InternalError():
             return 500
@@ -148,9 +150,12 @@ async def ping(_: Request) -> Response:
     return Response()
 
 
-def create_app(gate: Gate, *routes: Route) -> Starlette:
-    """Return the application, with further routes."""
-    rest = RestInterface(gate, Access(gate.authenticate, gate.context.settings))
+def create_app(gate: Gate) -> Starlette:
+    """Return the application."""
+    access, settings = Access(gate.authenticate, gate.context.settings), gate.context.settings
+    rest = RestInterface(gate, access)
+    writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
+    ingestion = Ingestion(writer, access, settings.group_commit_bytes)
     route = partial(Route, methods=["POST"])
     return Starlette(
         routes=[
@@ -158,6 +163,6 @@ def create_app(gate: Gate, *routes: Route) -> Starlette:
             route("/rest/sql/{database}", guarded(rest.sql)),
             Route("/rest/login/{user}/{password}", guarded(rest.login), methods=["GET"]),
             Route("/-/ping", ping, methods=["GET"]),
-            *routes,
+            *(route(path, handler) for path, handler in ingestion.handlers().items()),
         ]
     )

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 GZIP: Final = 16 + zlib.MAX_WBITS
 
 
+class TooLargeError(LimitError, code=LimitError.code):
+    """The body of a request is larger than is read."""
+
+
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        LimitError: It is larger than `max_bytes`.
+        TooLargeError: It is larger than `max_bytes`.
         DataError: It is compressed otherwise than by gzip, or damaged.
     """
     length = request.headers.get("content-length", "")
@@ -50,5 +54,5 @@ def decompressed(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return content
 
 
-def too_large(max_bytes: int) -> LimitError:
-    return LimitError(f"the request has more than {max_bytes} bytes", hint="divide it among several requests")
+def too_large(max_bytes: int) -> TooLargeError:
+    return TooLargeError(f"the request has more than {max_bytes} bytes", hint="divide it among several requests")

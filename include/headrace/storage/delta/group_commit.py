@@ -45,6 +45,13 @@ class PendingWrite:
         """Whether it is committed, or has failed."""
         return self.written is not None or self.error is not None
 
+    def result(self) -> WriteMetrics:
+        """Return the metrics of its commit, or raise its error."""
+        if self.error is not None:
+            raise self.error
+        assert self.written is not None
+        return self.written
+
 
 @dataclass(slots=True)
 class WriteQueue:
@@ -92,9 +99,24 @@ class GroupCommit:
         Returns:
             The metrics of the commit, which has rows of other writers too.
         """
-        conformed = conform_rows(rows, rows_schema(table, database), table.primary_key, table.name)
-        columns = None if update_columns is None else tuple(update_columns)
-        return self._commit(PendingWrite(table, database, conformed, columns, is_of_points=False))
+        return self.write_all(table, database, [(rows, update_columns)])[0]
+
+    def write_all(
+        self, table: Table, database: Database, parts: Sequence[tuple[pa.Table, Collection[str] | None]]
+    ) -> list[WriteMetrics]:
+        """Write several parts in their order as `write` does, each with columns to update, in one commit if that is possible."""
+        schema = rows_schema(table, database)
+        writes = [
+            PendingWrite(
+                table,
+                database,
+                conform_rows(rows, schema, table.primary_key, table.name),
+                None if columns is None else tuple(columns),
+                is_of_points=False,
+            )
+            for rows, columns in parts
+        ]
+        return self._commit(*writes)
 
     def write_points(self, table: Table, database: Database, rows: pa.Table, *, max_rows: int) -> WriteMetrics:
         """Write points of a tree: rows of stored columns and the device, in which NULL is no point.
@@ -105,7 +127,7 @@ class GroupCommit:
             The metrics of the commit, which has points of other writers too.
         """
         conform_rows(rows, rows_schema(table, database), table.primary_key, table.name)
-        return self._commit(PendingWrite(table, database, rows, None, is_of_points=True, max_rows=max_rows))
+        return self._commit(PendingWrite(table, database, rows, None, is_of_points=True, max_rows=max_rows))[0]
 
     @property
     def waiting(self) -> int:
@@ -124,20 +146,18 @@ class GroupCommit:
         with self._lock:
             return self._queues[table].is_led and not self._queues[table].pending
 
-    def _commit(self, write: PendingWrite) -> WriteMetrics:
-        size = write.rows.nbytes
+    def _commit(self, *writes: PendingWrite) -> list[WriteMetrics]:
+        size = sum(write.rows.nbytes for write in writes)
         self._reserve(size)
         try:
-            self._enqueue(write)
-            write.woken.wait()
-            if not write.is_done:
-                self._lead(self._queues[write.table.id])
+            self._enqueue(writes)
+            for write in writes:
+                write.woken.wait()
+                if not write.is_done:
+                    self._lead(self._queues[write.table.id])
         finally:
             self._release(size)
-        if write.error is not None:
-            raise write.error
-        assert write.written is not None
-        return write.written
+        return [write.result() for write in writes]
 
     def _reserve(self, size: int) -> None:
         with self._room:
@@ -151,17 +171,17 @@ class GroupCommit:
             self._bytes -= size
             self._room.notify_all()
 
-    def _enqueue(self, write: PendingWrite) -> None:
-        """Add a write to its table's queue; it leads if no other thread does."""
+    def _enqueue(self, writes: Sequence[PendingWrite]) -> None:
+        """Add writes to their table's queue; the first leads if no other thread does."""
         with self._lock:
-            queue = self._queues[write.table.id]
-            queue.pending.append(write)
-            queue.rows += write.rows.num_rows
+            queue = self._queues[writes[0].table.id]
+            queue.pending.extend(writes)
+            queue.rows += sum(write.rows.num_rows for write in writes)
             if queue.rows >= FULL_GROUP_ROWS:
                 queue.full.set()
             if not queue.is_led:
                 queue.is_led = True
-                write.woken.set()
+                writes[0].woken.set()
 
     def _lead(self, queue: WriteQueue) -> None:
         """Commit what waits, and wake its writers and the next leader."""
