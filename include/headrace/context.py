@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from headrace.model.connections import OpenConnections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +46,7 @@ class Context:
         authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
         group_commit: Commits rows of several writers together. Set for those who come in through the doors of an snode.
+        connections: Those that the doors of this process have open.
     """
 
     catalog: Catalog
@@ -59,6 +62,7 @@ class Context:
     authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
     group_commit: GroupCommit | None = None
+    connections: OpenConnections = field(default_factory=OpenConnections)
 
     @property
     def row_writer(self) -> GroupCommit | Writer:

@@ -14,6 +14,7 @@ from headrace.context import Context
 from headrace.doors import with_group_commit
 from headrace.doors.gate import Gate
 from headrace.doors.tdengine.door import TDengineDoor, create_tdengine_door
+from headrace.queries.running import RunningQueries
 from headrace.runtime.context import open_context
 from headrace.service.authentication import authenticator
 from headrace.settings import load
@@ -49,7 +50,7 @@ def serve(home: Path) -> Iterator[Served]:
     """Open the door of an empty home."""
     settings = load(home=home, doors="tdengine", tdengine_port=0, http_token=PASSWORD)
     context = with_group_commit(open_context(settings))
-    gate = Gate(context, authenticator(context))
+    gate = Gate(context, authenticator(context), RunningQueries(context))
     door = create_tdengine_door(gate)
     assert door is not None
     door.start()
