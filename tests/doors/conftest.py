@@ -22,7 +22,7 @@ from tests.support.interpreted import interpret_plans
 
 interpret_plans()
 
-PASSWORD = "correct horse"
+PASSWORD = "correct-horse"
 
 
 @dataclass(frozen=True)
