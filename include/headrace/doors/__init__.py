@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -10,7 +11,15 @@ if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.runtime.door import Door
 
-DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = ()
+
+def tdengine(gate: Gate) -> Door | None:
+    """Create the door `tdengine`; what this imports is only needed then."""
+    from headrace.doors.tdengine.door import create_tdengine_door
+
+    return create_tdengine_door(gate)
+
+
+DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (tdengine,)
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 
@@ -22,6 +31,14 @@ def create_doors(context: Context) -> list[Door]:
     from headrace.queries.running import RunningQueries
     from headrace.service.authentication import authenticator
 
-    gate = Gate(context, authenticator(context), RunningQueries(context))
+    gate = Gate(with_group_commit(context), authenticator(context), RunningQueries(context))
     doors = [create(gate) for create in DOORS]
     return [door for door in doors if door is not None]
+
+
+def with_group_commit(context: Context) -> Context:
+    """Return a context through which the writes of several clients to a table share commits, unless the settings say otherwise."""
+    from headrace.storage.delta.group_commit import GroupCommit
+
+    delay_ms, max_bytes = context.settings.group_commit_ms, context.settings.group_commit_bytes
+    return replace(context, group_commit=GroupCommit(lambda: context.tables.writer, delay_ms, max_bytes)) if delay_ms else context

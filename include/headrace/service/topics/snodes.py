@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace.catalog.snodes import FIRST
@@ -93,7 +94,7 @@ def list_queries() -> Stage:
             now = session.context.clock.now()
             return listed([query_row(query, now) for query in session.queries.all()], session)
         results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
-        return listed([row for result in results if result is not None for row in integer_times(result)], session)
+        return listed([row for result in results if result is not None for row in integer_times(result, COLUMNS)], session)
 
     described = "ask the snodes that are alive for the queries that they run"
     return Stage(on_catalog(Action.DESCRIBE), lambda: [described], apply)
@@ -116,13 +117,15 @@ def query_row(query: RunningQuery, now: int) -> tuple[object, ...]:
     return (query.id, number, None, "headrace", os.getpid(), query.user, None, *times, None, None, None, None, query.sql)
 
 
-def integer_times(result: Result) -> list[tuple[object, ...]]:
+def integer_times(result: Result, columns: Mapping[str, Type]) -> list[tuple[object, ...]]:
     """Return rows that an snode has sent, with instants as epoch milliseconds."""
     import pyarrow as pa
 
     assert result.table is not None
-    position = list(COLUMNS).index("create_time")
-    table = result.table.set_column(position, "create_time", result.table["create_time"].cast(pa.int64()))
+    table = result.table
+    for position, (name, type_) in enumerate(columns.items()):
+        if type_ == INSTANT:
+            table = table.set_column(position, name, table[name].cast(pa.int64()))
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
