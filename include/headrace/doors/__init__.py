@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.runtime.door import Door
 
-DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = ()
+
+def iotdb(gate: Gate) -> Door | None:
+    """Create the door `iotdb`; what this imports is only needed then."""
+    from headrace.doors.iotdb.door import create_iotdb_door
+
+    return create_iotdb_door(gate)
+
+
+DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (iotdb,)
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 

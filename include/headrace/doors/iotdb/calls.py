@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from thrift.Thrift import TType
 
 from headrace.doors.iotdb import messages, schema, sessions, statements, transfers, writes
-from headrace.doors.iotdb.statuses import as_error, failure
+from headrace.doors.iotdb.statuses import ILLEGAL_PARAMETER, as_error, failure
 from headrace.doors.iotdb.wire import Call, Parameter, write_answer, write_unknown
+from headrace.errors import DataError, Error
 
 if TYPE_CHECKING:
     from headrace.doors.iotdb.client import Client
@@ -58,11 +59,9 @@ METHODS: Final[dict[str, Method]] = {
     "getTimeZone": Method(sessions.get_zone, (SESSION,), in_message(messages.ZoneAnswer, timeZone="")),
     "setTimeZone": Method(sessions.set_zone, (messages.SetZone,)),
     "requestStatementId": Method(sessions.request_statement, (SESSION,), lambda _: -1),
-    "fetchAllConnectionsInfo": Method(
-        sessions.list_connections, (), lambda _: messages.ConnectionsAnswer(connectionInfoList=[])
-    ),
+    "fetchAllConnectionsInfo": Method(sessions.list_connections, (), lambda _: messages.ConnectionsAnswer(connectionInfoList=[])),
     "getBackupConfiguration": Method(sessions.backup_configuration, (), in_message(messages.BackupAnswer)),
-    "testConnectionEmptyRPC": Method(sessions.test_connection),
+    "testConnectionEmptyRPC": Method(sessions.answer_test),
     "executeStatement": Method(statements.execute(False), (messages.Statement,), RESULT),
     "executeStatementV2": Method(statements.execute(True), (messages.Statement,), RESULT),
     "executeQueryStatement": Method(statements.execute(False), (messages.Statement,), RESULT),
@@ -90,13 +89,13 @@ METHODS: Final[dict[str, Method]] = {
     "insertStringRecordsOfOneDevice": Method(writes.insert_string_device_records, (messages.InsertStringDeviceRecords,)),
     "insertTablet": Method(writes.insert_tablet, (messages.InsertTablet,)),
     "insertTablets": Method(writes.insert_tablets, (messages.InsertTablets,)),
-    "testInsertRecord": Method(writes.test_insert, (messages.InsertRecord,)),
-    "testInsertRecords": Method(writes.test_insert, (messages.InsertRecords,)),
-    "testInsertRecordsOfOneDevice": Method(writes.test_insert, (messages.InsertDeviceRecords,)),
-    "testInsertStringRecord": Method(writes.test_insert, (messages.InsertStringRecord,)),
-    "testInsertStringRecords": Method(writes.test_insert, (messages.InsertStringRecords,)),
-    "testInsertTablet": Method(writes.test_insert, (messages.InsertTablet,)),
-    "testInsertTablets": Method(writes.test_insert, (messages.InsertTablets,)),
+    "testInsertRecord": Method(writes.drop_rows, (messages.InsertRecord,)),
+    "testInsertRecords": Method(writes.drop_rows, (messages.InsertRecords,)),
+    "testInsertRecordsOfOneDevice": Method(writes.drop_rows, (messages.InsertDeviceRecords,)),
+    "testInsertStringRecord": Method(writes.drop_rows, (messages.InsertStringRecord,)),
+    "testInsertStringRecords": Method(writes.drop_rows, (messages.InsertStringRecords,)),
+    "testInsertTablet": Method(writes.drop_rows, (messages.InsertTablet,)),
+    "testInsertTablets": Method(writes.drop_rows, (messages.InsertTablets,)),
     "deleteData": Method(writes.delete_data, (messages.DeleteData,)),
     "setStorageGroup": Method(schema.set_database, (SESSION, TEXT)),
     "deleteStorageGroups": Method(schema.drop_databases, (SESSION, TEXTS)),
@@ -124,6 +123,22 @@ def answer(client: Client, call: Call) -> bytes:
     if method is None:
         return write_unknown(call)
     try:
+        check_complete(call)
         return write_answer(call, method.run(client, *call.arguments))
     except Exception as error:  # whatever a call raises is the client's answer
         return write_answer(call, method.fail(failure(as_error(error))))
+
+
+def check_complete(call: Call) -> None:
+    """Raise `DataError` if a call lacks arguments, or one of them a field that is not optional."""
+    for argument in call.arguments:
+        if argument is None:
+            raise incomplete(call.method, "argument")
+        name = messages.missing_field(argument) if isinstance(argument, messages.Message) else None
+        if name is not None:
+            raise incomplete(call.method, name)
+
+
+def incomplete(method: str, name: str) -> Error:
+    error = DataError(f"{method} lacks its {name}", hint="use a client library of IoTDB")
+    return error.with_status(ILLEGAL_PARAMETER)

@@ -95,7 +95,7 @@ def read_schema(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
 
 def find_databases(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
     """Return the databases of devices, and the stages that create those that are missing."""
-    known = {name: None for name in session.context.catalog.trees.databases()}
+    known = dict.fromkeys(session.context.catalog.trees.databases())
     resolved: dict[str, Database] = {}
     schema = _Schema({}, [])
     for tablet in tablets:

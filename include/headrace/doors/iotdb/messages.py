@@ -472,3 +472,43 @@ class TransferAnswer(Message):
     """The outcome of what a pipe sent."""
 
     thrift_spec = spec(nested(1, "status", Status), binary(2, "body"))
+
+
+OPTIONAL: Final = frozenset(
+    {
+        "zoneId",
+        "username",
+        "password",
+        "configuration",
+        "statementId",
+        "queryId",
+        "fetchSize",
+        "timeout",
+        "isAlign",
+        "isAligned",
+        "props",
+        "tags",
+        "attributes",
+        "measurementAlias",
+        "propsList",
+        "tagsList",
+        "attributesList",
+        "measurementAliasList",
+        "type",
+        "columnPath",
+        "measurement",
+        "statement",
+        "interval",
+        "slidingStep",
+    }
+)
+"""Fields that a call may lack."""
+OPEN_RANGES: Final = (AggregationQuery,)
+"""Calls whose range of time may lack its ends."""
+
+
+def missing_field(message: Message) -> str | None:
+    """Return the first field that a call lacks; None if it has all that it needs."""
+    optional = OPTIONAL | {"startTime", "endTime"} if isinstance(message, OPEN_RANGES) else OPTIONAL
+    names = [field[2] for field in message.thrift_spec if field is not None]
+    return next((name for name in names if name not in optional and getattr(message, name) is None), None)

@@ -27,9 +27,7 @@ def read_raw_tablet(content: Content) -> Tablet:
     times = read_times(content, rows) if content.flag() else np.empty(0, np.int64)
     nulls = read_bit_maps(content, len(types))
     has_values = content.flag()
-    columns = [
-        read_optional_column(content, type_, rows, mask) for type_, mask in zip(types, nulls, strict=True) if has_values
-    ]
+    columns = [read_optional_column(content, type_, rows, mask) for type_, mask in zip(types, nulls, strict=True) if has_values]
     aligned = content.flag()
     present = {name: column for name, column in zip(names, columns, strict=False) if column is not None}
     return Tablet(device_nodes(device), aligned, times, named_columns(list(present), list(present.values())))
@@ -148,9 +146,7 @@ def read_tablet(content: Content, device: str, names: Sequence[str], types: Sequ
     times = read_times(content, rows)
     has_nulls = content.flag()
     nulls = [content.bits(rows) if has_nulls and content.flag() else None for _ in types]
-    columns = [
-        finished_column(read_column(content, type_, rows), type_, mask) for type_, mask in zip(types, nulls, strict=True)
-    ]
+    columns = [finished_column(read_column(content, type_, rows), type_, mask) for type_, mask in zip(types, nulls, strict=True)]
     return Tablet(device_nodes(device), content.flag(), times, named_columns(names, columns))
 
 

@@ -124,7 +124,7 @@ class Content:
         return np.unpackbits(np.frombuffer(packed, np.uint8), count=rows, bitorder="little").astype(bool)
 
     def texts(self, rows: int, flags: int = 0) -> pa.Array:
-        """Read texts, each with its length before it, and before that `flags` bytes, of which the last says whether there is one."""
+        """Read texts, each with its length before it, and before that a byte that says whether there is one if `flags` is 1."""
         content, at, starts, sizes = self._content, self._at, [0] * rows, [0] * rows
         size_of, end = INT.unpack_from, len(self._content)
         # Each text begins where the one before it ends, so this is one look at a length for each.

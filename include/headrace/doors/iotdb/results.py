@@ -126,7 +126,11 @@ def column_of(name: str, values: pa.ChunkedArray) -> ResultColumn:
     for test, own, stored in KINDS:
         if test(type_):
             return ResultColumn(name, own, values if values.type == stored else values.cast(stored))
-    return ResultColumn(name, "TEXT", pa.chunked_array([pa.array([None if value is None else str(value) for value in values.to_pylist()], pa.string())]))
+    return ResultColumn(
+        name,
+        "TEXT",
+        pa.chunked_array([pa.array([None if value is None else str(value) for value in values.to_pylist()], pa.string())]),
+    )
 
 
 KINDS: Final = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.doors.iotdb import messages
+from headrace.doors.iotdb.frames import MAX_FRAME_BYTES
 from headrace.doors.iotdb.statuses import success
 from headrace.errors import Error, ProgrammingError
 from headrace.pipes.iotdb.messages import PROTOCOL_VERSION
@@ -33,8 +34,6 @@ AGGREGATIONS: Final = (
 )
 ZONE_ERROR: Final = 703
 OFFSET: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?00)?")
-LOCAL: Final = "iotdb"
-"""The kind of connection that a client of this service has in lists of connections."""
 
 
 def open_session(client: Client, request: messages.OpenSession) -> messages.Message:
@@ -94,13 +93,13 @@ def get_zone(client: Client, _: int) -> messages.Message:
     return messages.ZoneAnswer(status=success(), timeZone=client.session.context.settings.timezone)
 
 
-def get_properties(client: Client) -> messages.Message:
+def get_properties(_: Client) -> messages.Message:
     """Return what the server says of itself."""
     return messages.ServerProperties(
         version=VERSION,
         supportedTimeAggregationOperations=list(AGGREGATIONS),
         timestampPrecision=PRECISION,
-        thriftMaxFrameSize=client.gate.context.settings.iotdb_frame_bytes,
+        thriftMaxFrameSize=MAX_FRAME_BYTES,
         isReadOnly=False,
         buildInfo="Headrace",
     )
@@ -125,6 +124,6 @@ def backup_configuration(_: Client) -> messages.Message:
     return messages.BackupAnswer(status=success(), enableOperationSync=False)
 
 
-def test_connection(_: Client) -> messages.Message:
+def answer_test(_: Client) -> messages.Message:
     """Answer."""
     return success()

@@ -12,7 +12,9 @@ from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import attempt, combined, success
 from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.paths import ROOT, parse_path, split_path
+from headrace.model.time import Precision
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
+from headrace.storage.values.scalars import tick_range
 
 if TYPE_CHECKING:
     from headrace.doors.iotdb.client import Client
@@ -31,7 +33,7 @@ AGGREGATIONS: Final = (
     "extreme",
 )
 """Aggregate functions in the order of IoTDB's codes."""
-LEAST_TIME: Final = -(2**63) + 1
+FIRST_TICK, LAST_TICK = tick_range(Precision.MILLISECOND)
 WILDCARD_NODE: Final = re.compile(r"[\w*]+")
 Execute = Callable[["Client", messages.Statement], messages.Message]
 
@@ -123,8 +125,8 @@ def raw_query(is_newer: bool) -> Callable[[Client, messages.RawQuery], messages.
     """Return the call that reads the points of series, from an instant on and before another."""
 
     def run(client: Client, request: messages.RawQuery) -> messages.Message:
-        condition = f"time >= {max(request.startTime, LEAST_TIME)} and time < {request.endTime}"
-        result = client.execute(f"select {suffixes(request.paths)} from {ROOT} where {condition}")
+        where = time_condition(request.startTime, request.endTime)
+        result = client.execute(f"select {suffixes(request.paths)} from {ROOT}{where}")
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
@@ -134,8 +136,8 @@ def last_query(is_newer: bool) -> Callable[[Client, messages.LastQuery], message
     """Return the call that reads the latest points of series, from an instant on."""
 
     def run(client: Client, request: messages.LastQuery) -> messages.Message:
-        condition = f"time >= {max(request.time, LEAST_TIME)}"
-        result = client.execute(f"select last {suffixes(request.paths)} from {ROOT} where {condition}")
+        where = time_condition(request.time, None)
+        result = client.execute(f"select last {suffixes(request.paths)} from {ROOT}{where}")
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
@@ -165,9 +167,14 @@ def aggregation_sql(request: messages.AggregationQuery) -> str:
     if request.interval is not None:
         slide = f", {request.slidingStep}ms" if request.slidingStep is not None else ""
         return f"{sql} group by ([{start or 0}, {end or 0}), {request.interval}ms{slide})"
-    conditions = [] if start is None else [f"time >= {max(start, LEAST_TIME)}"]
-    conditions += [] if end is None else [f"time < {end}"]
-    return f"{sql} where {' and '.join(conditions)}" if conditions else sql
+    return sql + time_condition(start, end)
+
+
+def time_condition(start: int | None, end: int | None) -> str:
+    """Return the condition that time is in a range, without its end. Ends that are earlier or later than any time are left out."""
+    conditions = [] if start is None or start < FIRST_TICK else [f"time >= {start}"]
+    conditions += [] if end is None or end > LAST_TICK else [f"time < {end}"]
+    return f" where {' and '.join(conditions)}" if conditions else ""
 
 
 def function_name(code: int) -> str:

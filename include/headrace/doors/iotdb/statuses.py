@@ -28,6 +28,7 @@ SUCCESS: Final = 200
 UNSUPPORTED: Final = 300
 EXECUTION_ERROR: Final = 301
 MULTIPLE_ERROR: Final = 302
+ILLEGAL_PARAMETER: Final = 303
 INTERNAL_ERROR: Final = 305
 PARSE_ERROR: Final = 700
 SEMANTIC_ERROR: Final = 701
@@ -88,7 +89,7 @@ def as_error(error: BaseException) -> Error:
     return InternalError(f"{type(error).__name__}: {error}", hint="this is a bug in Headrace; see the log of the snode")
 
 
-def attempt(action: Callable[[], messages.Status]) -> messages.Status:
+def attempt(action: Callable[[], Status]) -> Status:
     """Return the status of an action, also if it fails."""
     try:
         return action()

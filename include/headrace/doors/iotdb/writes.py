@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.insertion import plan_tablets
 from headrace.doors.iotdb.records import collect
-from headrace.doors.iotdb.statements import LEAST_TIME, legal_nodes
+from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
 from headrace.doors.iotdb.statuses import success
 from headrace.doors.iotdb.tablets import Tablet, decode_tablet, decode_tablets, device_nodes, measurement_name
 from headrace.errors import DataError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 INTEGER: Final = re.compile(r"[+-]?\d+")
 TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
-MOST_TIME: Final = 2**63 - 1
 
 
 def write(client: Client, described: str, tablets: Sequence[Tablet]) -> messages.Message:
@@ -73,9 +72,7 @@ def insert_device_records(client: Client, request: messages.InsertDeviceRecords)
     """Write rows of one device."""
     client.connection.check()
     devices = [request.prefixPath] * len(request.timestamps)
-    tablets = collect(
-        devices, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned)
-    )
+    tablets = collect(devices, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned))
     return write(client, f"insertRecordsOfOneDevice {request.prefixPath}", tablets)
 
 
@@ -170,14 +167,14 @@ def constant(text: str | None, kind: TypeKind | None) -> Any:
 def delete_data(client: Client, request: messages.DeleteData) -> messages.Message:
     """Delete points of series."""
     patterns = ", ".join(".".join(legal_nodes(path)) for path in request.paths)
-    bounds = [f"time >= {request.startTime}"] if request.startTime > LEAST_TIME else []
-    bounds += [f"time <= {request.endTime}"] if request.endTime < MOST_TIME else []
+    bounds = [f"time >= {request.startTime}"] if request.startTime >= FIRST_TICK else []
+    bounds += [f"time <= {request.endTime}"] if request.endTime <= LAST_TICK else []
     where = f" where {' and '.join(bounds)}" if bounds else ""
     client.execute(f"delete from {patterns}{where}")
     return success()
 
 
-def test_insert(client: Client, _: messages.Message) -> messages.Message:
+def drop_rows(client: Client, _: messages.Message) -> messages.Message:
     """Receive rows and drop them, which measures the network."""
     client.connection.check()
     return success()
