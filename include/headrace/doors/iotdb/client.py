@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
 from headrace.errors import AuthenticationError, LimitError
+from headrace.model.types import TypeKind
+from headrace.service.session import with_statement
 
 if TYPE_CHECKING:
     from headrace.doors.gate import DoorConnection, Gate, Origin
@@ -86,6 +88,14 @@ class Client:
         """Run a statement."""
         return self.connection.execute(sql)
 
+    def query(self, sql: str) -> tuple[Result, frozenset[str]]:
+        """Run a statement like `execute`, and return the names of columns of its result that are declared as STRING too."""
+        connection = self.connection
+        with connection.lock, with_statement(sql):
+            connection.sql = sql
+            stages = connection.session.stages(sql)
+            return connection.session.run(stages, sql), string_columns(stages)
+
     def run(self, described: str, plan: Callable[[Session], Sequence[Stage]]) -> Result:
         """Plan and apply stages; `described` is what the list of connections shows."""
         connection = self.connection
@@ -122,3 +132,9 @@ class Client:
         """Forget the results of a statement. Idempotent."""
         for number in [number for number, (own, _) in self._results.items() if own == statement]:
             del self._results[number]
+
+
+def string_columns(stages: Sequence[Stage]) -> frozenset[str]:
+    """Return the columns of a query that are declared as STRING, which are stored as TEXT is."""
+    plan = stages[-1].plan if stages else None
+    return frozenset() if plan is None else frozenset(one.name for one in plan.outputs if one.type.kind is TypeKind.NCHAR)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,6 +34,9 @@ LAYOUTS: Final[dict[str, tuple[str, int]]] = {
 }
 """How numbers, instants and dates are serialized in both forms."""
 
+IN_BLOCKS: Final = {"STRING": "TEXT", "BLOB": "TEXT", "DATE": "INT32", "TIMESTAMP": "INT64"}
+"""Types that blocks name by how their values are stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
@@ -47,12 +50,15 @@ class ResultColumn:
 class ResultReader:
     """Reads a result a part at a time. Columns of the same name are sent once."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, strings: Collection[str] = ()) -> None:
+        """Take a result, and the names of its columns that are declared as STRING."""
         table = result.table if result.table is not None else pa.table({})
         self.ignores_time = not has_time(table)
         self._times = None if self.ignores_time else milliseconds(table.column(0))
         first = 0 if self.ignores_time else 1
-        self.columns = [column_of(name, table.column(at + first)) for at, name in enumerate(table.column_names[first:])]
+        self.columns = [
+            with_declared(column_of(name, table.column(at + first)), strings) for at, name in enumerate(table.column_names[first:])
+        ]
         self.distinct = list({column.name: column for column in reversed(self.columns)}.values())[::-1]
         self.row_bytes = max(1, table.nbytes // max(1, table.num_rows))
         self._rows, self._at = table.num_rows, 0
@@ -97,7 +103,7 @@ class ResultReader:
 
     def _block(self, first: int, count: int) -> bytes:
         parts = [(column.type, column.values.slice(first, count).combine_chunks()) for column in self.distinct]
-        head = struct.pack(">i", len(parts)) + bytes(TYPE_CODES[type_] for type_, _ in parts)
+        head = struct.pack(">i", len(parts)) + bytes(TYPE_CODES[IN_BLOCKS.get(type_, type_)] for type_, _ in parts)
         encodings = bytes([INT64S, *(encoding_of(type_) for type_, _ in parts)])
         times = b"\x00" + self._time_values(first, count).tobytes()
         columns = (piece for type_, values in parts for piece in block_column(type_, values))
@@ -131,6 +137,11 @@ def column_of(name: str, values: pa.ChunkedArray) -> ResultColumn:
         "TEXT",
         pa.chunked_array([pa.array([None if value is None else str(value) for value in values.to_pylist()], pa.string())]),
     )
+
+
+def with_declared(column: ResultColumn, strings: Collection[str]) -> ResultColumn:
+    """Return a column of texts with its declared type."""
+    return replace(column, type="STRING") if column.type == "TEXT" and column.name in strings else column
 
 
 KINDS: Final = (

@@ -42,19 +42,20 @@ def execute(is_newer: bool) -> Execute:
     """Return the call that runs a statement, and answers with rows in the newer form or the older one."""
 
     def run(client: Client, request: messages.Statement) -> messages.Message:
-        result = client.execute(request.statement or "")
+        result = client.query(request.statement or "")
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
 
 
 def answer(
-    client: Client, result: Result, statement: int | None, fetch_rows: int | None, *, is_newer: bool
+    client: Client, outcome: tuple[Result, frozenset[str]], statement: int | None, fetch_rows: int | None, *, is_newer: bool
 ) -> messages.StatementAnswer:
     """Return a result with its first rows. The client asks for the others."""
+    result, strings = outcome
     if result.rows is None:
         return messages.StatementAnswer(status=success())
-    reader = ResultReader(result)
+    reader = ResultReader(result, strings)
     columns = reader.columns
     message = messages.StatementAnswer(
         status=success(),
@@ -126,7 +127,7 @@ def raw_query(is_newer: bool) -> Callable[[Client, messages.RawQuery], messages.
 
     def run(client: Client, request: messages.RawQuery) -> messages.Message:
         where = time_condition(request.startTime, request.endTime)
-        result = client.execute(f"select {suffixes(request.paths)} from {ROOT}{where}")
+        result = client.query(f"select {suffixes(request.paths)} from {ROOT}{where}")
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
@@ -137,7 +138,7 @@ def last_query(is_newer: bool) -> Callable[[Client, messages.LastQuery], message
 
     def run(client: Client, request: messages.LastQuery) -> messages.Message:
         where = time_condition(request.time, None)
-        result = client.execute(f"select last {suffixes(request.paths)} from {ROOT}{where}")
+        result = client.query(f"select last {suffixes(request.paths)} from {ROOT}{where}")
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
@@ -146,7 +147,7 @@ def last_query(is_newer: bool) -> Callable[[Client, messages.LastQuery], message
 def device_last_query(client: Client, request: messages.DeviceLastQuery) -> messages.Message:
     """Read the latest points of series of a device."""
     paths = [f"{request.deviceId}.{sensor}" for sensor in request.sensors]
-    result = client.execute(f"select last {suffixes(paths)} from {ROOT}")
+    result = client.query(f"select last {suffixes(paths)} from {ROOT}")
     return answer(client, result, request.statementId, request.fetchSize, is_newer=True)
 
 
@@ -154,7 +155,7 @@ def aggregation_query(is_newer: bool) -> Callable[[Client, messages.AggregationQ
     """Return the call that aggregates series, by intervals of time if it names one."""
 
     def run(client: Client, request: messages.AggregationQuery) -> messages.Message:
-        result = client.execute(aggregation_sql(request))
+        result = client.query(aggregation_sql(request))
         return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run

@@ -14,12 +14,13 @@ public class Client {
     try (Connection connection = DriverManager.getConnection(url, arguments[1], arguments[2]);
         Statement statement = connection.createStatement()) {
       statement.execute("CREATE DATABASE root.jdbc");
-      for (String series : new String[] {"b BOOLEAN", "i INT32", "l INT64", "f FLOAT", "d DOUBLE", "t TEXT", "s STRING"}) {
+      for (String series : new String[] {"b BOOLEAN", "i INT32", "l INT64", "f FLOAT", "d DOUBLE", "t TEXT", "s STRING", "ts TIMESTAMP", "day DATE", "raw BLOB"}) {
         String[] parts = series.split(" ");
         statement.addBatch("CREATE TIMESERIES root.jdbc.d." + parts[0] + " WITH DATATYPE=" + parts[1]);
       }
       System.out.println("batch of " + statement.executeBatch().length);
-      statement.execute("INSERT INTO root.jdbc.d(time, b, i, l, f, d, t, s) VALUES (1, true, -7, 9007199254740993, 1.5, 0.1, 'grün', 'x')");
+      statement.execute("INSERT INTO root.jdbc.d(time, b, i, l, f, d, t, s, ts, day, raw) VALUES "
+          + "(1, true, -7, 9007199254740993, 1.5, 0.1, 'grün', 'x', 1700000000000, '2024-02-29', X'00ff')");
       try (PreparedStatement prepared = connection.prepareStatement("INSERT INTO root.jdbc.d(time, i, t) VALUES (?, ?, ?)")) {
         for (int row = 2; row <= 5; row++) {
           prepared.setLong(1, row);
@@ -29,7 +30,7 @@ public class Client {
         }
       }
       statement.setFetchSize(2);
-      print(statement, "SELECT b, i, l, f, d, t, s FROM root.jdbc.d");
+      print(statement, "SELECT b, i, l, f, d, t, s, ts, day, raw FROM root.jdbc.d");
       print(statement, "SELECT count(i), sum(i) FROM root.jdbc.d");
       print(statement, "SHOW DEVICES root.jdbc.**");
       print(statement, "SELECT i FROM root.jdbc.d WHERE time > 100");
