@@ -17,8 +17,9 @@ JARS: Final = JarSet("org.apache.iotdb:iotdb-jdbc:1.3.4", ())
 PROGRAM: Final = Path(__file__).parent / "java" / "Client.java"
 PRINTED: Final = (
     "batch of 10",
-    "Time TIMESTAMP | root.jdbc.d.b BOOLEAN | root.jdbc.d.i INT32 | root.jdbc.d.l INT64 | root.jdbc.d.f FLOAT | root.jdbc.d.d DOUBLE"
-    " | root.jdbc.d.t TEXT | root.jdbc.d.s STRING | root.jdbc.d.ts TIMESTAMP | root.jdbc.d.day DATE | root.jdbc.d.raw BLOB |",
+    "Time TIMESTAMP | root.jdbc.d.b BOOLEAN | root.jdbc.d.i INT32 | root.jdbc.d.l INT64 | root.jdbc.d.f FLOAT |"
+    " root.jdbc.d.d DOUBLE | root.jdbc.d.t TEXT | root.jdbc.d.s STRING |"
+    " root.jdbc.d.ts TIMESTAMP | root.jdbc.d.day DATE | root.jdbc.d.raw BLOB |",
     "1 | true | -7 | 9007199254740993 | 1.5 | 0.1 | grün | x | 1700000000000 | 2024-02-29 | 0x00ff |",
     "2 | null | 20 | null | null | null | row 2 | null | null | null | null |",
     "3 | null | 30 | null | null | null | row 3 | null | null | null | null |",
