@@ -23,6 +23,7 @@ from headrace.pipes.iotdb.receiver import ThriftSink, transfer
 from headrace.pipes.iotdb.tablets import encode_tablets
 from headrace.pipes.plugins import Delivery
 from headrace.pipes.sinks.iotdb_thrift import sink
+from tests.docs.pages import ROOT, parse_blocks
 from tests.doors.iotdb.conftest import PASSWORD, USER
 from tests.pipes.iotdb_results import execute
 from tests.support.iotdb_server import Server
@@ -116,7 +117,14 @@ def test_what_cannot_be_received_is_answered_by_a_reason(session: Connection) ->
     assert transfer(session, requests.Request(requests.TABLET_BATCH, b"\x00\x00\x00\x01")).code == PIPE_USER_CONFLICT
 
 
-SOURCE = "'source'='iotdb-source', 'source.pattern'='root.sent'"
+PAGE = ROOT / "docs" / "guides" / "connect-iotdb.md"
+
+
+def pipe_statements(door: IotdbDoor) -> list[str]:
+    """Return the statements of the guide that create and start a pipe to the door."""
+    (block,) = (one for one in parse_blocks(PAGE) if one.language == "sql")
+    text = block.text.replace("6667", str(door.port)).replace("a password", PASSWORD).replace("root.plant", "root.sent")
+    return [statement for statement in text.split(";") if statement.strip()]
 
 
 @pytest.mark.timeout(600)
@@ -126,9 +134,7 @@ def test_a_pipe_of_a_real_server_sends_here(iotdb_server: Server, door: IotdbDoo
         "create timeseries root.sent.d.day with datatype=DATE",
         "insert into root.sent.d(time, x, t, day) values(1, 1.5, 'before', '2024-02-29')",
         "insert into root.sent.al(time, x, y) aligned values(1, true, 2)",
-        f"create pipe here with source ({SOURCE}) with sink ('sink'='iotdb-thrift-sink', 'sink.node-urls'='127.0.0.1:{door.port}', "
-        f"'sink.user'='{USER}', 'sink.password'='{PASSWORD}', 'sink.format'='tablet')",
-        "start pipe here",
+        *pipe_statements(door),
         "insert into root.sent.d(time, x, t) values(2, 2.5, 'after'), (3, null, 'last')",
     )
     try:
@@ -141,4 +147,4 @@ def test_a_pipe_of_a_real_server_sends_here(iotdb_server: Server, door: IotdbDoo
         wait_until(lambda: rows(session, "select x, y from root.sent.al") == [(1, True, 2.0)], "the aligned row")
         assert [row[1] for row in rows(session, "show devices root.sent.al")] == ["true"]
     finally:
-        execute(iotdb_server, "drop pipe here")
+        execute(iotdb_server, "drop pipe to_headrace")
