@@ -19,7 +19,14 @@ def tdengine(gate: Gate) -> Door | None:
     return create_tdengine_door(gate)
 
 
-DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (tdengine,)
+def iotdb(gate: Gate) -> Door | None:
+    """Create the door `iotdb`; what this imports is only needed then."""
+    from headrace.doors.iotdb.door import create_iotdb_door
+
+    return create_iotdb_door(gate)
+
+
+DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (iotdb, tdengine)
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 

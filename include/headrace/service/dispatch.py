@@ -27,7 +27,7 @@ TOPICS: Final = {
     "shows": "describe show",
     "streams": "create_stream drop_stream pause_stream resume_stream replay_stream drop_quarantine",
     "replacements": "alter_stream reset_stream",
-    "snodes": "create_snode drop_snode kill_query",
+    "snodes": "create_snode drop_snode kill_query kill_queries",
     "connections": "kill_connection",
     "continuous_queries": "create_continuous_query drop_continuous_query pause_continuous_query resume_continuous_query",
     "queries": "select explain",
