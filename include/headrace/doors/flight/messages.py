@@ -33,7 +33,7 @@ FIELDS: Final[dict[str, str]] = {
     "CommandStatementUpdate": "1 string query, 2 bytes transaction_id",
     "CommandPreparedStatementQuery": "1 bytes prepared_statement_handle",
     "CommandPreparedStatementUpdate": "1 bytes prepared_statement_handle",
-    "CommandStatementIngest": "1 bytes table_definition_options, 2 string table, 3 string schema, 4 string catalog, 5 bool temporary",
+    "CommandStatementIngest": "2 string table, 3 string schema, 4 string catalog, 5 bool temporary",
     "TicketStatementQuery": "1 bytes statement_handle",
     "ActionCreatePreparedStatementRequest": "1 string query, 2 bytes transaction_id",
     "ActionCreatePreparedStatementResult": "1 bytes prepared_statement_handle, 2 bytes dataset_schema, 3 bytes parameter_schema",

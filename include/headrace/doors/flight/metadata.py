@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace import __version__
 from headrace.doors.flight.messages import schema_bytes
 from headrace.doors.gate import DoorConnection
 from headrace.service.results import CatalogRows
-from headrace import __version__
 
 CATALOG: Final = "headrace"
 TABLE: Final = "TABLE"
@@ -128,10 +128,7 @@ def tables(connection: DoorConnection, command: Any) -> pa.Table:
 
 def schema_of(connection: DoorConnection, database: str, name: str, kind: str) -> pa.Schema:
     """Return the columns of a table as queries return them."""
-    if kind == DEVICE:
-        sql = f"SELECT * FROM {database}.{name} LIMIT 1"
-    else:
-        sql = f"SELECT * FROM `{database}`.`{name}` LIMIT 0"
+    sql = f"SELECT * FROM {database}.{name} LIMIT 1" if kind == DEVICE else f"SELECT * FROM `{database}`.`{name}` LIMIT 0"
     result = connection.execute(sql).table
     return pa.schema([]) if result is None else result.schema
 
