@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.runtime.door import Door
 
-DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = ()
+
+def flight(gate: Gate) -> Door | None:
+    """Create the door `flight`; what this imports is only needed then."""
+    from headrace.doors.flight import create_flight_door
+
+    return create_flight_door(gate)
+
+
+DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (flight,)
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 

@@ -11,44 +11,16 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-import headrace
 from headrace.doors.flight import FlightDoor
 from headrace.doors.flight.messages import decode_command, encode_command
 from headrace.doors.gate import Gate
 from headrace.doors.options import DoorOptions
-from headrace.errors import AuthenticationError, ConfigurationError
+from headrace.errors import ConfigurationError
+from tests.doors.flight.conftest import PASSWORD
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")
 
-USER = ("root", "a password")
-STATEMENTS = (
-    "CREATE DATABASE power",
-    "CREATE STABLE power.meters (ts TIMESTAMP, v DOUBLE, n INT) TAGS (place VARCHAR(20))",
-    "CREATE TABLE power.d1 USING power.meters TAGS ('cellar')",
-    "INSERT INTO power.d1 VALUES (1, 1.5, 2) (2, 2.5, NULL)",
-)
-
-
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    def authenticate(user: str, password: str) -> str:
-        if (user, password) != USER:
-            raise AuthenticationError("wrong user or password", hint="check both")
-        return user
-
-    with headrace.connect(tmp_path_factory.mktemp("flight") / "home") as connection:
-        for statement in STATEMENTS:
-            connection.execute(statement)
-        yield Gate(connection.session.context, authenticate)
-
-
-@pytest.fixture(scope="module")
-def door(gate: Gate) -> Iterator[FlightDoor]:
-    door = FlightDoor(gate, DoorOptions("127.0.0.1", 0))
-    door.start()
-    yield door
-    door.stop()
-    assert gate.connections() == []
+USER = ("root", PASSWORD)
 
 
 @pytest.fixture
@@ -66,7 +38,7 @@ def rows(cursor: Any, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]
 def test_queries_have_rows_and_types(cursor: Any) -> None:
     assert [row[1:] for row in rows(cursor, "SELECT ts, v, n FROM power.d1 WHERE ts < 3")] == [(1.5, 2), (2.5, None)]
     assert [(name, str(type_)) for name, type_, *_ in cursor.description] == [
-        ("ts", "timestamp[ms, tz=UTC]"),
+        ("ts", "timestamp[us, tz=UTC]"),
         ("v", "double"),
         ("n", "int32"),
     ]

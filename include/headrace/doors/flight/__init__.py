@@ -59,7 +59,7 @@ class FlightDoor:
             ) from None
 
 
-def create(gate: Gate) -> FlightDoor | None:
+def create_flight_door(gate: Gate) -> FlightDoor | None:
     """Return the door, or None if it stays closed."""
     options = door_options(gate.context.settings, "flight")
     return None if options is None else FlightDoor(gate, options)
