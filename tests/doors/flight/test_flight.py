@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 
 from headrace.doors.flight import FlightDoor
-from headrace.doors.flight.messages import decode_command, encode_command
+from headrace.runtime.flight_sql import decode_command, encode_command
 from headrace.doors.gate import Gate
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError

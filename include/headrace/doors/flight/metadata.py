@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace import __version__
-from headrace.doors.flight.messages import schema_bytes
+from headrace.runtime.flight_sql import schema_bytes
 from headrace.doors.gate import DoorConnection
 from headrace.service.results import CatalogRows
 

@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 from headrace.doors.flight.errors import with_flight_errors
 from headrace.doors.flight.ingest import ingest
 from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
-from headrace.doors.flight.messages import (
+from headrace.runtime.flight_sql import (
     CANCELED,
     CLOSED,
     NOT_CANCELABLE,

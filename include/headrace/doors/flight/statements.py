@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from headrace.doors.gate import DoorConnection
 from headrace.errors import LimitError, NotFoundError
-from headrace.model.statements import Describe, Explain, Select, Show
-from headrace.model.tree_statements import TreeSelect, TreeShow
 from headrace.service.results import Result
+from headrace.service.statement_kinds import only_reads
 from headrace.sql import parse
 from headrace.sql.parameters import Template, render_many, split_template
 
@@ -41,13 +40,6 @@ class Prepared:
     reads: bool
     result: Result | None = None
     parameters: Parameters | None = None
-
-
-def reads(statement: object) -> bool:
-    """Return whether a statement returns rows and changes nothing."""
-    if isinstance(statement, TreeSelect):
-        return not statement.query.into
-    return isinstance(statement, Select | Show | TreeShow | Describe | Explain)
 
 
 def rows_of(result: Result) -> pa.Table:
@@ -97,7 +89,7 @@ class ClientStatements:
         """
         template = split_template(sql, self.connection.session.dialect)
         sample = template.render([None] * len(template.spans))
-        prepared = Prepared(template, reads(parse(sample, self.connection.session.dialect)))
+        prepared = Prepared(template, only_reads(parse(sample, self.connection.session.dialect)))
         schema = NO_ROWS.schema
         if prepared.reads:
             result = self.connection.execute(sample)
