@@ -12,10 +12,10 @@ import pyarrow.flight as flight
 import pytest
 
 from headrace.doors.flight import FlightDoor
-from headrace.runtime.flight_sql import decode_command, encode_command
 from headrace.doors.gate import Gate
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError
+from headrace.runtime.flight_sql import decode_command, encode_command
 from tests.doors.flight.conftest import PASSWORD
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")

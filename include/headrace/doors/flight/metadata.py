@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace import __version__
-from headrace.runtime.flight_sql import schema_bytes
 from headrace.doors.gate import DoorConnection
+from headrace.runtime.flight_sql import schema_bytes
 from headrace.service.results import CatalogRows
 
 CATALOG: Final = "headrace"

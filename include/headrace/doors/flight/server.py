@@ -12,6 +12,9 @@ import pyarrow.flight as flight
 from headrace.doors.flight.errors import with_flight_errors
 from headrace.doors.flight.ingest import ingest
 from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
+from headrace.doors.flight.metadata import METADATA
+from headrace.doors.flight.statements import ClientStatements, parameter_rows
+from headrace.errors import NotSupportedError
 from headrace.runtime.flight_sql import (
     CANCELED,
     CLOSED,
@@ -22,9 +25,6 @@ from headrace.runtime.flight_sql import (
     encode_command,
     schema_bytes,
 )
-from headrace.doors.flight.metadata import METADATA
-from headrace.doors.flight.statements import ClientStatements, parameter_rows
-from headrace.errors import NotSupportedError
 
 BATCH_ROWS: Final = 65_536
 ACTIONS: Final = {
