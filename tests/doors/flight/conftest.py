@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 import headrace
 from headrace.doors.flight import FlightDoor
@@ -22,7 +23,8 @@ STATEMENTS = (
 
 
 @pytest.fixture(scope="package")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    assert spark
     settings = headrace.settings.load(home=tmp_path_factory.mktemp("flight") / "home", http_token=PASSWORD)
     with headrace.connect(settings=settings) as connection:
         for statement in STATEMENTS:

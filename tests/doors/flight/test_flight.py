@@ -160,13 +160,14 @@ def test_a_result_is_fetched_once_and_by_its_connection_only(door: FlightDoor) -
 
 
 def test_a_killed_connection_ends(door: FlightDoor, gate: Gate) -> None:
-    options = {"username": USER[0], "password": USER[1], "adbc.flight.sql.rpc.call_header.database": "power"}
-    with dbapi.connect(f"grpc://{door.address}", db_kwargs=options, autocommit=True) as connection, connection.cursor() as cursor:
-        assert rows(cursor, "SELECT ts FROM d1 WHERE ts = 1")
+    command = flight.FlightDescriptor.for_command(encode_command("CommandGetCatalogs"))
+    with flight.connect(f"grpc://{door.address}") as client:
+        token = client.authenticate_basic_token(*USER, call_options((b"database", b"power")))
         (mine,) = [one for one in gate.connections() if one.session.database == "power"]
+        client.get_flight_info(command, call_options(token))
         gate.kill(mine.id)
-        with pytest.raises(dbapi.Error):
-            cursor.execute("SHOW DATABASES")
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.get_flight_info(command, call_options(token))
 
 
 def test_a_certificate_that_is_missing_is_an_error(gate: Gate, tmp_path: Path) -> None:
