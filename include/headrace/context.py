@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.model.access import administrator
+from headrace.model.connections import OpenConnections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.model.triggers import RegisteredTrigger
     from headrace.settings import Settings
     from headrace.storage import Tables
+    from headrace.storage.delta.group_commit import GroupCommit
+    from headrace.storage.delta.writer import Writer
     from headrace.storage.set_aside import SetAside
 
 
@@ -40,6 +43,8 @@ class Context:
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
         user: Who makes changes; empty for the process itself.
         permissions: Returns what that user may do now.
+        group_commit: Commits rows of several writers together. Set for those who come in through the doors of an snode.
+        connections: Those that the doors of this process have open.
     """
 
     catalog: Catalog
@@ -54,6 +59,13 @@ class Context:
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
     user: str = ""
     permissions: Callable[[], Permissions] = administrator
+    group_commit: GroupCommit | None = None
+    connections: OpenConnections = field(default_factory=OpenConnections)
+
+    @property
+    def row_writer(self) -> GroupCommit | Writer:
+        """What writes rows of supertables and plain tables: together with other writers, if there may be some."""
+        return self.group_commit or self.tables.writer
 
     @property
     def tables(self) -> Tables:

@@ -199,6 +199,16 @@ class Settings(BaseSettings):
     doors_without_tls: bool = setting(
         False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."
     )
+    group_commit_ms: int = non_negative(
+        5,
+        "Milliseconds for which a write that comes through a door waits for others to the same table, which share its commit; "
+        "0 gives each write a commit of its own.",
+    )
+    group_commit_bytes: int = positive(
+        256 << 20,
+        "Maximum size of the rows that wait for a commit they share, in bytes, in each snode; further writers wait until there "
+        "is room.",
+    )
     secret_key: SecretStr = setting(
         SecretStr(""),
         "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "

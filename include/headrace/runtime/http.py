@@ -28,6 +28,7 @@ from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from starlette.applications import Starlette
 
 logger = logging.getLogger(__name__)
 
@@ -272,30 +273,59 @@ def to_json_value(value: object) -> object:
             return value
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The PEM files of a certificate and its key."""
+
+    certificate: str
+    key: str
+
+
 class Endpoint:
     """An HTTP server for the application, in its own thread."""
 
-    def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        port: int = 0,
+        host: str = LOOPBACK,
+        advertise: str = "",
+        *,
+        tls: Tls | None = None,
+        max_connections: int | None = None,
+        setting: str = "HEADRACE_HTTP_PORT",
+    ) -> None:
         """Bind a port of an address; 0 is any free port.
 
         `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
+        `setting` is the one of the port.
 
         Raises:
             ConfigurationError: The port cannot be bound.
         """
         import uvicorn
 
-        self._socket = _bind(host, port)
+        self._socket = _bind(host, port, setting)
+        self._scheme = "http" if tls is None else "https"
         self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            limit_concurrency=max_connections,
+            ssl_certfile=None if tls is None else tls.certificate,
+            ssl_keyfile=None if tls is None else tls.key,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
     def address(self) -> str:
         """The URL under which others reach it."""
-        return f"http://{with_port(self._advertise, self.port)}"
+        return f"{self._scheme}://{with_port(self._advertise, self.port)}"
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Start serving; return once requests are accepted."""
@@ -321,12 +351,12 @@ def with_port(host: str, port: int) -> str:
     return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, setting: str) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
-            hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
+            hint=f"set {setting} to a free port, or to 0 for any, and its host to an address of this machine",
         ) from None

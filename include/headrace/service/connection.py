@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import InterfaceError, ProgrammingError
 from headrace.model.clock import Clock, SystemClock
@@ -30,6 +30,8 @@ apilevel = "2.0"
 threadsafety = 1
 paramstyle = "qmark"
 
+REMOTE_SCHEMES: Final = ("grpc", "grpc+tls")
+
 Description = list[tuple[str, str, None, None, None, None, None]]
 
 
@@ -47,7 +49,8 @@ def connect(
     """Open a home; create it if it is missing.
 
     Args:
-        home: Folder of the catalog, tables and state. Defaults to the setting `home`.
+        home: Folder of the catalog, tables and state. Defaults to the setting `home`. Or the address of the door `flight` of an
+            snode on another machine, `grpc://host:port` or `grpc+tls://host:port`.
         dialect: Language of the statements, `tdengine` or `iotdb`. Defaults to the setting `dialect`.
         database: Current database, as after `USE`.
         user: User whose rights apply. Defaults to the setting `user`, else to the operating system's login, who is administrator.
@@ -61,6 +64,10 @@ def connect(
         ProgrammingError: The dialect is unknown.
     """
     effective = settings or load()
+    if isinstance(home, str) and home.partition("://")[0] in REMOTE_SCHEMES:
+        from headrace.service.remote_connection import open_remote
+
+        return open_remote(home, effective, dialect, database, user, password)
     if home is not None:
         effective = effective.model_copy(update={"home": Path(home)})
     language = (dialect or effective.dialect).lower()

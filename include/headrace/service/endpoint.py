@@ -15,10 +15,9 @@ HTTP_USER: Final = "http"
 """The name of holders of the token who name no user. They may do everything."""
 
 
-def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql:
+def sql_runner(context: Context, authorizer: Authorizer | None = None, queries: RunningQueries | None = None) -> RunSql:
     """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
-    queries = RunningQueries(context)
-
+    queries = queries or RunningQueries(context)
     grants = CatalogAuthorizer(context.catalog)
 
     def run(sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:

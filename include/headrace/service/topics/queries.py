@@ -18,6 +18,7 @@ from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
 from headrace.service.rights import Action, Right, on_catalog, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
+from headrace.service.topics.session_functions import plan_session_functions
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -67,10 +68,12 @@ def lines_result(lines: Sequence[str]) -> Result:
 
 
 def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
-    """Plan a query: on Spark, or over system tables from the catalog."""
+    """Plan a query: on Spark, over system tables from the catalog, or of the session."""
     if reads_system_tables(statement.query):
         answer = partial(query_system_tables, statement, session)
         return [read_catalog(f"query of {system_tables.SCHEMA}", answer, DESCRIBE_CATALOG)]
+    if session.dialect == "tdengine" and (stages := plan_session_functions(statement.query)) is not None:
+        return stages
     return [run_query(bind_query(statement.query, session))]
 
 

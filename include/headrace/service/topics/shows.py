@@ -28,6 +28,7 @@ from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
+from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
 from headrace.service.topics.snodes import list_queries
 from headrace.sql import to_sql
@@ -37,6 +38,8 @@ from headrace.streams.kind import STREAM
 def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
     if statement.what == "queries":
         return [list_queries()]
+    if statement.what == "connections":
+        return [list_connections()]
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(

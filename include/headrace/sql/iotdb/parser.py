@@ -16,6 +16,7 @@ from headrace.model.tree_statements import (
     DropTemplate,
     DropTreeDatabases,
     DropTrigger,
+    KillQueries,
     NamedStatement,
     PauseContinuousQuery,
     ResumeContinuousQuery,
@@ -46,7 +47,7 @@ class InsertHeader:
 LATER: Final = {
     **dict.fromkeys(("FLUSH", "CLEAR", "SETTLE"), "leave it out: writes are durable, and maintenance compacts files"),
     "LOAD": "load exported CSV files with `headrace load`",
-    **dict.fromkeys(("KILL", "MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
+    **dict.fromkeys(("MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
 }
 LATER_OBJECTS: Final = {
     "VIEW": "views come with a later version",
@@ -74,6 +75,7 @@ class Parser(AccessParser):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "GRANT": lambda self: self._parse_grant(),
+        "KILL": lambda self: self._parse_kill(),
         "LIST": lambda self: self._parse_list_statement(),
         "PAUSE": lambda self: PauseContinuousQuery(self._parse_query_name()),
         "RESUME": lambda self: ResumeContinuousQuery(self._parse_query_name()),
@@ -139,6 +141,13 @@ class Parser(AccessParser):
             before = self._tokens[self._index - 1].word
             self._fail_unsupported(f"{before} {word}", LATER_OBJECTS[word])
         return self._expect_one(*words)
+
+    def _parse_kill(self) -> TreeStatement:
+        """Parse `QUERY 'id'` or `ALL QUERIES`."""
+        if self._expect_one("QUERY", "ALL") == "ALL":
+            self._expect("QUERIES")
+            return KillQueries()
+        return KillQueries(self._parse_string())
 
     def _parse_create(self) -> TreeStatement:
         start = self._index - 1

@@ -14,6 +14,7 @@ from headrace.model.statements import (
     DropSnode,
     DropStream,
     Explain,
+    KillConnection,
     KillQuery,
     PauseStream,
     ReplayStream,
@@ -29,7 +30,7 @@ from headrace.sql.tdengine.streams import TDengineStreams
 
 LISTS: Final = (
     *("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES"),
-    "USERS",
+    *("USERS", "CONNECTIONS"),
 )
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
@@ -135,9 +136,10 @@ class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
         start = self._index - 2
         return DropSnode(self._parse_dnode(), self._span(start))
 
-    def _parse_kill(self) -> KillQuery:
+    def _parse_kill(self) -> KillQuery | KillConnection:
         start = self._index - 1
-        self._expect("QUERY")
+        if self._expect_one("QUERY", "CONNECTION") == "CONNECTION":
+            return KillConnection(self._parse_integer("the number of a connection"), self._span(start))
         return KillQuery(self._parse_string(), self._span(start))
 
     def _parse_alter(self) -> Statement:

@@ -24,6 +24,7 @@ from headrace.service.stage import PlanningContext, Stage
 from headrace.service.statement_rights import SHOWS as SHOWN
 from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
+from headrace.service.topics.snodes import list_tree_queries
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.service.topics.trees.pipe_plugins import show_pipe_plugins
 from headrace.service.topics.trees.pipe_shows import show_pipe, show_pipes
@@ -45,6 +46,8 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 
 
 def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
+    if statement.what == "queries":
+        return [list_tree_queries(statement.limit, statement.offset)]
     if statement.what not in SHOWS:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
