@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -153,7 +153,7 @@ def create_app(
     user_of = statement_user(guard, authenticate)
 
     @app.post("/sql")
-    async def sql(statement: Statement, request: Request, user: Annotated[str | None, Depends(user_of)]) -> Response:
+    async def sql(statement: Statement, request: Request, user: str | None = Depends(user_of)) -> Response:
         return await run_in_threadpool(respond, run_sql, statement, user, request.headers.get("accept", ""))
 
     if run_trigger is not None:
