@@ -128,4 +128,4 @@ def test_calls_that_need_a_right_are_rejected_without_it(tmp_path: Path) -> None
 
 def status_code(status: Any) -> int:
     """Return the status of the first part of a call."""
-    return status.subStatus[0].code if status.subStatus else status.code
+    return int(status.subStatus[0].code if status.subStatus else status.code)

@@ -142,7 +142,8 @@ def text_insert(
     path, context = join_path(nodes), session.context
     database = database_of(path, context)
     present = None if database is None else context.catalog.trees.find(database, [path]).get(path)
-    kinds = [None if series is None else series.type.kind for series in (present and present.find(name) for name in names)]
+    found = [None if present is None else present.find(name) for name in names]
+    kinds = [None if series is None else series.type.kind for series in found]
     values = tuple(tuple(constant(text, kind) for text, kind in zip(row, kinds, strict=True)) for _, row in rows)
     return TreeInsert(PathPattern(nodes), tuple(names), tuple(time for time, _ in rows), values, aligned)
 
