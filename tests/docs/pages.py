@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-RUNNABLE: Final = frozenset({"sql", "sh", "python", "http"})
+RUNNABLE: Final = frozenset({"sql", "sh", "python", "http", "java"})
 """Languages of the snippets that tests run."""
 FILES: Final = frozenset({"csv", "ndjson", "java"})
 """Formats of blocks that become files; the second word of the fence is the file name."""

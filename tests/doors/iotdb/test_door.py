@@ -28,6 +28,7 @@ from headrace.errors import ConfigurationError
 from headrace.pipes.iotdb.connection import BrokenConnectionError, Connection, Login, Node
 from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.tls import client_context
+from headrace.queries.running import RunningQueries
 from headrace.service.rights import Action, PermissionDeniedError, Right
 from headrace.settings import load
 from tests.doors.iotdb.conftest import PASSWORD, USER, authenticate, opened_door
@@ -72,15 +73,15 @@ def test_settings_open_the_door(tmp_path: Path) -> None:
     with headrace.connect(tmp_path / "home") as connection:
         context = connection.session.context
         closed = replace(context, settings=load(home=tmp_path / "home"))
-        assert create_doors(closed) == []
+        assert create_doors(closed, "default", RunningQueries(closed)) == []
         opened = replace(context, settings=load(home=tmp_path / "home", doors="iotdb", iotdb_port=0))
-        (door,) = create_doors(opened)
+        (door,) = create_doors(opened, "default", RunningQueries(opened))
         door.start()
         host, _, port = door.address.partition(":")
         with socket.create_connection((host, int(port)), 30):
             taken = replace(context, settings=load(home=tmp_path / "home", doors="iotdb", iotdb_port=int(port)))
             with pytest.raises(ConfigurationError, match=f"port {port} of {HOST} cannot be bound"):
-                create_doors(taken)[0].start()
+                create_doors(taken, "default", RunningQueries(taken))[0].start()
         door.stop()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
+from headrace.model.access import Privilege
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
 from headrace.model.tree_statements import KillQueries
 from headrace.model.tree_status import TreeStatus
@@ -140,12 +142,19 @@ def list_tree_queries(limit: int | None, offset: int | None) -> Stage:
 
 
 def running_rows(session: SessionState) -> list[tuple[Any, ...]]:
-    """Return the running queries of all snodes, or of the one that the session is in."""
+    """Return the running queries of all snodes, or of the one that the session is in: those that the user may see."""
     if session.queries is not None:
         now = session.context.clock.now()
-        return [query_row(query, now) for query in session.queries.all()]
+        return visible([query_row(query, now) for query in session.queries.all()], session)
     results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
-    return [row for result in results if result is not None for row in integer_times(result)]
+    return visible([row for result in results if result is not None for row in integer_times(result, COLUMNS)], session)
+
+
+def visible(rows: list[tuple[Any, ...]], session: SessionState) -> list[tuple[Any, ...]]:
+    """Return the user's own queries, or with the privilege MAINTAIN those of all."""
+    permissions, column = session.context.permissions(), list(COLUMNS).index("user")
+    is_all = permissions.allows(Privilege.MAINTAIN)
+    return [row for row in rows if is_all or row[column] == session.user]
 
 
 def registered(session: PlanningContext) -> set[int]:
@@ -158,13 +167,15 @@ def query_row(query: RunningQuery, now: int) -> tuple[Any, ...]:
     return (query.id, number, None, "headrace", os.getpid(), query.user, None, *times, None, None, None, None, query.sql)
 
 
-def integer_times(result: Result) -> list[tuple[Any, ...]]:
+def integer_times(result: Result, columns: Mapping[str, Type]) -> list[tuple[Any, ...]]:
     """Return rows that an snode has sent, with instants as epoch milliseconds."""
     import pyarrow as pa
 
     assert result.table is not None
-    position = list(COLUMNS).index("create_time")
-    table = result.table.set_column(position, "create_time", result.table["create_time"].cast(pa.int64()))
+    table = result.table
+    for position, (name, type_) in enumerate(columns.items()):
+        if type_ == INSTANT:
+            table = table.set_column(position, name, table[name].cast(pa.int64()))
     return [tuple(row.values()) for row in table.to_pylist()]
 
 

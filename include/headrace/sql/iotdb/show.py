@@ -46,6 +46,7 @@ class ShowParser(SchemaParser):
 
     SHOWS: ClassVar[Mapping[str, Callable[[Any], TreeShow]]] = {
         "ALL": lambda self: self._parse_show_words("all ttl", "TTL"),
+        "AUDIT": lambda self: self._past("LOG")._parse_show_page(TreeShow("audit log")),
         "CHILD": lambda self: self._parse_show_child(),
         "CONTINUOUS": lambda self: self._parse_show_queries(),
         "CQ": lambda self: self._parse_show_executions(),
