@@ -178,6 +178,21 @@ class Settings(BaseSettings):
     http_read_token: SecretStr = setting(
         SecretStr(""), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
+    doors: str = setting(
+        "",
+        "Protocols of other clients that snodes speak, separated by commas: `iotdb` (IoTDB's RPC), `tdengine` (TDengine's REST and "
+        "schemaless writing), `flight` (Arrow Flight SQL).",
+    )
+    door_host: str = setting("127.0.0.1", "Address that these doors bind; 0.0.0.0 binds all interfaces, which needs TLS.")
+    iotdb_port: int = non_negative(6667, "Port of the door `iotdb`; 0 selects a free port.", le=65535)
+    tdengine_port: int = non_negative(6041, "Port of the door `tdengine`; 0 selects a free port.", le=65535)
+    flight_port: int = non_negative(32010, "Port of the door `flight`; 0 selects a free port.", le=65535)
+    door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
+    tls_certificate: str = setting("", "PEM file with the certificate of the doors, and those that it needs; if empty, no TLS.")
+    tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
+    doors_without_tls: bool = setting(
+        False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."
+    )
     secret_key: SecretStr = setting(
         SecretStr(""),
         "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from headrace.catalog.access import Access
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
@@ -42,6 +43,7 @@ class Catalog:
     def __init__(self, store: Store, locks: Locks) -> None:
         self._store = store
         self._locks = locks
+        self.access = Access(store)
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)

@@ -1,0 +1,241 @@
+"""Who may do what: users, roles, and privileges on paths of trees and on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, node_matches, split_path
+
+ADMINISTRATOR: Final = "root"
+"""The user who may do everything, who cannot be dropped, and whose rights cannot be revoked."""
+EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
+MIN_NAME_LENGTH: Final = 4
+MIN_PASSWORD_LENGTH: Final = 4
+MAX_NAME_LENGTH: Final = 64
+
+
+class Privilege(StrEnum):
+    """Privileges by IoTDB's names, and TDengine's two on tables. The order is that in which they are listed."""
+
+    MANAGE_USER = "MANAGE_USER"
+    MANAGE_ROLE = "MANAGE_ROLE"
+    USE_TRIGGER = "USE_TRIGGER"
+    USE_UDF = "USE_UDF"
+    USE_CQ = "USE_CQ"
+    USE_PIPE = "USE_PIPE"
+    EXTEND_TEMPLATE = "EXTEND_TEMPLATE"
+    MANAGE_DATABASE = "MANAGE_DATABASE"
+    MAINTAIN = "MAINTAIN"
+    READ_DATA = "READ_DATA"
+    WRITE_DATA = "WRITE_DATA"
+    READ_SCHEMA = "READ_SCHEMA"
+    WRITE_SCHEMA = "WRITE_SCHEMA"
+    READ_TABLE = "READ_TABLE"
+    WRITE_TABLE = "WRITE_TABLE"
+
+    @property
+    def is_on_paths(self) -> bool:
+        """Whether it is granted on paths of a tree; others of IoTDB are granted on `root.**` only."""
+        return self in ON_PATHS
+
+    @property
+    def is_on_tables(self) -> bool:
+        """Whether it is granted on tables."""
+        return self in ON_TABLES
+
+
+ON_PATHS: Final = (Privilege.READ_DATA, Privilege.WRITE_DATA, Privilege.READ_SCHEMA, Privilege.WRITE_SCHEMA)
+ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+GLOBAL: Final = tuple(one for one in Privilege if not one.is_on_paths and not one.is_on_tables)
+IMPLIED_BY: Final = {Privilege.READ_DATA: Privilege.WRITE_DATA, Privilege.READ_SCHEMA: Privilege.WRITE_SCHEMA}
+"""The privilege to write, by the one to read, which it includes. It does not include the option to grant it."""
+GROUPS: Final = {
+    "READ": (Privilege.READ_DATA, Privilege.READ_SCHEMA),
+    "WRITE": (Privilege.WRITE_DATA, Privilege.WRITE_SCHEMA),
+}
+"""What IoTDB writes for several privileges. ALL are those that a path may have."""
+
+
+class GranteeKind(StrEnum):
+    """Who has a grant."""
+
+    USER = "user"
+    ROLE = "role"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grantee:
+    """A user or a role."""
+
+    kind: GranteeKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.capitalize()} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A privilege on a target: a path that may end in `**`, or `database.table` in which the table may be `*`.
+
+    Attributes:
+        privilege: What may be done.
+        target: On what.
+        with_option: Whether it may be granted to others.
+        condition: On tags, of a privilege on a table; empty if there is none.
+    """
+
+    privilege: Privilege
+    target: str
+    with_option: bool = False
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user as stored. `password` is a hash, or empty if nobody can log in by a password."""
+
+    name: str
+    password: str
+    created: int
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A privilege that a statement needs on each of some patterns; it needs a global one as such.
+
+    `text` is what a refusal says; it names only what the statement names.
+    """
+
+    privilege: Privilege | None
+    patterns: tuple[PathPattern, ...] = ()
+
+    def __str__(self) -> str:
+        if self.privilege is None:
+            return "administrate"
+        return f"{self.privilege} on [{', '.join(map(str, self.patterns))}]" if self.patterns else str(self.privilege)
+
+
+def covers(granted: Sequence[str], asked: Sequence[str]) -> bool:
+    """Return whether each path that a pattern may match is one of a grant, which ends in `**` or has no wildcard."""
+    if granted[-1] == ANY_LEVELS:
+        prefix = granted[:-1]
+        return len(asked) >= len(granted) and tuple(asked[: len(prefix)]) == tuple(prefix)
+    return tuple(granted) == tuple(asked)
+
+
+def may_overlap(granted: Sequence[str], asked: Sequence[str]) -> bool:
+    """Return whether a path can exist that matches both patterns."""
+    if not granted or not asked:
+        return not granted and not asked
+    if granted[0] == ANY_LEVELS or asked[0] == ANY_LEVELS:
+        one, other = (granted, asked) if granted[0] == ANY_LEVELS else (asked, granted)
+        return any(may_overlap(one[1:], other[taken:]) for taken in range(1, len(other) + 1))
+    return (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])) and may_overlap(granted[1:], asked[1:])
+
+
+@dataclass(frozen=True)
+class PathFilter:
+    """The paths on which a user has a privilege: prefixes of subtrees, and full paths. Costs the depth of a path."""
+
+    subtrees: frozenset[tuple[str, ...]]
+    paths: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, targets: Iterable[str]) -> PathFilter:
+        """Return the filter of granted paths."""
+        nodes = [split_path(target) for target in targets]
+        subtrees = frozenset(path[:-1] for path in nodes if path[-1] == ANY_LEVELS)
+        return cls(subtrees, frozenset(path for path in nodes if path[-1] != ANY_LEVELS))
+
+    @property
+    def allows_all(self) -> bool:
+        """Whether no path is left out."""
+        return (ROOT,) in self.subtrees
+
+    def includes_below(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether all paths below a node are included."""
+        return any(nodes[:length] in self.subtrees for length in range(1, len(nodes) + 1))
+
+    def includes(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether a path is included."""
+        return nodes in self.paths or any(nodes[:length] in self.subtrees for length in range(1, len(nodes)))
+
+    @cached_property
+    def ancestors(self) -> frozenset[tuple[str, ...]]:
+        """The nodes below which some paths are included, and those above them."""
+        return frozenset(path[:length] for path in (*self.subtrees, *self.paths) for length in range(1, len(path) + 1))
+
+    def touches(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether a node is included, or paths below it may be."""
+        return nodes in self.ancestors or self.includes(nodes)
+
+
+EVERY_PATH: Final = PathFilter(frozenset({(ROOT,)}), frozenset())
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What a user may do, by grants of their own (under the role "") and those of their roles. Immutable."""
+
+    user: str
+    grants: tuple[tuple[str, Grant], ...] = ()
+    roles: tuple[str, ...] = ()
+    is_administrator: bool = False
+    _filters: dict[Privilege, PathFilter] = field(default_factory=dict, compare=False, repr=False)
+
+    def allows(self, privilege: Privilege, path: PathPattern | None = None) -> bool:
+        """Return whether the user has a privilege, on all paths of a pattern if it is one on paths."""
+        if self.is_administrator:
+            return True
+        if path is None:
+            return any(grant.privilege is privilege for _, grant in self.grants)
+        targets = (split_path(grant.target) for grant in self._of(privilege))
+        return any(covers(target, path.nodes) for target in targets)
+
+    def may_grant(self, grant: Grant) -> bool:
+        """Return whether the user may grant and revoke what they have themselves with the option to grant it."""
+        asked = split_path(grant.target)
+        return self.is_administrator or any(
+            own.with_option and own.privilege is grant.privilege and covers(split_path(own.target), asked) for _, own in self.grants
+        )
+
+    def paths(self, privilege: Privilege) -> PathFilter:
+        """Return the paths on which the user has a privilege. Computed once."""
+        if self.is_administrator:
+            return EVERY_PATH
+        if privilege not in self._filters:
+            self._filters[privilege] = PathFilter.of(grant.target for grant in self._of(privilege))
+        return self._filters[privilege]
+
+    def on_tables(self, privilege: Privilege) -> list[Grant]:
+        """Return the grants of a privilege on tables."""
+        return [grant for _, grant in self.grants if grant.privilege is privilege]
+
+    def _of(self, privilege: Privilege) -> list[Grant]:
+        accepted = (privilege, IMPLIED_BY.get(privilege))
+        return [grant for _, grant in self.grants if grant.privilege in accepted]
+
+
+def administrator(name: str = ADMINISTRATOR) -> Permissions:
+    """Return the permissions of who may do everything."""
+    return Permissions(name, is_administrator=True)
+
+
+PermissionsOf = Callable[[str], Permissions]
+"""Returns what a user may do now."""
+
+
+def as_pattern(path: str) -> PathPattern:
+    """Return a path in canonical spelling as a pattern."""
+    return PathPattern(split_path(path))
+
+
+def below(pattern: PathPattern) -> PathPattern:
+    """Return the pattern of what lies below a path."""
+    return PathPattern((*pattern.nodes, ANY_LEVELS))
