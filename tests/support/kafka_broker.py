@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.runtime.processes import find_free_port
 from headrace.storage.spark.jars import JarSet, cached_jars, spark_home
+from tests.support.broker_process import BrokerProcess, broker_folder
 from tests.support.waiting import wait_until
 
 VERSION: Final = "4.3.1"
@@ -60,15 +59,13 @@ LOGGING: Final = """<Configuration status="WARN">
 
 
 @dataclass
-class Broker:
+class Broker(BrokerProcess):
     """A broker, which may be killed and started again with its data. One of its ports asks for TLS and a password."""
 
-    folder: Path
     jars: list[Path]
     port: int = field(default_factory=find_free_port)
     secured_port: int = field(default_factory=find_free_port)
     controller_port: int = field(default_factory=find_free_port)
-    process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -108,18 +105,15 @@ class Broker:
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
         options = [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}", "-cp", ":".join(map(str, self.jars))]
-        with (self.folder / "log").open("ab") as log:
-            command = [java(), *JAVA_OPTIONS, *options, "kafka.Kafka", str(self.folder / "server.properties")]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        wait_until(self.answers, "Kafka to answer", details=(self.folder / "log").read_text)
+        self.launch([java(), *JAVA_OPTIONS, *options, "kafka.Kafka", str(self.folder / "server.properties")])
+        wait_until(self.answers, "Kafka to answer", details=self.log)
 
     def answers(self) -> bool:
         """Return whether the broker answers; fail if its process has ended."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        assert self.process is not None
-        assert self.process.poll() is None, (self.folder / "log").read_text()
+        self.check_alive()
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.ms": 50})
         try:
             return bool(client.list_topics(timeout=1).brokers)
@@ -128,10 +122,7 @@ class Broker:
 
     def kill(self) -> None:
         """Kill the broker as a loss of power would."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(60)
-            self.process = None
+        self.end(kills=True)
 
     def create_topic(self, partitions: int = 1, name: str = "", **options: str) -> str:
         """Create a topic, and return its name."""
@@ -178,15 +169,14 @@ def find_jars() -> list[Path]:
 def running_broker() -> Iterator[Broker]:
     """Run a broker, and end it afterwards."""
     jars = find_jars()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
-    broker = Broker(folder, jars)
-    try:
-        broker.format()
-        broker.start()
-        yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+    with broker_folder("kafka") as folder:
+        broker = Broker(folder, jars)
+        try:
+            broker.format()
+            broker.start()
+            yield broker
+        finally:
+            broker.kill()
 
 
 @pytest.fixture(scope="module")
