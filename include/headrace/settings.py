@@ -36,6 +36,12 @@ class Settings(BaseSettings):
 
     home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
     user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
+    password: SecretStr = setting(SecretStr(""), "Password of `user`, once the catalog has users.")
+    auth: Literal["auto", "required"] = setting(
+        "auto",
+        "Whether Python and the command line need a user and password: `auto` lets in who may read the home's files, as"
+        " administrator; `required` does not.",
+    )
     catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = setting("", "URI of the folder for Delta tables; if empty, the home folder.")
     s3_endpoint: str = setting(
@@ -192,6 +198,16 @@ class Settings(BaseSettings):
     tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
     doors_without_tls: bool = setting(
         False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."
+    )
+    group_commit_ms: int = non_negative(
+        5,
+        "Milliseconds for which a write that comes through a door waits for others to the same table, which share its commit; "
+        "0 gives each write a commit of its own.",
+    )
+    group_commit_bytes: int = positive(
+        256 << 20,
+        "Maximum size of the rows that wait for a commit they share, in bytes, in each snode; further writers wait until there "
+        "is room.",
     )
     secret_key: SecretStr = setting(
         SecretStr(""),

@@ -8,8 +8,8 @@ import pytest
 
 import headrace
 from headrace.errors import AuthenticationError
+from headrace.runtime.passwords import FREE_TRIES, MAX_PAUSE_SECONDS, hash_password, is_password, pause_seconds
 from headrace.service.authentication import authenticator
-from headrace.service.passwords import FREE_TRIES, MAX_PAUSE_SECONDS, hash_password, is_password, pause_seconds
 
 
 def test_only_the_right_password_of_a_user_lets_in(connection: headrace.Connection, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, update
 
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
-from headrace.catalog.rows.access import GRANTS, MEMBERSHIPS, ROLES, USERS
+from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, TOKENS, USERS
 from headrace.catalog.store import Repository, Store, insert
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
-from headrace.model.access import ADMINISTRATOR, Grant, Grantee, GranteeKind, Permissions, User, administrator
+from headrace.model.access import (
+    ADMINISTRATOR,
+    TOKEN_WORD,
+    Grant,
+    Grantee,
+    GranteeKind,
+    Permissions,
+    Token,
+    User,
+    administrator,
+    reading_only,
+)
+from headrace.model.conversion import from_row
 from headrace.model.tree_status import TreeStatus
 
 REVISION: Final = revision_of(RevisionKind.ACCESS)
@@ -26,6 +38,7 @@ class Access(Repository):
         super().__init__(store)
         self._seen = NO_REVISION
         self._permissions: dict[str, Permissions | None] = {}
+        self._former: set[str] = set()
         self._lock = threading.Lock()
 
     # Users
@@ -101,9 +114,13 @@ class Access(Repository):
         with self._store.write() as connection:
             require(connection, grantee.kind, grantee.name)
             connection.execute(delete(GRANTS).where(is_of(grantee)))
+            if grantee.kind is GranteeKind.USER:
+                connection.execute(delete(TOKENS).where(TOKENS.c.user == grantee.name))
             member = MEMBERSHIPS.c.user if grantee.kind is GranteeKind.USER else MEMBERSHIPS.c.role
             connection.execute(delete(MEMBERSHIPS).where(member == grantee.name))
             connection.execute(delete(table).where(table.c.name == grantee.name))
+            if grantee.kind is GranteeKind.USER:
+                connection.execute(insert(connection, DROPPED_USERS).values({"name": grantee.name}).on_conflict_do_nothing())
             count_up(connection, RevisionKind.ACCESS)
 
     def add_role(self, user: str, role: str) -> None:
@@ -181,16 +198,62 @@ class Access(Repository):
         """
         if user == ADMINISTRATOR:
             return administrator()
-        revision = self._scalar(REVISION) or NO_REVISION
-        with self._lock:
-            if revision != self._seen:
-                self._seen, self._permissions = revision, {}
-            if user not in self._permissions:
-                self._permissions[user] = self._read(user)
-            permissions = self._permissions[user]
+        if TOKEN_WORD in user:
+            return self._token_permissions(user)
+        self._refresh()
+        permissions = self._find(user)
         if permissions is None:
             raise missing(GranteeKind.USER, user)
         return permissions
+
+    def _token_permissions(self, principal: str) -> Permissions:
+        """Return what a program with a token may do; raise `NotFoundError` if the token was revoked or has expired."""
+        with self._store.read() as connection:
+            query = select(TOKENS).where(TOKENS.c.id == principal.partition(TOKEN_WORD)[2])
+            row, now = connection.execute(query).mappings().one_or_none(), self._store.now(connection)
+        token = None if row is None else from_row(Token, row)
+        if token is None or token.principal != principal or not token.is_valid(now):
+            raise missing(GranteeKind.USER, principal)
+        own = self.permissions(token.user)
+        return reading_only(own) if token.reads_only else own
+
+    def owners(self) -> Callable[[str], Permissions]:
+        """Return what the owners of jobs may do now: nothing if a user was dropped or may not log in. Costs one read of a number.
+
+        Other owners that are no users have created the job without a password, as administrators.
+        """
+        self._refresh()
+        return self._owner_permissions
+
+    def owner_permissions(self, owner: str) -> Permissions:
+        """Return what the owner of a job may do now; see `owners`."""
+        return self.owners()(owner)
+
+    def _owner_permissions(self, owner: str) -> Permissions:
+        if owner == ADMINISTRATOR:
+            return administrator()
+        if TOKEN_WORD in owner:
+            try:
+                return self._token_permissions(owner)
+            except NotFoundError:
+                return Permissions(owner)
+        return self._find(owner) or (Permissions(owner) if owner in self._former else administrator(owner))
+
+    def _refresh(self) -> None:
+        """Forget what has been read if something has changed."""
+        revision = self._scalar(REVISION) or NO_REVISION
+        with self._lock:
+            if revision != self._seen:
+                query = select(DROPPED_USERS.c.name).union(select(USERS.c.name).where(~USERS.c.is_enabled))
+                with self._store.read() as connection:
+                    self._former = set(connection.scalars(query))
+                self._seen, self._permissions = revision, {}
+
+    def _find(self, user: str) -> Permissions | None:
+        with self._lock:
+            if user not in self._permissions:
+                self._permissions[user] = self._read(user) if self._seen != NO_REVISION else None
+            return self._permissions[user]
 
     def _read(self, user: str) -> Permissions | None:
         stored = self.find_user(user)

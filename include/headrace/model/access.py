@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -13,9 +13,12 @@ from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, node_matches, sp
 ADMINISTRATOR: Final = "root"
 """The user who may do everything, who cannot be dropped, and whose rights cannot be revoked."""
 EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
+TOKEN_PREFIX: Final = "hrt_"
+"""How tokens begin, so that they are told from passwords."""
+TOKEN_WORD: Final = " token "
 MIN_NAME_LENGTH: Final = 4
 MIN_PASSWORD_LENGTH: Final = 4
-MAX_NAME_LENGTH: Final = 64
+MAX_NAME_LENGTH: Final = 32
 
 
 class Privilege(StrEnum):
@@ -27,6 +30,7 @@ class Privilege(StrEnum):
     USE_UDF = "USE_UDF"
     USE_CQ = "USE_CQ"
     USE_PIPE = "USE_PIPE"
+    USE_MODEL = "USE_MODEL"
     EXTEND_TEMPLATE = "EXTEND_TEMPLATE"
     MANAGE_DATABASE = "MANAGE_DATABASE"
     MAINTAIN = "MAINTAIN"
@@ -50,6 +54,8 @@ class Privilege(StrEnum):
 
 ON_PATHS: Final = (Privilege.READ_DATA, Privilege.WRITE_DATA, Privilege.READ_SCHEMA, Privilege.WRITE_SCHEMA)
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+TABLE_PRIVILEGES: Final = {"READ": Privilege.READ_TABLE, "WRITE": Privilege.WRITE_TABLE}
+"""TDengine's privileges on tables by its names; ALL are both."""
 GLOBAL: Final = tuple(one for one in Privilege if not one.is_on_paths and not one.is_on_tables)
 IMPLIED_BY: Final = {Privilege.READ_DATA: Privilege.WRITE_DATA, Privilege.READ_SCHEMA: Privilege.WRITE_SCHEMA}
 """The privilege to write, by the one to read, which it includes. It does not include the option to grant it."""
@@ -57,7 +63,7 @@ GROUPS: Final = {
     "READ": (Privilege.READ_DATA, Privilege.READ_SCHEMA),
     "WRITE": (Privilege.WRITE_DATA, Privilege.WRITE_SCHEMA),
 }
-"""What IoTDB writes for several privileges. ALL are those that a path may have."""
+"""What IoTDB writes for several privileges. ALL are those that it can grant on `root.**`."""
 
 
 class GranteeKind(StrEnum):
@@ -106,19 +112,39 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """A privilege that a statement needs on each of some patterns; it needs a global one as such.
+class Token:
+    """A token as stored: whose it is, what for, and until when, in epoch milliseconds."""
 
-    `text` is what a refusal says; it names only what the statement names.
-    """
+    id: str
+    user: str
+    hash: str
+    purpose: str
+    reads_only: bool
+    created: int
+    expires: int | None = None
 
-    privilege: Privilege | None
-    patterns: tuple[PathPattern, ...] = ()
+    @property
+    def principal(self) -> str:
+        """The name under which a program with the token acts. No user has such a name, as it has spaces."""
+        return f"{self.user}{TOKEN_WORD}{self.id}"
 
-    def __str__(self) -> str:
-        if self.privilege is None:
-            return "administrate"
-        return f"{self.privilege} on [{', '.join(map(str, self.patterns))}]" if self.patterns else str(self.privilege)
+    def is_valid(self, now: int) -> bool:
+        """Return whether the token has not expired."""
+        return self.expires is None or now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """What a user did or tried at a time, in epoch milliseconds, and why it was refused."""
+
+    number: int
+    time: int
+    user: str
+    address: str
+    action: str
+    statement: str
+    is_allowed: bool
+    reason: str
 
 
 def covers(granted: Sequence[str], asked: Sequence[str]) -> bool:
@@ -133,10 +159,14 @@ def may_overlap(granted: Sequence[str], asked: Sequence[str]) -> bool:
     """Return whether a path can exist that matches both patterns."""
     if not granted or not asked:
         return not granted and not asked
-    if granted[0] == ANY_LEVELS or asked[0] == ANY_LEVELS:
-        one, other = (granted, asked) if granted[0] == ANY_LEVELS else (asked, granted)
-        return any(may_overlap(one[1:], other[taken:]) for taken in range(1, len(other) + 1))
-    return (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])) and may_overlap(granted[1:], asked[1:])
+    rest = [(granted[1:], asked[1:])]
+    if granted[0] == ANY_LEVELS:
+        rest.append((granted, asked[1:]))
+    if asked[0] == ANY_LEVELS:
+        rest.append((granted[1:], asked))
+    if len(rest) == 1 and not (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])):
+        return False
+    return any(may_overlap(*pair) for pair in rest)
 
 
 @dataclass(frozen=True)
@@ -213,13 +243,40 @@ class Permissions:
             self._filters[privilege] = PathFilter.of(grant.target for grant in self._of(privilege))
         return self._filters[privilege]
 
-    def on_tables(self, privilege: Privilege) -> list[Grant]:
-        """Return the grants of a privilege on tables."""
-        return [grant for _, grant in self.grants if grant.privilege is privilege]
+    def allows_table(self, privilege: Privilege, database: str, table: str) -> bool:
+        """Return whether the user has a privilege on a table. A table of a tree may be read by who may read all of its paths."""
+        if self.is_administrator:
+            return True
+        if database.startswith(f"{ROOT}."):
+            return privilege is Privilege.READ_TABLE and self.allows(Privilege.READ_DATA, as_pattern(f"{database}.{ANY_LEVELS}"))
+        accepted = {"*.*", f"{database}.*", f"{database}.{table}"}
+        return any(grant.privilege is privilege and grant.target in accepted for _, grant in self.grants)
+
+    def sees_database(self, name: str) -> bool:
+        """Return whether the user may know of a database: it may have tables or paths on which the user has a privilege."""
+        if self.is_administrator or not name:
+            return self.is_administrator
+        if name.startswith(f"{ROOT}."):
+            return any(self.paths(privilege).touches(split_path(name)) for privilege in IMPLIED_BY)
+        granted = (grant.target.split(".")[0] for _, grant in self.grants if grant.privilege.is_on_tables)
+        return any(database in ("*", name) for database in granted)
 
     def _of(self, privilege: Privilege) -> list[Grant]:
         accepted = (privilege, IMPLIED_BY.get(privilege))
         return [grant for _, grant in self.grants if grant.privilege in accepted]
+
+
+def reading_only(permissions: Permissions) -> Permissions:
+    """Return those of the permissions that only read."""
+    if permissions.is_administrator:
+        reads = (*((privilege, EVERYWHERE) for privilege in IMPLIED_BY), (Privilege.READ_TABLE, "*.*"))
+        return Permissions(permissions.user, tuple(("", Grant(privilege, target)) for privilege, target in reads))
+    read_by = {writing: reading for reading, writing in IMPLIED_BY.items()}
+    kept = [(role, grant, read_by.get(grant.privilege, grant.privilege)) for role, grant in permissions.grants]
+    grants = tuple(
+        (role, Grant(reads, grant.target)) for role, grant, reads in kept if reads in (*IMPLIED_BY, Privilege.READ_TABLE)
+    )
+    return Permissions(permissions.user, grants, permissions.roles)
 
 
 def administrator(name: str = ADMINISTRATOR) -> Permissions:
@@ -227,15 +284,6 @@ def administrator(name: str = ADMINISTRATOR) -> Permissions:
     return Permissions(name, is_administrator=True)
 
 
-PermissionsOf = Callable[[str], Permissions]
-"""Returns what a user may do now."""
-
-
 def as_pattern(path: str) -> PathPattern:
     """Return a path in canonical spelling as a pattern."""
     return PathPattern(split_path(path))
-
-
-def below(pattern: PathPattern) -> PathPattern:
-    """Return the pattern of what lies below a path."""
-    return PathPattern((*pattern.nodes, ANY_LEVELS))

@@ -19,6 +19,15 @@ class UserColumns(TypedColumns):
 USERS = Table("users", METADATA, UserColumns)
 
 
+class DroppedUserColumns(TypedColumns):
+    """Columns of `dropped_users`, whose jobs stop. Other owners that are no users were administrators before there were users."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+
+
+DROPPED_USERS = Table("dropped_users", METADATA, DroppedUserColumns)
+
+
 class RoleColumns(TypedColumns):
     """Columns of `roles`."""
 
@@ -72,7 +81,7 @@ class TokenColumns(TypedColumns):
     expires: Named[int | None] = Column(BigInteger, nullable=True)
 
 
-TOKENS = Table("tokens", METADATA, TokenColumns, ForeignKeyConstraint(["user"], ["users.name"], ondelete="CASCADE"))
+TOKENS = Table("tokens", METADATA, TokenColumns)
 
 
 class AuditColumns(TypedColumns):
