@@ -197,7 +197,7 @@ def answered(evidence: Evidence) -> list[tuple[Value, ...]]:
 
 def ask_column(evidence: Evidence, query: Query, device: Value, column: str) -> dict[Value, Value] | None:
     """Return the values that the server has for a column alone, by time; None if it refuses or repeats a time."""
-    item = SERIES.sub(lambda match: f"{device}.{match[0]}", column) if device else column
+    item = SERIES.sub(lambda match: f"{device!s}.{match[0]}", column) if device else column
     where = f" where {query.where}" if query.where else ""
     answer = evidence.ask(f"select {ROOT.sub('', item)} from root{where}")
     if not isinstance(answer, Answer) or len({row[0] for row in answer.rows}) < len(answer.rows):
