@@ -11,8 +11,10 @@ from tests.iotdb_comparison.confirmations import (
     equals_columns_alone,
     equals_sum_of_operands,
     equals_without_nan,
+    estimates_within_error,
     lacks_input,
     refuses_windows_alone,
+    shortens_calls,
     writes_text_alike,
 )
 from tests.iotdb_comparison.explaining import Explanation, explain
@@ -232,6 +234,29 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^(value: .*ours None, IoTDB's |rows: ours \d+, IoTDB's \d+;.*IoTDB's \(0, )",
         rf"^select .*{CALL}",
         lacks_input,
+    ),
+    explain(
+        "the server calls a function for a series without rows, and fails",
+        r"^answered: .*UDFException: Illegal input",
+        r"\bar\(.* from (\S+, |\S*\*)",
+        equals_columns_alone,
+    ),
+    explain(
+        "the server estimates quantiles with an error, which Headrace finds exactly",
+        r"^value.*\b(median|percentile)\(",
+        r"\b(median|percentile)\([^()]*'error'='0\.",
+        estimates_within_error,
+    ),
+    explain(
+        "the server calls a function without the series that a device lacks, in a column of its own",
+        r"^names",
+        r"^select \w+\(s\d+, s\d+\b.* align by device",
+        shortens_calls,
+    ),
+    explain(
+        "the repair takes more steps than the setting allows; the server does not limit them",
+        r"^refused: 301: valuerepair takes \S+ steps for reducing changes of speed",
+        r"valuerepair\(.*'lsgreedy'",
     ),
     explain(
         "the server divides by the last coefficient of a polynomial even if it is 0",

@@ -111,12 +111,15 @@ def compares_nan(evidence: Evidence) -> bool:
 
 
 def equals_without_nan(evidence: Evidence) -> bool:
-    """Return whether our answer is the server's for the points that are numbers."""
+    """Return whether our answer is the server's for the points that are numbers.
+
+    The server evaluates `s4 + 0 < 1e30` for each row; it may decide `s4 < 1e30` by statistics, which leave NaN out.
+    """
     query = parse(evidence.statement)
     if query is None:
         return False
     series = sorted({name for name in SERIES.findall(f"{query.items} {query.where}") if name in {"s3", "s4"}})
-    conditions = [f"{name} < 1e30" for name in series] + ([f"({query.where})"] if query.where else [])
+    conditions = [f"{name} + 0 < 1e30" for name in series] + ([f"({query.where})"] if query.where else [])
     return equals_answer(evidence, f"select {query.items} from {query.paths} where {' and '.join(conditions)}{query.rest}")
 
 
@@ -174,8 +177,8 @@ def equals_join(
 ) -> bool:
     """Return whether each of our columns combines the server's answers to its parts, each asked alone."""
     headers = [name for name in dict.fromkeys(names(ours)) if name not in {"Time", "Device"}]
-    mine, both = cells(ours), isinstance(evidence.theirs, Answer)
-    devices = {row[names(ours).index("Device")] for row in answered(evidence)} if query.by_device and both else {None}
+    mine = cells(ours)
+    devices = {row[names(ours).index("Device")] for row in answered(evidence)} if query.by_device else {None}
     if mine is None or query.limit is not None:
         return False
     expected: dict[tuple[Key, str], Value] = {}
@@ -237,3 +240,47 @@ def divides_by_zero(evidence: Evidence) -> bool:
         if not values or values[-1] != 0:
             return False
     return bool(divisors)
+
+
+CALL_PARTS: Final = re.compile(r"(\w+)\(((?:s\d+(?:, )?)+)(.*)\)")
+ESTIMATE: Final = re.compile(r"\b(median|percentile)\((s\d)\b(?:, '\w+'='[^']*')*\)")
+
+
+def shortens_calls(evidence: Evidence) -> bool:
+    """Return whether the server has our columns, and others of the same calls without the series that some devices lack."""
+    ours, theirs = evidence.ours, evidence.theirs
+    if not isinstance(ours, Answer) or not isinstance(theirs, Answer):
+        return False
+    known, headers = names(ours), names(theirs)
+    calls = [match for match in map(CALL_PARTS.fullmatch, known) if match]
+    others = [match for match in map(CALL_PARTS.fullmatch, (name for name in headers if name not in known)) if match]
+    if len(known) + len(others) != len(headers) or not all(any(is_part(other, call) for call in calls) for other in others):
+        return False
+    kept = [headers.index(name) for name in known]
+    rows = [tuple(row[at] for at in kept) for row in theirs.rows]
+    columns = tuple(theirs.columns[at] for at in kept)
+    full = tuple(row for row in rows if any(value is not None for value in row[2:]))
+    return difference(evidence.statement, ours, Answer(columns, full)) is None
+
+
+def is_part(other: re.Match[str], call: re.Match[str]) -> bool:
+    """Return whether a call has some of the series of another one."""
+    fewer, inputs = set(SERIES.findall(other[2])), set(SERIES.findall(call[2]))
+    return other[1] == call[1] and other[3] == call[3] and fewer < inputs
+
+
+def estimates_within_error(evidence: Evidence) -> bool:
+    """Return whether the server's estimate of a quantile has a rank that differs from the exact one by the error at most."""
+    query = parse(evidence.statement)
+    match = ESTIMATE.search(query.items) if query else None
+    if query is None or match is None:
+        return False
+    attributes = dict(re.findall(r"'(\w+)'='([^']*)'", match[0]))
+    where = f" where {query.where}" if query.where else ""
+    estimates, rows = (evidence.ask(f"select {item} from {query.paths}{where}") for item in (match[0], match[2]))
+    if not isinstance(estimates, Answer) or not isinstance(rows, Answer) or len(estimates.rows) != 1:
+        return False
+    values = sorted(float(str(value)) for _, value in rows.rows if value is not None and not is_nan(value))
+    estimate, rank = float(str(estimates.rows[0][1])), float(attributes.get("rank", "0.5")) * (len(values) - 1)
+    ranks = [at for at, value in enumerate(values) if math.isclose(value, estimate, rel_tol=1e-6, abs_tol=1e-9)]
+    return any(abs(at - rank) <= float(attributes.get("error", "0")) * len(values) + 1 for at in ranks)

@@ -148,10 +148,29 @@ def test_a_result_of_several_series_is_explained_if_each_alone_is_ours() -> None
     assert reason_with(statement, ours, theirs, alone) is not None
 
 
+def test_an_estimate_is_explained_within_its_error() -> None:
+    statement, header = "select median(s4, 'error'='0.1') from root.f.d1", 'median(root.f.d1.s4, "error"="0.1")'
+    rows = points("root.f.d1.s4", *((at, float(at)) for at in range(20)))
+    for estimate, is_explained in ((11.0, True), (15.0, False), (10.5, False)):
+        theirs = points(header, (0, estimate))
+        recorded = {statement: theirs, "select s4 from root.f.d1": rows}
+        assert (reason_with(statement, points(header, (0, 9.0)), theirs, recorded) is not None) == is_explained
+
+
+def test_a_call_without_a_missing_series_is_explained_if_the_others_are_equal() -> None:
+    statement = "select consecutivewindows(s6, s4) from root.f.** align by device"
+    columns = (Column("Time", "TIMESTAMP"), Column("Device", "TEXT"), Column("consecutivewindows(s6, s4)", "INT32"))
+    extra = Column("consecutivewindows(s4)", "INT32")
+    ours = Answer(columns, ((2, "root.f.d1", 5),))
+    for value, is_explained in ((5, True), (6, False)):
+        theirs = Answer((*columns[:2], extra, columns[2]), ((1, "root.f.c", 3, None), (2, "root.f.d1", None, value)))
+        assert (reason_with(statement, ours, theirs, {}) is not None) == is_explained
+
+
 def test_moved_values_are_explained_if_ours_are_those_without_nan() -> None:
     statement, header = "select minmax(s4) from root.f.d1", "minmax(root.f.d1.s4)"
     ours, theirs = points(header, (1, 0.0), (3, 1.0)), points(header, (1, 0.0), (2, 1.0))
-    numbers = "select minmax(s4) from root.f.d1 where s4 < 1e30"
+    numbers = "select minmax(s4) from root.f.d1 where s4 + 0 < 1e30"
     assert reason_with(statement, ours, theirs, {numbers: ours}) is not None
     assert reason_with(statement, ours, theirs, {numbers: theirs}) is None
 
