@@ -28,6 +28,7 @@ from headrace.errors import (
     NotFoundError,
     NotSupportedError,
     OperationalError,
+    PermissionDeniedError,
     ProgrammingError,
     SqlSyntaxError,
     StorageError,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
-    from headrace.service.rights import PermissionDeniedError
     from headrace.streams.quarantine.quarantine import QuarantineFullError
     from headrace.streams.state.checkpoints import StateError
     from headrace.verify import VerificationResult

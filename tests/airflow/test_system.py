@@ -121,7 +121,8 @@ def test_a_larger_history_is_filled_by_tasks_of_airflow(up: RunningSystem) -> No
     up.sql("CREATE STREAM power.levels FILL_HISTORY 1 INTO power.levels_out AS SELECT _wstart, max(v) FROM power.tank INTERVAL(1m)")
     up.await_state("levels", JobState.RUNNING)
     up.until(lambda: len(up.sql("SELECT * FROM power.levels_out")) >= 3, "results")
-    assert up.task_is("levels", "fill_history", "success")
+    # The snode goes live as soon as the chunk is done, which Airflow knows once the process of its task has ended.
+    up.until(lambda: up.task_is("levels", "fill_history", "success"), "the task to end")
     up.sql("DROP STREAM power.levels")
 
 

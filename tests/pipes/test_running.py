@@ -155,7 +155,7 @@ def test_a_receiver_that_stays_away_stops_the_pipes_that_use_it_and_no_others(co
 
 
 def test_maintenance_keeps_what_a_pipe_has_yet_to_read(connection: headrace.Connection) -> None:
-    name = f"p{next(numbers)}"
+    name = f"kept{next(numbers)}"
     connection.execute(f"insert into root.{name}.d1(time, a) values (1, 1), (2, 2)")
     source = f"'inclusion'='data', 'pattern'='root.{name}'"
     connection.execute(f"create pipe {name} with source ({source}) with sink ('sink'='recording-sink', 'name'='{name}')")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import LimitError, NotFoundError, OperationalError
-from headrace.service.session import Session
+from headrace.service.authorization import CatalogAuthorizer
+from headrace.service.session import Session, with_statement
 
 if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
     from headrace.context import Context
+    from headrace.model.connections import OpenConnection
     from headrace.queries.running import RunningQueries
     from headrace.service.results import Result
     from headrace.service.rights import Authorizer
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS: Final = 10_000
 Authenticate = Callable[[str, str], str]
 """Takes the name and password, or token, that a client sends, and returns the user. Raises `AuthenticationError`."""
+
+
+class TooManyConnectionsError(LimitError, code=LimitError.code):
+    """As many connections are open as may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,13 @@ class DoorConnection:
     origin: Origin
     session: Session
     opened: int
+    used: int
+    """When the last statement began."""
     sql: str = ""
     """The last statement."""
     is_killed: bool = False
+    thread: int = 0
+    """The thread that runs the statement; 0 between statements."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -53,21 +64,57 @@ class DoorConnection:
         """The user whose rights apply."""
         return self.session.user
 
+    @property
+    def door(self) -> str:
+        """The door through which it came."""
+        return self.origin.door
+
+    @property
+    def address(self) -> str:
+        """The client's host:port."""
+        return self.origin.address
+
     def execute(self, sql: str) -> Result:
         """Run one statement.
 
         Raises:
             Error: The statement failed, or the connection was killed.
         """
+        with self._statement(sql):
+            return self.session.execute(sql)
+
+    def run(self, sql: str) -> tuple[Result, AnyPlan | None]:
+        """Run one statement like `execute`, and return the plan too if it is a query of rows: that has the declared types."""
+        with self._statement(sql), with_statement(sql):
+            stages = self.session.stages(sql)
+            return self.session.run(stages, sql), stages[-1].plan if stages else None
+
+    @contextmanager
+    def _statement(self, sql: str) -> Iterator[None]:
+        """Note what this thread runs."""
         with self.lock:
             self.check()
-            self.sql = sql
-            return self.session.execute(sql)
+            self.sql, self.used, self.thread = sql, self.session.context.clock.now(), threading.get_ident()
+            try:
+                yield
+            finally:
+                self.thread = 0
+
+    def kill(self) -> None:
+        """End the query that it runs, and let no other statement begin."""
+        self.is_killed = True
+        thread, queries = self.thread, self.session.queries
+        if thread and queries is not None:
+            queries.end_of_thread(thread, killed())
 
     def check(self) -> None:
         """Raise `OperationalError` if the connection was killed."""
         if self.is_killed:
-            raise OperationalError("the connection was killed", hint="connect again")
+            raise killed()
+
+
+def killed() -> OperationalError:
+    return OperationalError("the connection was killed", hint="connect again")
 
 
 class Gate:
@@ -81,55 +128,60 @@ class Gate:
         authorizer: Authorizer | None = None,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """Create a gate to a home; `queries` registers and limits the queries of all doors."""
+        """Create a gate to a home.
+
+        `queries` registers and limits the queries of all doors. The default `authorizer` goes by the grants of the catalog.
+        """
         self.context = context
         self.authenticate = authenticate
-        self._queries, self._authorizer, self._max_connections = queries, authorizer, max_connections
-        self._numbers = itertools.count(1)
-        self._connections: dict[int, DoorConnection] = {}
-        self._lock = threading.Lock()
+        self._queries, self._max_connections = queries, max_connections
+        self._authorizer = authorizer or CatalogAuthorizer(context.catalog)
 
     def open(self, origin: Origin, user: str, password: str, dialect: str, database: str | None = None) -> DoorConnection:
         """Open a session.
 
         Raises:
             AuthenticationError: There is no such user, or the password is wrong.
-            LimitError: Too many connections are open.
+            TooManyConnectionsError: Too many connections are open.
         """
         return self.open_as(origin, self.authenticate(user, password), dialect, database)
 
     def open_as(self, origin: Origin, user: str, dialect: str, database: str | None = None) -> DoorConnection:
         """Open a session of a user who is authenticated already."""
-        session = Session(
-            self.context, dialect, database, user=user, authorizer=self._authorizer, reads_files=False, queries=self._queries
-        )
-        connection = DoorConnection(next(self._numbers), origin, session, self.context.clock.now())
-        with self._lock:
-            if len(self._connections) >= self._max_connections:
-                raise LimitError(f"{self._max_connections} connections are open", hint="close some, or try again later")
-            self._connections[connection.id] = connection
+        session = self.create_session(user, database, dialect, f"{origin.door} {origin.address}")
+        now, open_connections = self.context.clock.now(), self.context.connections
+        connection = DoorConnection(open_connections.next_id(), origin, session, now, now)
+        if not open_connections.add(connection, self._max_connections):
+            raise TooManyConnectionsError(f"{self._max_connections} connections are open", hint="close some, or try again later")
         return connection
+
+    def create_session(self, user: str, database: str | None, dialect: str, address: str = "") -> Session:
+        """Return a session of a user who is authenticated already, for a request after which nothing stays open."""
+        return Session(
+            self.context,
+            dialect,
+            database,
+            user=user,
+            authorizer=self._authorizer,
+            reads_files=False,
+            queries=self._queries,
+            address=address,
+        )
 
     def close(self, connection: DoorConnection) -> None:
         """Close a session. Idempotent."""
-        with self._lock:
-            is_open = self._connections.pop(connection.id, None) is not None
-        if is_open:
+        if self.context.connections.remove(connection.id) is not None:
             connection.session.close()
 
-    def connections(self) -> list[DoorConnection]:
+    def connections(self) -> list[OpenConnection]:
         """Return the open connections, oldest first."""
-        with self._lock:
-            return list(self._connections.values())
+        return self.context.connections.all()
 
     def kill(self, id: int) -> None:
-        """Have a connection end before its next statement.
+        """Have a connection end its query, and run no other statement.
 
         Raises:
             NotFoundError: It is not open.
         """
-        with self._lock:
-            connection = self._connections.pop(id, None)
-        if connection is None:
+        if not self.context.connections.kill(id):
             raise NotFoundError(f"there is no connection {id}", hint="SHOW CONNECTIONS lists them")
-        connection.is_killed = True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # SHOW PIPES looks plugins up, and should not import Arrow
     import pyarrow as pa
 
     from headrace.context import Context
+    from headrace.model.tables import Table
     from headrace.pipes.events import Event
 
 Tables: TypeAlias = "Mapping[str, pa.Table]"
@@ -146,6 +147,7 @@ class Plugin:
         secrets: Keys without prefix whose values are passwords.
         is_idempotent: Of a sink, whether events that are delivered twice have the effect of one delivery, whatever the batches.
         begin: Of a source, returns the offsets at which a new pipe begins; None for no offsets.
+        reads: Of a source, returns whether it reads a table that is created after the pipe.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Plugin:
     secrets: frozenset[str] = frozenset({"password"})
     is_idempotent: bool = False
     begin: Part[Callable[[PipeAttributes, Context], Offsets]] | None = None
+    reads: Part[Callable[[PipeAttributes, Context, Table], bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,16 +38,15 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def snode(
     name: str | None,
-    sql_runner: Callable[[Context], RunSql],
-    create_doors: Callable[[Context], Sequence[Door]],
+    create_service: Callable[[Context, str], tuple[RunSql, Sequence[Door]]],
     *,
     fill_histories: bool,
     wait_s: float | None,
 ) -> NoReturn:
     """Run an snode until it ends, and end the process with it.
 
-    Its name is that of the settings if it is None; `sql_runner` returns what `POST /sql` runs statements with, and `create_doors`
-    the doors that the settings name. See `run_snode`.
+    Its name is that of the settings if it is None; `create_service` returns what `POST /sql` runs statements with, and the doors
+    that the settings open. See `run_snode`.
     """
     from headrace.runtime.snode import Exit, run_snode
 
@@ -55,7 +54,7 @@ def snode(
     try:
         with open_process(Role.SNODE) as context:
             snode_name = name or context.settings.snode
-            run_sql, doors = sql_runner(context), create_doors(context)
+            run_sql, doors = create_service(context, snode_name)
             code = run_snode(context, snode_name, run_sql, doors, fill_histories=fill_histories, wait_s=wait_s)
     except Error as error:
         logger.error("%s", error)

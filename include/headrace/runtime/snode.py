@@ -22,6 +22,7 @@ from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
+from headrace.runtime.authentication import authenticator
 from headrace.runtime.context import is_under_spark_submit
 from headrace.runtime.credentials import Identity
 from headrace.runtime.door import Door
@@ -172,7 +173,12 @@ class Snode:
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
         app = create_app(
-            guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper), trigger_runner(self._context)
+            guard,
+            self._run_sql,
+            lambda: self._health(keeper),
+            lambda: self._metrics(keeper),
+            trigger_runner(self._context),
+            authenticator(self._context),
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
         endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)

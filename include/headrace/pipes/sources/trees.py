@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.context import Context
 from headrace.model.positions import Offsets
+from headrace.model.tables import Table, TableKind
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.feeds import Feeds, TableFeed
 from headrace.pipes.plugins import PipeContext, Source
@@ -27,6 +28,13 @@ def begin(attributes: PipeAttributes, context: Context) -> Offsets:
     options, feeds = read_options(attributes, context.settings.timezone), Feeds(context)
     feeds.refresh()
     return first_offsets(context, options, matching(feeds, options))
+
+
+def reads(attributes: PipeAttributes, context: Context, table: Table) -> bool:
+    """Return whether a source reads a tree that is created after its pipe."""
+    options = read_options(attributes, context.settings.timezone)
+    is_read = options.realtime is not None and table.kind is TableKind.TREE
+    return is_read and options.pattern.may_match_below(table.database)
 
 
 def matching(feeds: Feeds, options: SourceOptions) -> list[TableFeed]:
