@@ -140,7 +140,8 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain(
         "the server transforms nothing by a wavelet without coefficients",
-        r'^refused: 701: set "method", or "coef" to numbers .*IoTDB answers (0 rows|\d+ rows of [^\n]*: \(\(\d+, None\)(, \(\d+, None\))?,?\)$)',
+        r'^refused: 701: set "method", or "coef" to numbers .*'
+        r"IoTDB answers (0 rows|\d+ rows of [^\n]*: \(\(\d+, None\)(, \(\d+, None\))?,?\)$)",
         r"\bi?dwt\(",
     ),
     explain(
