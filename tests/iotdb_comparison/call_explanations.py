@@ -191,7 +191,8 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server distinguishes -0.0 from 0.0 among distinct numbers", r"^rows", r"distinct\(\w*\(?s[34]\b.* from \S*(\.w\b|\*)"
     ),
     explain(
-        "many combinations of series take more memory than the server has", r"^answered: .*Memory is not enough for current query"
+        "many combinations of series, and queries that were aborted, take more memory than the server has",
+        r"^answered: .*(Memory is not enough for current query|There is not enough memory to execute current fragment instance)",
     ),
     explain(
         "the server has no quality of a window of nothing but NaN",
