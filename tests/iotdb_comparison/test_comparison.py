@@ -148,6 +148,35 @@ def test_a_result_of_several_series_is_explained_if_each_alone_is_ours() -> None
     assert reason_with(statement, ours, theirs, alone) is not None
 
 
+def test_a_division_by_zero_is_explained_if_the_divisor_ends_with_it() -> None:
+    statement, header = "select deconv(s3, s1) from root.f.p", "deconv(root.f.p.s3, root.f.p.s1)"
+    ours, theirs = points(header, (0, -0.6), (1, 0.3)), points(header, (0, math.inf))
+    for last, is_explained in ((0, True), (2, False)):
+        recorded = {"select s1 from root.f.p": points("root.f.p.s1", (1, 3), (2, last))}
+        assert (reason_with(statement, ours, theirs, recorded) is not None) == is_explained
+
+
+def test_lost_points_of_a_sum_are_explained_if_ours_is_the_sum() -> None:
+    statement, header = "select zscore(s4) + s1 from root.f.d1", "zscore(root.f.d1.s4) + root.f.d1.s1"
+    ours, theirs = points(header, (1, 2.5), (2, 3.5)), points(header, (2, 3.5))
+    recorded = {
+        "select zscore(f.d1.s4) from root": points("zscore(root.f.d1.s4)", (1, 0.5), (2, 1.5), (3, 2.5)),
+        "select f.d1.s1 from root": points("root.f.d1.s1", (1, 2), (2, 2)),
+    }
+    assert reason_with(statement, ours, theirs, recorded) is not None
+    assert reason_with(statement, points(header, (1, 2.25), (2, 3.5)), theirs, recorded) is None
+
+
+def test_a_written_number_is_explained_if_the_numbers_are_equal() -> None:
+    statement = "select cast(cov(s1, s2) as TEXT) from root.f.d1"
+    header = "CAST(cov(root.f.d1.s1, root.f.d1.s2) AS TEXT)"
+    ours = points(header, (0, "1.23456789012345"), type_="TEXT")
+    theirs = points(header, (0, "1.23456789012999"), type_="TEXT")
+    for number, is_explained in ((1.23456789012999, True), (1.25, False)):
+        recorded = {"select cov(s1, s2) from root.f.d1": points("cov", (0, number))}
+        assert (reason_with(statement, ours, theirs, recorded) is not None) == is_explained
+
+
 def test_an_estimate_is_explained_within_its_error() -> None:
     statement, header = "select median(s4, 'error'='0.1') from root.f.d1", 'median(root.f.d1.s4, "error"="0.1")'
     rows = points("root.f.d1.s4", *((at, float(at)) for at in range(20)))
