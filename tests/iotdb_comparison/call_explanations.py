@@ -122,6 +122,11 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"idwt\(",
     ),
     explain(
+        "the server does not undo a wavelet transform of several layers",
+        r"^value: row \d+, \S*_w\.c\d+\.x\.a: ",
+        r"^select idwt\([^;]*'layer'='2'[^;]* into [^;]*; select \* from \S+$",
+    ),
+    explain(
         "the server does not end a series of instants that would end before its first",
         r"^answered: 0 rows of .*IoTDB refuses 301: Java heap space",
         r"re_sample\((\w+\([^()]*\))?[^()]*'end'",
