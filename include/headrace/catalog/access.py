@@ -48,7 +48,7 @@ class Access(Repository):
         return self._all(User, select(USERS).order_by(USERS.c.name))
 
     def has_users(self) -> bool:
-        """Return whether there is a user beside the administrator. Until then nobody needs a password."""
+        """Return whether there is a user beside the administrator. Until then no one needs a password."""
         return self._scalar(select(USERS.c.name).where(USERS.c.name != ADMINISTRATOR).limit(1)) is not None
 
     def find_user(self, name: str) -> User | None:

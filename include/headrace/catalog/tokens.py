@@ -57,5 +57,5 @@ class Tokens(Repository):
 
 
 def digest(secret: str) -> str:
-    """Return the hash of a token, which nobody can guess, so that it needs no salt."""
+    """Return the hash of a token, which no one can guess, so that it needs no salt."""
     return hashlib.sha256(secret.encode()).hexdigest()

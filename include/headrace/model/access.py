@@ -14,7 +14,7 @@ ADMINISTRATOR: Final = "root"
 """The user who may do everything, who cannot be dropped, and whose rights cannot be revoked."""
 EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
 TOKEN_PREFIX: Final = "hrt_"
-"""How tokens begin, so that they are told from passwords."""
+"""How tokens begin, so that they differ from passwords."""
 TOKEN_WORD: Final = " token "
 MIN_NAME_LENGTH: Final = 4
 MIN_PASSWORD_LENGTH: Final = 4
@@ -103,7 +103,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as stored. `password` is a hash, or empty if nobody can log in by a password."""
+    """A user as stored. `password` is a hash, or empty if no one can log in by a password."""
 
     name: str
     password: str

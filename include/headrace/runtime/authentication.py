@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 MAX_LOGGED: Final = 100
 """Characters of a user's name that a failed login logs."""
 CHECKER: Final = PasswordChecker()
-"""That of this process, so that a program cannot try faster by connecting anew."""
+"""That of this process, so that a program cannot try faster by connecting again."""
 HINT: Final = "check both; `headrace user list` shows the users, and `headrace user password` sets a password"
 
 
 def authenticator(context: Context) -> Callable[[str, str], str]:
     """Return what takes a name and a password and returns the user, or raises `AuthenticationError`.
 
-    A token may stand for the password; a program that comes with one has a name that tells so.
+    A token may replace the password; a program that comes with one has a name that shows it.
     """
     http_token = context.settings.http_token.get_secret_value()
 

@@ -71,8 +71,8 @@ def _build() -> dict[str, type[Message]]:
     file = FileDescriptorProto(name="headrace/flight_sql.proto", package=PACKAGE, syntax="proto2")
     file.message_type.extend(_describe(name, fields) for name, fields in FIELDS.items())
     pool = DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
-    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in FIELDS}  # type: ignore[no-untyped-call]
+    pool.Add(file)
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in FIELDS}
 
 
 MESSAGES: Final = _build()
@@ -80,12 +80,15 @@ MESSAGES: Final = _build()
 
 def encode(name: str, **values: Any) -> bytes:
     """Return a message as bytes."""
-    return MESSAGES[name](**values).SerializeToString()
+    content: bytes = MESSAGES[name](**values).SerializeToString()
+    return content
 
 
 def encode_command(name: str, **values: Any) -> bytes:
     """Return a message wrapped in an `Any`, as tickets and the bodies of actions are."""
-    return AnyMessage(type_url=f"type.googleapis.com/{PACKAGE}.{name}", value=encode(name, **values)).SerializeToString()
+    wrapper = AnyMessage(type_url=f"type.googleapis.com/{PACKAGE}.{name}", value=encode(name, **values))
+    content: bytes = wrapper.SerializeToString()
+    return content
 
 
 def decode_command(content: bytes) -> tuple[str, Any]:
@@ -118,4 +121,5 @@ def decode_request(name: str, content: bytes) -> Any:
 
 def schema_bytes(schema: pa.Schema) -> bytes:
     """Return a schema as an IPC message."""
-    return schema.serialize().to_pybytes()
+    content: bytes = schema.serialize().to_pybytes()
+    return content

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -52,11 +52,14 @@ class StatementResult:
     affected: int = -1
 
 
-RunSql = Callable[[str, str, str | None, str | None], StatementResult]
-"""Runs a statement: SQL, dialect, current database, and user if not the administrator. Raises `headrace.errors.Error`.
+class RunSql(Protocol):
+    """Runs statements. Thread-safe."""
 
-Must be thread-safe.
-"""
+    def __call__(self, sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:
+        """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
+        ...
+
+
 Authenticate = Callable[[str, str], str]
 """Takes the name and password of a user and returns the user. Raises `AuthenticationError`."""
 

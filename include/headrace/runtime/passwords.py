@@ -41,7 +41,7 @@ def is_password(password: str, hashed: str) -> bool:
 
 
 def generate_password() -> str:
-    """Return a new password that nobody can guess."""
+    """Return a new password that no one can guess."""
     return secrets.token_urlsafe(GENERATED_BYTES)
 
 

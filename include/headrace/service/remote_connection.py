@@ -95,7 +95,7 @@ class RemoteSession:
             writer.write_table(rows)
             writer.done_writing()
             answer = reader.read()
-        return -1 if answer is None else int(MESSAGES["DoPutUpdateResult"].FromString(answer.to_pybytes()).record_count)  # type: ignore[attr-defined]
+        return -1 if answer is None else int(MESSAGES["DoPutUpdateResult"].FromString(answer.to_pybytes()).record_count)
 
 
 class RemoteConnection(Connection):

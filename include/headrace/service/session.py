@@ -80,7 +80,7 @@ class Session(SessionState):
     def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]]) -> Result:
         """Do what a client asks for without a statement: check rights, then plan and apply stages.
 
-        `described` stands for the statement in the audit log.
+        `described` replaces the statement in the audit log.
 
         Raises:
             PermissionDeniedError: The user lacks a right; nothing has been looked up or applied.

@@ -279,7 +279,7 @@ def audit_log(context: Context) -> CatalogRows:
 
 
 def privilege_row(grant: Grant) -> Row:
-    """Return privilege, database, table and condition; a path of a tree stands for the table."""
+    """Return privilege, database, table and condition; a path of a tree is in the column of the table."""
     if not grant.privilege.is_on_tables:
         return grant.privilege.value.lower(), "", grant.target, ""
     database, _, table = grant.target.partition(".")

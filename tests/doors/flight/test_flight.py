@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 
 from headrace.doors.flight import FlightDoor
-from headrace.doors.gate import Gate
+from headrace.doors.gate import DoorConnection, Gate
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError
 from headrace.runtime.flight_sql import decode_command, encode_command
@@ -163,7 +163,7 @@ def test_a_killed_connection_ends(door: FlightDoor, gate: Gate) -> None:
     command = flight.FlightDescriptor.for_command(encode_command("CommandGetCatalogs"))
     with flight.connect(f"grpc://{door.address}") as client:
         token = client.authenticate_basic_token(*USER, call_options((b"database", b"power")))
-        (mine,) = [one for one in gate.connections() if one.session.database == "power"]
+        (mine,) = [one for one in gate.connections() if isinstance(one, DoorConnection) and one.session.database == "power"]
         client.get_flight_info(command, call_options(token))
         gate.kill(mine.id)
         with pytest.raises(flight.FlightUnauthenticatedError):

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from headrace.errors import AuthenticationError, Error, InternalError, NotFoundError, NotSupportedError, TransientError
-from headrace.service.rights import PermissionDeniedError
+from headrace.errors import (
+    AuthenticationError,
+    Error,
+    InternalError,
+    NotFoundError,
+    NotSupportedError,
+    PermissionDeniedError,
+    TransientError,
+)
 
 logger = logging.getLogger(__name__)
+
+KINDS: Final[Sequence[tuple[type[Error], type[Exception]]]] = (
+    (AuthenticationError, flight.FlightUnauthenticatedError),
+    (PermissionDeniedError, flight.FlightUnauthorizedError),
+    (NotSupportedError, pa.ArrowNotImplementedError),
+    (NotFoundError, pa.ArrowKeyError),
+    (InternalError, flight.FlightInternalError),
+    (TransientError, flight.FlightUnavailableError),
+)
+"""The errors of Flight for our own. Any other of ours says that the statement is invalid."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,22 +38,8 @@ T = TypeVar("T")
 
 def to_flight_error(error: Error) -> Exception:
     """Return the error of Flight that says the same."""
-    text = str(error)
-    match error:
-        case AuthenticationError():
-            return flight.FlightUnauthenticatedError(text)
-        case PermissionDeniedError():
-            return flight.FlightUnauthorizedError(text)
-        case NotSupportedError():
-            return pa.ArrowNotImplementedError(text)
-        case NotFoundError():
-            return pa.ArrowKeyError(text)
-        case InternalError():
-            return flight.FlightInternalError(text)
-        case TransientError():
-            return flight.FlightUnavailableError(text)
-        case _:
-            return pa.ArrowInvalid(text)
+    kind = next((flight_kind for ours, flight_kind in KINDS if isinstance(error, ours)), pa.ArrowInvalid)
+    return kind(str(error))
 
 
 def with_flight_errors(method: Callable[P, T]) -> Callable[P, T]:

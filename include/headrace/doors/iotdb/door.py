@@ -82,7 +82,7 @@ class IotdbDoor:
         self._has_started.wait()
 
     def stop(self) -> None:
-        """Stop; end the connections. Calls that run may end by themselves."""
+        """Stop; end the connections. Calls that run may end."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(STOP_S)

@@ -116,7 +116,7 @@ def has_time(table: pa.Table) -> bool:
 
 
 def milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return instants in the unit that clients are told."""
+    """Return instants in the unit that clients expect."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     return column.cast(pa.int64())

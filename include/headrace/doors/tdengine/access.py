@@ -55,7 +55,7 @@ class Access:
         return user
 
     def token(self, user: str, password: str) -> str:
-        """Return a token that stands for a name and a password, as long as these are right.
+        """Return a token that replaces a name and a password, as long as these are right.
 
         Raises:
             AuthenticationError: There is no such user, or the password is wrong.
@@ -92,7 +92,7 @@ class Access:
         return user, password
 
     def _digest(self, credentials: Credentials) -> bytes:
-        """Return what stands for credentials in memory."""
+        """Return what represents credentials in memory."""
         return hmac.digest(self._key, json.dumps(credentials).encode(), hashlib.sha256)
 
 

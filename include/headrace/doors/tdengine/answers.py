@@ -102,7 +102,7 @@ def type_name(type_: DataType) -> str:
 
 
 def length_of(type_: DataType, values: pa.ChunkedArray) -> int:
-    """Return the length of a type as TDengine tells it; of texts without one, that of the longest value."""
+    """Return the length of a type as TDengine reports it; of texts without one, that of the longest value."""
     if type_.kind in SIZES:
         return SIZES[type_.kind]
     if type_.kind is TypeKind.DECIMAL:

@@ -60,7 +60,7 @@ class RestInterface:
         return StreamingResponse(answer(result, plan, format), media_type="application/json")
 
     async def login(self, request: Request) -> Response:
-        """Return a token that stands for a name and a password."""
+        """Return a token that replaces a name and a password."""
         names = request.path_params
         token = await run_sync(self.access.token, names["user"], names["password"], limiter=self.limiter)
         return JSONResponse({"code": 0, "desc": token})

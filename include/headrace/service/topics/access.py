@@ -120,7 +120,7 @@ def illegal(message: str, hint: str = "choose another one") -> Error:
 
 
 def plan_create_role(statement: model.CreateRole, _: PlanningContext) -> list[Stage]:
-    """Plan CREATE ROLE, which nobody has yet."""
+    """Plan CREATE ROLE, which no one has yet."""
     check_name(statement.name)
     return [
         change(
