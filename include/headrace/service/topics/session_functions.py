@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from headrace.model.expressions import Call
@@ -34,7 +33,7 @@ def plan_session_functions(query: Query | Union) -> list[Stage] | None:
         return None
     names = [item.name for item in query.items]
     values = [FUNCTIONS[call.function] for call in calls if isinstance(call, Call)]
-    return [Stage(on_catalog(Action.DESCRIBE), lambda: ["ask the session"], partial(read_values, names, values))]
+    return [Stage(on_catalog(Action.DESCRIBE), lambda: ["ask the session"], lambda session: read_values(names, values, session))]
 
 
 def read_values(names: list[str], values: list[Value], session: SessionState) -> Result:
