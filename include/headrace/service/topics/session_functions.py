@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from headrace.model.expressions import Call
 from headrace.model.queries import Query, Union
 from headrace.service.results import INT, STRING, CatalogRows, Result, Type
+from headrace.service.rights import Action, on_catalog
 from headrace.service.stage import SessionState, Stage
 
 TDENGINE_VERSION: Final = "3.3.6.0"
@@ -33,7 +33,7 @@ def plan_session_functions(query: Query | Union) -> list[Stage] | None:
         return None
     names = [item.name for item in query.items]
     values = [FUNCTIONS[call.function] for call in calls if isinstance(call, Call)]
-    return [Stage((), lambda: ["ask the session"], partial(read_values, names, values))]
+    return [Stage(on_catalog(Action.DESCRIBE), lambda: ["ask the session"], lambda session: read_values(names, values, session))]
 
 
 def read_values(names: list[str], values: list[Value], session: SessionState) -> Result:
