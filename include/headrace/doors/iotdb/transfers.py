@@ -25,7 +25,15 @@ from headrace.doors.iotdb.statuses import (
     success,
 )
 from headrace.doors.iotdb.tablets import Tablet
-from headrace.errors import AuthenticationError, ConfigurationError, DataError, Error, NotSupportedError, TransientError
+from headrace.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DataError,
+    Error,
+    InternalError,
+    NotSupportedError,
+    TransientError,
+)
 from headrace.pipes.iotdb.requests import CODECS, COMPRESSED, HANDSHAKE, LZMA2, TABLET_BATCH, VERSION
 
 if TYPE_CHECKING:
@@ -106,7 +114,8 @@ def pipe_failure(error: Error) -> messages.Status:
     status = failure(error)
     if isinstance(error, AuthenticationError) or status.code in (NOT_LOGGED_IN, PIPE_TYPE_ERROR, PIPE_HANDSHAKE_ERROR, 803):
         return status
-    status.code = PIPE_UNAVAILABLE if isinstance(error, TransientError) else PIPE_USER_CONFLICT
+    # A pipe drops what conflicts for long. What may be a bug here is no reason for that.
+    status.code = PIPE_UNAVAILABLE if isinstance(error, TransientError | InternalError) else PIPE_USER_CONFLICT
     return status
 
 
