@@ -42,7 +42,8 @@ from headrace.errors import (
 from headrace.model.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
-    from headrace.service.connection import Connection, Cursor, apilevel, connect, paramstyle, threadsafety
+    from headrace.service.connecting import connect
+    from headrace.service.connection import Connection, Cursor, apilevel, paramstyle, threadsafety
     from headrace.service.dbapi_types import (
         BINARY,
         DATETIME,
@@ -121,7 +122,8 @@ __all__ = [
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
 DBAPI_TYPES = "headrace.service.dbapi_types"
 LAZY = {
-    **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
+    "connect": "headrace.service.connecting",
+    **dict.fromkeys(("Connection", "Cursor", "apilevel", "paramstyle", "threadsafety"), "headrace.service.connection"),
     **dict.fromkeys(("BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Date", "DateFromTicks"), DBAPI_TYPES),
     **dict.fromkeys(("Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks"), DBAPI_TYPES),
     "PermissionDeniedError": "headrace.service.rights",

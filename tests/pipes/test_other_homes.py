@@ -51,6 +51,7 @@ def test_a_supertable_of_another_home_gets_what_is_written_updated_and_deleted(
     connection: headrace.Connection, other: headrace.Connection
 ) -> None:
     other.execute("insert into old using rooms tags ('north') values ('1970-01-01 00:00:05', 7, 0.5, 'x')")
+    other.execute("create table `root.plant.line1` using rooms tags ('south')")
     other.execute(SUMS)
     connection.execute("insert into root.plant.line1(time, a, b, c) values (1000, 1, 0.5, 'é'), (2000, 2, null, null)")
     create_pipe(connection, uri(other, "cold/rooms"))

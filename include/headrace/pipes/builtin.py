@@ -21,6 +21,7 @@ SOURCES: Final = (
         "sources.trees",
         aliases=("iotdb-extractor",),
         begin=imported("headrace.pipes.sources.trees:begin"),
+        capture=imported("headrace.pipes.sources.trees:capture"),
         reads=imported("headrace.pipes.sources.trees:reads"),
     ),
     plugin("do-nothing-source", PipeStage.SOURCE, "sources.do_nothing", aliases=("do-nothing-extractor",), is_listed=False),

@@ -62,19 +62,23 @@ def record_pipe(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, 
     """Connect to the receiver of a new pipe, and record the pipe, which its snode then runs."""
 
     def apply(session: SessionState) -> None:
-        from headrace.pipes.lifecycle import initial_progress
+        from headrace.pipes.lifecycle import forget, initial_progress
 
         owned = replace(job, owner=session.user)
         check_receiver(pipe_context(owned, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         definition = with_stages(owned, protect(stages, plugins, session), plugins, started=job.created)
+        is_created = False
         try:
             progress = initial_progress(session.context, definition)
-            session.context.catalog.jobs.create(
+            is_created = session.context.catalog.jobs.create(
                 definition, if_not_exists=if_not_exists, progress=progress, plugins=registered_names(plugins)
             )
         except ExistsError as error:
             message = f"Failed to create pipe {job.name}, the pipe with the same name has been created"
             raise ExistsError(message, hint=error.hint).with_status(TreeStatus.PIPE_ERROR) from None
+        finally:
+            if not is_created:
+                forget(session.context, definition)
 
     def describe() -> list[str]:
         return [f"create pipe {job.name}", *describe_stages(stages, plugins), *describe_handshake(stages)]
