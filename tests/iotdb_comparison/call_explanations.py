@@ -13,6 +13,7 @@ from tests.iotdb_comparison.confirmations import (
     equals_without_nan,
     estimates_within_error,
     lacks_input,
+    lacks_points,
     refuses_windows_alone,
     shortens_calls,
     writes_text_alike,
@@ -241,6 +242,12 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         r"^(value: .*ours None, IoTDB's |rows: ours \d+, IoTDB's \d+;.*IoTDB's \(0, )",
         rf"^select .*{CALL}",
         lacks_input,
+    ),
+    explain(
+        "the server calls a function for the points of another one even if it returns none",
+        r"^rows: ours 0, IoTDB's \d+;.*IoTDB's \(0, ",
+        rf"^select {CALL}\w+\(",
+        lacks_points,
     ),
     explain(
         "the server calls a function for a series without rows, and fails",

@@ -18,6 +18,7 @@ QUERY: Final = re.compile(
     re.IGNORECASE,
 )
 ROOT: Final = re.compile(r"\broot\.")
+NESTED: Final = re.compile(r"\w+\((\w+\([^()]*\))")
 SERIES: Final = re.compile(r"\bs\d+\b")
 FULL_SERIES: Final = re.compile(r"root\.[\w.]+\.s\d+\b")
 
@@ -144,6 +145,17 @@ def lacks_input(evidence: Evidence) -> bool:
         mine is None and not any((key[1], one) in present for one in (SERIES if query.by_device else FULL_SERIES).findall(name))
         for key, name, mine, _ in places
     )
+
+
+def lacks_points(evidence: Evidence) -> bool:
+    """Return whether we have nothing for a function of a call that returns no points on the server, either."""
+    query, ours = parse(evidence.statement), evidence.ours
+    inner = NESTED.match(query.items) if query else None
+    if query is None or inner is None or not isinstance(ours, Answer):
+        return False
+    where = f" where {query.where}" if query.where else ""
+    points = evidence.ask(f"select {inner[1]} from {query.paths}{where}")
+    return isinstance(points, Answer) and not cells(points) and not ours.rows
 
 
 def equals_columns_alone(evidence: Evidence) -> bool:

@@ -136,6 +136,13 @@ def test_a_point_of_no_rows_is_explained_if_the_server_has_none() -> None:
     assert reason_with(f"select integral(s2) {condition}", ours, theirs, {rows: points("root.f.e.s2", (6, 2))}) is None
 
 
+def test_a_point_of_no_points_is_explained_if_the_server_has_none() -> None:
+    statement, header = "select histogram(outlier(s2), 'count'='1') from root.f.d1", "histogram(outlier(root.f.d1.s2))"
+    ours, theirs, inner = points(header), points(header, (0, 0)), "select outlier(s2) from root.f.d1"
+    assert reason_with(statement, ours, theirs, {inner: points("outlier(root.f.d1.s2)")}) is not None
+    assert reason_with(statement, ours, theirs, {inner: points("outlier(root.f.d1.s2)", (5, 2))}) is None
+
+
 def test_a_result_of_several_series_is_explained_if_each_alone_is_ours() -> None:
     statement = "select segment(s4) from root.f.d1, root.f.e"
     names = [f"segment(root.f.{device}.s4)" for device in ("d1", "e")]
