@@ -120,14 +120,15 @@ def test_a_continuous_query_stops_when_its_owner_loses_the_rights(root: headrace
         vera.execute(CQ)
     root.clock.advance(10_000)
     root.settle()
-    assert rows(root, "select count(n) from root.plant.out") == [(1,)]
+    written = rows(root, "select n from root.plant.out")
+    assert written
     root.execute("revoke WRITE on root.plant.out.** from user vera")
     root.clock.advance(10_000)
     root.settle()
     (record,) = root.session.context.catalog.jobs.all()
     assert record.state is JobState.STOPPED
     assert "the owner vera has no privilege WRITE_DATA on [root.plant.out.n]" in str(record.reason)
-    assert rows(root, "select count(n) from root.plant.out") == [(1,)]
+    assert rows(root, "select n from root.plant.out") == written
 
 
 def test_a_stream_stops_when_its_owner_is_dropped(root: headrace.Connection) -> None:

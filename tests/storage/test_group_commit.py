@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -31,6 +32,10 @@ def group(meters: Tables) -> GroupCommit:
     return GroupCommit(lambda: meters.writer, 1, 1 << 20)
 
 
+def waits(group: GroupCommit, count: int) -> bool:
+    return group.waiting == count
+
+
 def write_behind(
     tables: Tables, group: GroupCommit, pool: ThreadPoolExecutor, *writes: Callable[[], object]
 ) -> list[Future[object]]:
@@ -41,7 +46,7 @@ def write_behind(
         futures = []
         for number, write in enumerate(writes, 1):
             futures.append(pool.submit(write))
-            wait_until(lambda number=number: group.waiting == number, "the write to wait")
+            wait_until(partial(waits, group, number), "the write to wait")
     first.result()
     return futures
 

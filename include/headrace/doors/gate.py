@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from headrace.model.connections import OpenConnection
     from headrace.queries.running import RunningQueries
     from headrace.service.results import Result
-    from headrace.service.rights import Authorizer
+    from headrace.service.rights import Authorizer, Right
+    from headrace.service.stage import Stage
 
 MAX_CONNECTIONS: Final = 10_000
 Authenticate = Callable[[str, str], str]
@@ -88,6 +89,11 @@ class DoorConnection:
         with self._statement(sql), with_statement(sql):
             stages = self.session.stages(sql)
             return self.session.run(stages, sql), stages[-1].plan if stages else None
+
+    def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[Session], Sequence[Stage]]) -> Result:
+        """Do what a client asks for without a statement; see `Session.apply`."""
+        with self._statement(described):
+            return self.session.apply(described, rights, lambda: make_stages(self.session))
 
     @contextmanager
     def _statement(self, sql: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -273,14 +274,6 @@ def to_json_value(value: object) -> object:
             return value
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """The PEM files of a certificate and its key."""
-
-    certificate: str
-    key: str
-
-
 class Endpoint:
     """An HTTP server for the application, in its own thread."""
 
@@ -291,14 +284,14 @@ class Endpoint:
         host: str = LOOPBACK,
         advertise: str = "",
         *,
-        tls: Tls | None = None,
+        tls: ssl.SSLContext | None = None,
         max_connections: int | None = None,
         setting: str = "HEADRACE_HTTP_PORT",
     ) -> None:
         """Bind a port of an address; 0 is any free port.
 
         `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
-        `setting` is the one of the port.
+        `setting` is the one of the port, and `tls` encrypts connections.
 
         Raises:
             ConfigurationError: The port cannot be bound.
@@ -316,9 +309,9 @@ class Endpoint:
             lifespan="off",
             timeout_graceful_shutdown=2,
             limit_concurrency=max_connections,
-            ssl_certfile=None if tls is None else tls.certificate,
-            ssl_keyfile=None if tls is None else tls.key,
         )
+        config.load()
+        config.ssl = tls
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 

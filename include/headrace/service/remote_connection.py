@@ -55,7 +55,7 @@ class RemoteSession:
         roots = {"tls_root_certs": Path(trusted).read_bytes()} if trusted and urlsplit(address).scheme == "grpc+tls" else {}
         self._client = flight.connect(address, **roots)
         headers = [(b"dialect", dialect.encode()), *([(b"database", database.encode())] if database else [])]
-        with remote_errors(self.address):
+        with remote_errors(self.address, is_connecting=True):
             token = self._client.authenticate_basic_token(user, password, flight.FlightCallOptions(headers=headers))
         self._options = flight.FlightCallOptions(headers=[token, *headers])
 
@@ -138,19 +138,19 @@ def not_remote(name: str, hint: str) -> errors.NotSupportedError:
 
 
 @contextmanager
-def remote_errors(address: str, sql: str | None = None) -> Iterator[None]:
+def remote_errors(address: str, sql: str | None = None, *, is_connecting: bool = False) -> Iterator[None]:
     """Raise errors of an snode as our own."""
     try:
         yield
     except (flight.FlightError, pa.ArrowException) as error:
-        raise translate(error, address, sql) from None
+        raise translate(error, address, sql, is_connecting) from None
 
 
-def translate(error: Exception, address: str, sql: str | None) -> errors.Error:
+def translate(error: Exception, address: str, sql: str | None, is_connecting: bool) -> errors.Error:
     """Return our error for one of Flight, whose text has code, message and hint if the snode raised it."""
     found = REMOTE_ERROR.search(str(error))
     if found is None:
-        if isinstance(error, AWAY):
+        if is_connecting or isinstance(error, AWAY):
             return errors.OperationalError(
                 f"{address} cannot be reached: {error}", hint="check the address, and that an snode runs there"
             )

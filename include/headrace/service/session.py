@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from headrace.model.masking import masked
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, authorize_points, denied_table
+from headrace.service.rights import AllowAll, Authorizer, Right, authorize_points, denied_table
 from headrace.service.stage import SessionState, Stage, required_rights
 from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
@@ -76,6 +76,21 @@ class Session(SessionState):
             if any(stage.is_audited for stage in stages):
                 self._record(text)
             return result
+
+    def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]]) -> Result:
+        """Do what a client asks for without a statement: check rights, then plan and apply stages.
+
+        `described` stands for the statement in the audit log.
+
+        Raises:
+            PermissionDeniedError: The user lacks a right; nothing has been looked up or applied.
+        """
+        try:
+            self._authorizer.authorize(self.user, rights)
+            return self.run(make_stages())
+        except PermissionDeniedError as error:
+            self._record(described, error)
+            raise
 
     def _record(self, text: str, error: PermissionDeniedError | None = None) -> None:
         """Record in the audit log what the user has done, or was refused."""

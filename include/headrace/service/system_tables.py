@@ -264,7 +264,7 @@ def user_privileges(context: Context) -> CatalogRows:
     names = [user.name for user in access.users() if user.name != ADMINISTRATOR]
     seen = [name for name in names if permissions.allows(Privilege.MANAGE_USER) or name == permissions.user]
     grants = [(name, role, grant) for name in seen for role, grant in access.owner_permissions(name).grants]
-    rows = [(name, *privilege_row(grant), role or None) for name, role, grant in grants]
+    rows = [(name, *privilege_row(grant), role) for name, role, grant in grants]
     return build_rows(
         rows, user_name=STRING, privilege=STRING, db_name=STRING, table_name=STRING, condition=STRING, role_name=STRING
     )
@@ -281,7 +281,7 @@ def audit_log(context: Context) -> CatalogRows:
 def privilege_row(grant: Grant) -> Row:
     """Return privilege, database, table and condition; a path of a tree stands for the table."""
     if not grant.privilege.is_on_tables:
-        return grant.privilege.value.lower(), None, grant.target, ""
+        return grant.privilege.value.lower(), "", grant.target, ""
     database, _, table = grant.target.partition(".")
     return grant.privilege.value.removesuffix("_TABLE").lower(), database, "" if table == "*" else table, grant.condition
 

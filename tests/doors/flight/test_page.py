@@ -15,6 +15,7 @@ def test_the_snippets_run(door: FlightDoor, capsys: pytest.CaptureFixture[str]) 
     blocks = [block for block in parse_blocks(PAGE) if block.skip_reason == DOOR_REASON]
     for block in blocks:
         exec(compile(block.text.replace("127.0.0.1:32010", door.address), block.location, "exec"), {})
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, third = capsys.readouterr().out.splitlines()
     assert first == "{'flow': [3.5]}"
     assert second.endswith(", 2.5)]")
+    assert third == "[(4,)]"

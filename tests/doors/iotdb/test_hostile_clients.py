@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from thrift.transport.TTransport import TFramedTransport
 
 from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.door import IotdbDoor
@@ -50,7 +51,7 @@ def framed(content: bytes) -> bytes:
 
 
 def is_served(session: Connection) -> bool:
-    return query(session, "show version").num_rows == 1
+    return bool(query(session, "show version").num_rows == 1)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_nothing_is_done_without_a_session(door: IotdbDoor, session: Connection)
     with socket.create_connection(("127.0.0.1", door.port), 30) as opened:
         stranger = Connection.__new__(Connection)
         stranger.__dict__.update(session.__dict__)
-        transport = type(session._transport)(PlainFile(opened), MAX_FRAME_BYTES)
+        transport = TFramedTransport(PlainFile(opened), MAX_FRAME_BYTES)
         stranger._transport, stranger._protocol = transport, type(session._protocol)(transport)
         answer = stranger.call(
             "executeBatchStatement", pipe_messages.Statements(sessionId=session.session, statements=["create database root.stolen"])

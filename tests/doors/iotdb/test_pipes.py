@@ -100,6 +100,54 @@ def test_a_request_may_come_in_slices(session: Connection) -> None:
     assert transfer(session, requests.Request(SLICE, struct.pack(">ihiiii", 7, 6, 9, 0, 3, 9))).code == PIPE_USER_CONFLICT
 
 
+def text(value: str) -> bytes:
+    return struct.pack(">i", len(value)) + value.encode()
+
+
+def schema(name: str, type_: int) -> bytes:
+    """Return a measurement as plans have it, without properties."""
+    return text(name) + bytes([type_, 0, 0]) + struct.pack(">i", 0)
+
+
+ROW = struct.pack(">q", 5) + text("root.plans.d") + struct.pack(">iB", 3, 0) + text("x") + text("t") + text("n")
+VALUES_OF_ROW = b"\x01" + struct.pack(">i", 7) + b"\x05" + text("seven") + b"\xfe"
+LOGGED_ROW = struct.pack(">hqq", 14, 1, 6) + text("root.plans.d") + struct.pack(">i", 1) + schema("x", 1)
+PLANS = {
+    2: struct.pack(">h", 14) + ROW + VALUES_OF_ROW + b"\x00\x00" + text("") + struct.pack(">i", 0),
+    7: LOGGED_ROW + b"\x01" + struct.pack(">i", 8) + b"\x00",
+}
+"""Rows as a plan and as a log has them, by the type of the request."""
+TABLET_PLAN = (
+    struct.pack(">h", 13)
+    + text("root.plans.d")
+    + struct.pack(">iB", 2, 1)
+    + schema("x", 1)
+    + schema("b", 0)
+    + bytes([1, 0])
+    + struct.pack(">iqq", 2, 7, 8)
+    + b"\x01\x00\x01\x02"
+    + struct.pack(">ii", 9, 10)
+    + b"\x01\x00\x00"
+    + text("")
+    + struct.pack(">i", 0)
+)
+
+
+def test_rows_come_as_plans_and_from_a_log(session: Connection) -> None:
+    introduce(session)
+    for kind, body in PLANS.items():
+        assert transfer(session, requests.Request(kind, body)).code == 200
+    logged = PLANS[7]
+    batch = struct.pack(">ii", 1, len(logged)) + logged + struct.pack(">i", 1) + TABLET_PLAN + struct.pack(">i", 0)
+    assert transfer(session, requests.Request(requests.TABLET_BATCH, batch)).code == 200
+    assert rows(session, "select x, t, b from root.plans.d") == [
+        (5, 7, "seven", None),
+        (6, 8, None, None),
+        (7, 9, None, True),
+        (8, 10, None, None),
+    ]
+
+
 def introduce(session: Connection, **changes: str) -> messages.Status:
     settings = {"clusterID": "other", "timestampPrecision": "ms", "username": USER, "password": PASSWORD} | changes
     return transfer(session, requests.handshake(settings))
@@ -136,6 +184,7 @@ def test_a_pipe_of_a_real_server_sends_here(iotdb_server: Server, door: IotdbDoo
         "insert into root.sent.al(time, x, y) aligned values(1, true, 2)",
         *pipe_statements(door),
         "insert into root.sent.d(time, x, t) values(2, 2.5, 'after'), (3, null, 'last')",
+        "flush",
     )
     try:
         wait_until(lambda: len(rows(session, "select x, t, day from root.sent.d")) == 3, "the rows")

@@ -10,12 +10,13 @@ from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
 from headrace.errors import AuthenticationError, LimitError
 from headrace.model.types import TypeKind
-from headrace.service.session import with_statement
 
 if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
     from headrace.doors.gate import DoorConnection, Gate, Origin
     from headrace.doors.iotdb.transfers import PipeReceiver
     from headrace.service.results import Result
+    from headrace.service.rights import Right
     from headrace.service.session import Session
     from headrace.service.stage import Stage
 
@@ -90,18 +91,12 @@ class Client:
 
     def query(self, sql: str) -> tuple[Result, frozenset[str]]:
         """Run a statement like `execute`, and return the names of columns of its result that are declared as STRING too."""
-        connection = self.connection
-        with connection.lock, with_statement(sql):
-            connection.sql = sql
-            stages = connection.session.stages(sql)
-            return connection.session.run(stages, sql), string_columns(stages)
+        result, plan = self.connection.run(sql)
+        return result, string_columns(plan)
 
-    def run(self, described: str, plan: Callable[[Session], Sequence[Stage]]) -> Result:
-        """Plan and apply stages; `described` is what the list of connections shows."""
-        connection = self.connection
-        with connection.lock:
-            connection.sql = described
-            return connection.session.run(plan(connection.session))
+    def run(self, described: str, rights: Sequence[Right], plan: Callable[[Session], Sequence[Stage]]) -> Result:
+        """Plan and apply stages; `described` is what the list of connections shows, and `rights` are checked first."""
+        return self.connection.apply(described, rights, plan)
 
     def open_statement(self) -> int:
         """Return the number of a statement of the client."""
@@ -134,7 +129,6 @@ class Client:
             del self._results[number]
 
 
-def string_columns(stages: Sequence[Stage]) -> frozenset[str]:
+def string_columns(plan: AnyPlan | None) -> frozenset[str]:
     """Return the columns of a query that are declared as STRING, which are stored as TEXT is."""
-    plan = stages[-1].plan if stages else None
     return frozenset() if plan is None else frozenset(one.name for one in plan.outputs if one.type.kind is TypeKind.NCHAR)

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from headrace.context import Context
 from headrace.doors.iotdb.tablets import Tablet, TabletColumn
 from headrace.errors import DataError, Error, TypeMismatchError
-from headrace.model.paths import PathPattern
+from headrace.model.access import Privilege
+from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
 from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeInsert
@@ -23,7 +24,7 @@ from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTemplate, NewSeries, Timeseries
 from headrace.model.types import DataType, TypeKind
 from headrace.service.results import Result
-from headrace.service.rights import Action, Right, on_catalog, on_database
+from headrace.service.rights import Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
@@ -76,7 +77,7 @@ def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext) -> list[St
             rows.append(DeviceRows((device_series(tablet, schema),), table))
     if not rows:
         return schema.makers
-    return [*schema.makers, write_rows(rows, missing_rights(missing, schema))]
+    return [*schema.makers, write_rows(rows, (*write_rights(tablets), *missing_rights(missing, schema)))]
 
 
 def read_schema(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
@@ -145,16 +146,20 @@ def device_series(tablet: Tablet, schema: _Schema) -> DeviceSeries:
     return DeviceSeries(schema.databases[tablet.path], tablet.path, tuple(own), tablet.aligned)
 
 
+def write_rights(tablets: Sequence[Tablet]) -> tuple[Right, ...]:
+    """Return the rights to write the series of tablets, whether they exist or not."""
+    return on_paths(Privilege.WRITE_DATA, [join_path((tablet.path, name)) for tablet in tablets for name in tablet.columns])
+
+
 def missing_rights(missing: dict[str, tuple[NewSeries, ...]], schema: _Schema) -> tuple[Right, ...]:
-    """Return the rights to write rows, and to create series."""
+    """Return the rights to create series, or to extend the templates of their devices."""
     rights: list[Right] = []
-    for path, database in schema.databases.items():
-        rights += on_database(Action.WRITE, database.name)
+    for path in schema.databases:
         if path in schema.templates:
-            rights += on_catalog(Action.ALTER) if missing[path] else ()
-            rights += on_database(Action.ALTER, database.name) if path not in schema.devices else ()
-        elif missing[path]:
-            rights += on_database(Action.ALTER, database.name)
+            rights += globally(Privilege.EXTEND_TEMPLATE) if missing[path] else ()
+            rights += on_paths(Privilege.WRITE_SCHEMA, (path,)) if path not in schema.devices else ()
+        else:
+            rights += on_paths(Privilege.WRITE_SCHEMA, [join_path((path, new.measurement)) for new in missing[path]])
     return tuple(dict.fromkeys(rights))
 
 

@@ -66,7 +66,7 @@ class ResultReader:
     @property
     def has_more(self) -> bool:
         """Whether there are rows that were not read."""
-        return self._at < self._rows
+        return bool(self._at < self._rows)
 
     @property
     def indexes(self) -> dict[str, int]:
@@ -112,7 +112,7 @@ class ResultReader:
 
 def has_time(table: pa.Table) -> bool:
     """Return whether the first column is the time of the rows."""
-    return table.num_columns > 0 and table.column_names[0] == TIME and pa.types.is_timestamp(table.schema.field(0).type)
+    return table.column_names[:1] == [TIME] and bool(pa.types.is_timestamp(table.schema.field(0).type))
 
 
 def milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -26,7 +26,6 @@ from headrace.model.tree_statements import (
     SetTemplate,
     TimeseriesSpec,
 )
-from headrace.service.dispatch import plan
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ COUNT, IS_MEASUREMENT, PATH_EXISTS, MEASUREMENTS, TEMPLATES, SET_PATHS, USING_PA
 
 def run(client: Client, statement: Statement) -> messages.Status:
     """Run a statement."""
-    client.run(to_sql(statement, "iotdb"), lambda session: plan(statement, session))
+    client.execute(to_sql(statement, "iotdb"))
     return success()
 
 

@@ -16,11 +16,11 @@ from headrace.errors import (
     LimitError,
     NotFoundError,
     NotSupportedError,
+    PermissionDeniedError,
     ProgrammingError,
     SqlSyntaxError,
 )
 from headrace.pipes.iotdb.messages import SubStatus
-from headrace.service.rights import PermissionDeniedError
 
 logger = logging.getLogger(__name__)
 

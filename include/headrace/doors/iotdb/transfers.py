@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.doors.iotdb import messages
-from headrace.doors.iotdb.insertion import plan_tablets
+from headrace.doors.iotdb.insertion import plan_tablets, write_rights
 from headrace.doors.iotdb.pipe_tablets import read_insert_node, read_logged_node, read_raw_tablet
 from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.statuses import (
@@ -141,7 +141,8 @@ def check_precision(precision: str | None) -> None:
 
 def write(client: Client, tablets: Sequence[Tablet]) -> messages.Status:
     """Write tablets, all or none."""
-    client.run(f"pipeTransfer of {len(tablets)} tablets", lambda session: plan_tablets(tablets, session))
+    described = f"pipeTransfer of {len(tablets)} tablets"
+    client.run(described, write_rights(tablets), lambda session: plan_tablets(tablets, session))
     return success()
 
 

@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.doors.iotdb import messages
-from headrace.doors.iotdb.insertion import plan_tablets
+from headrace.doors.iotdb.insertion import plan_tablets, write_rights
 from headrace.doors.iotdb.records import collect
 from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
 from headrace.doors.iotdb.statuses import success
 from headrace.doors.iotdb.tablets import Tablet, decode_tablet, decode_tablets, device_nodes, measurement_name
 from headrace.errors import DataError
+from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tree_statements import TreeInsert
 from headrace.model.types import TypeKind
 from headrace.service.dispatch import plan
+from headrace.service.rights import on_paths
 from headrace.trees.databases import database_of
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
 
 def write(client: Client, described: str, tablets: Sequence[Tablet]) -> messages.Message:
     """Write tablets, all or none."""
-    client.run(described, lambda session: plan_tablets(tablets, session))
+    client.run(described, write_rights(tablets), lambda session: plan_tablets(tablets, session))
     return success()
 
 
@@ -130,7 +132,8 @@ def write_texts(
         inserts = [text_insert(session, device, own, rows, aligned=aligned) for (device, own), rows in groups.items()]
         return [stage for insert in inserts for stage in plan(insert, session)]
 
-    client.run(f"insertStringRecords of {len(times)} rows", stages)
+    paths = dict.fromkeys(join_path((*device_nodes(device), name)) for device, own in groups for name in own)
+    client.run(f"insertStringRecords of {len(times)} rows", on_paths(Privilege.WRITE_DATA, paths), stages)
     return success()
 
 
@@ -142,7 +145,8 @@ def text_insert(
     path, context = join_path(nodes), session.context
     database = database_of(path, context)
     present = None if database is None else context.catalog.trees.find(database, [path]).get(path)
-    kinds = [None if series is None else series.type.kind for series in (present and present.find(name) for name in names)]
+    found = [None if present is None else present.find(name) for name in names]
+    kinds = [None if series is None else series.type.kind for series in found]
     values = tuple(tuple(constant(text, kind) for text, kind in zip(row, kinds, strict=True)) for _, row in rows)
     return TreeInsert(PathPattern(nodes), tuple(names), tuple(time for time, _ in rows), values, aligned)
 

@@ -80,7 +80,8 @@ class RestInterface:
 
 async def authenticated(access: Access, credentials: Credentials, limiter: anyio.CapacityLimiter) -> str:
     """Return the user of credentials; checking a password takes a thread."""
-    return access.known_user(credentials) or await run_sync(access.user, credentials, limiter=limiter)
+    known = access.known_user(credentials)
+    return known if known is not None else await run_sync(access.user, credentials, limiter=limiter)
 
 
 def credentials_of(request: Request) -> tuple[str, dict[str, str]]:

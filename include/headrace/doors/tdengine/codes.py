@@ -11,11 +11,11 @@ from headrace.errors import (
     InternalError,
     LimitError,
     NotFoundError,
+    PermissionDeniedError,
     SqlSyntaxError,
     TransientError,
     TypeMismatchError,
 )
-from headrace.service.rights import PermissionDeniedError
 
 SYNTAX_ERROR: Final = 0x2600
 TABLE_NOT_FOUND: Final = 0x2603

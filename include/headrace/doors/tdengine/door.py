@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.doors.options import DoorOptions, door_options
+from headrace.doors.tls import server_context
 
 if TYPE_CHECKING:
     from headrace.doors.gate import Gate
@@ -36,14 +37,14 @@ class TDengineDoor:
     def start(self) -> None:
         """Start serving."""
         from headrace.doors.tdengine.app import create_app
-        from headrace.runtime.http import Endpoint, Tls
+        from headrace.runtime.http import Endpoint
 
         options, settings = self._options, self._gate.context.settings
         self._endpoint = Endpoint(
             create_app(self._gate),
             options.port,
             options.host,
-            tls=Tls(options.certificate, options.key) if options.uses_tls else None,
+            tls=server_context(options),
             max_connections=settings.door_connections,
             setting="HEADRACE_TDENGINE_PORT",
         )

@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 from headrace.doors.tdengine.codes import code_of, description
 from headrace.doors.tdengine.requests import TooLargeError, read_body
 from headrace.doors.tdengine.schemaless.writes import JSON, TELNET, Outcome, SchemalessWriter, Target
-from headrace.errors import AuthenticationError, Error, InternalError, NotFoundError, TerminalError
-from headrace.service.rights import PermissionDeniedError
+from headrace.errors import AuthenticationError, Error, InternalError, NotFoundError, PermissionDeniedError, TerminalError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -81,7 +80,9 @@ class Ingestion:
     async def _write(self, request: Request, target: Callable[[str], Target]) -> Outcome:
         access = self._access
         credentials = access.credentials(request.headers.get("authorization", ""), dict(request.query_params))
-        user = access.known_user(credentials) or await run_sync(access.user, credentials, limiter=self._logins)
+        user = access.known_user(credentials)
+        if user is None:
+            user = await run_sync(access.user, credentials, limiter=self._logins)
         chosen, size = target(user), self._size_of(request)
         await self._reserve(size)
         try:
@@ -141,7 +142,8 @@ class Ingestion:
 
     def _take(self, target: Target) -> list[Waiting]:
         """Take bodies of a batch from those that wait."""
-        waiting, batch, size = self._waiting.get(target, deque()), [], 0
+        waiting, size = self._waiting.get(target, deque()), 0
+        batch: list[Waiting] = []
         while waiting and (not batch or size + len(waiting[0][0]) <= MAX_BATCH_BYTES):
             size += len(waiting[0][0])
             batch.append(waiting.popleft())

@@ -12,7 +12,7 @@ from headrace.service.remote import query_snode
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, Result, Type
 from headrace.service.rights import Action, on_catalog
 from headrace.service.stage import PlanningContext, SessionState, Stage
-from headrace.service.topics.snodes import integer_times
+from headrace.service.topics.snodes import integer_times, visible
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def list_connections() -> Stage:
         if session.queries is None:
             results = [query_snode(snode, "SHOW CONNECTIONS", "tdengine", None) for snode in living_snodes(session.context)]
             rows = [row for result in results if result is not None for row in integer_times(result, COLUMNS)]
-            return Result(CatalogRows(COLUMNS, rows))
-        open_ones, pid = session.context.connections.all(), os.getpid()
-        return Result(CatalogRows(COLUMNS, [(c.id, c.user, c.door, pid, c.address, c.opened, c.used) for c in open_ones]))
+        else:
+            pid = os.getpid()
+            rows = [(c.id, c.user, c.door, pid, c.address, c.opened, c.used) for c in session.context.connections.all()]
+        return Result(CatalogRows(COLUMNS, visible(rows, COLUMNS, session)))
 
     described = "ask the snodes that are alive for their connections"
     return Stage(on_catalog(Action.DESCRIBE), lambda: [described], apply)

@@ -145,14 +145,15 @@ def running_rows(session: SessionState) -> list[tuple[Any, ...]]:
     """Return the running queries of all snodes, or of the one that the session is in: those that the user may see."""
     if session.queries is not None:
         now = session.context.clock.now()
-        return visible([query_row(query, now) for query in session.queries.all()], session)
+        return visible([query_row(query, now) for query in session.queries.all()], COLUMNS, session)
     results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
-    return visible([row for result in results if result is not None for row in integer_times(result, COLUMNS)], session)
+    rows = [row for result in results if result is not None for row in integer_times(result, COLUMNS)]
+    return visible(rows, COLUMNS, session)
 
 
-def visible(rows: list[tuple[Any, ...]], session: SessionState) -> list[tuple[Any, ...]]:
-    """Return the user's own queries, or with the privilege MAINTAIN those of all."""
-    permissions, column = session.context.permissions(), list(COLUMNS).index("user")
+def visible(rows: list[tuple[Any, ...]], columns: Mapping[str, Type], session: SessionState) -> list[tuple[Any, ...]]:
+    """Return the rows of the user, or with the privilege MAINTAIN those of all; `columns` has `user`."""
+    permissions, column = session.context.permissions(), list(columns).index("user")
     is_all = permissions.allows(Privilege.MAINTAIN)
     return [row for row in rows if is_all or row[column] == session.user]
 

@@ -54,9 +54,15 @@ def line_records(messages: pa.Table, unit: int, problems: Problems) -> pa.Table:
 
     Lines without quotes and escapes are split at their separators, others by expressions.
     """
-    is_plain = pc.invert(pc.match_substring_regex(messages["value"], r'["\\]'))
-    parts = [plain_records(messages.filter(is_plain), problems), quoted_records(messages.filter(pc.invert(is_plain)), problems)]
-    records = pa.concat_tables(parts).combine_chunks()
+    is_quoted = pc.match_substring_regex(messages["value"], r'["\\]')
+    if pc.any(is_quoted).as_py():
+        parts = [
+            plain_records(messages.filter(pc.invert(is_quoted)), problems),
+            quoted_records(messages.filter(is_quoted), problems),
+        ]
+        records = pa.concat_tables(parts).combine_chunks()
+    else:
+        records = plain_records(messages, problems)
     return with_times(records.append_column(FACTOR, pa.repeat(pa.scalar(unit, pa.int64()), records.num_rows)), problems)
 
 

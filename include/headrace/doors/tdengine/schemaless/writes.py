@@ -106,7 +106,7 @@ class SchemalessWriter:
 
 
 class KnownKinds:
-    """The types of the columns of tables, read once each."""
+    """The types of the columns of tables, read once each, and only for those who may write to the table."""
 
     def __init__(self, session: Session, database: Database) -> None:
         self._session = session
@@ -116,7 +116,10 @@ class KnownKinds:
     def find(self, table: str, column: str) -> TypeKind | None:
         """Return the type of a column, or None if it does not exist yet."""
         if table not in self._tables:
-            self._tables[table] = self._session.context.catalog.tables.find(self._database.name, table)
+            present_table = self._session.context.catalog.tables.find(self._database.name, table)
+            if present_table is not None:
+                self._session.run([check_rights(present_table)])
+            self._tables[table] = present_table
         found = self._tables[table]
         present = None if found is None or found.is_tag(column) else found.column(column)
         return None if present is None else present.type.kind
@@ -179,6 +182,11 @@ def stored_rows(table: Table, database: Database, block: Block) -> pa.Table:
     columns = {table.timestamp.name: block.rows[TIME], table.series_key: block.rows["tbname"]}
     columns |= {name: block.rows[field_column(name)] for name in block.types if name in schema.names}
     return pa.table({name: values.cast(schema.field(name).type) for name, values in columns.items()})
+
+
+def check_rights(table: Table) -> Stage:
+    """Do nothing, for which the right to write to a table is needed."""
+    return Stage(on_table(Action.WRITE, table), list, lambda _: None)
 
 
 def write_parts(table: Table, database: Database, parts: Sequence[pa.Table]) -> Stage:
