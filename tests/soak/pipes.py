@@ -1,8 +1,7 @@
-"""The pipes of a soak: from tables to Delta tables and into a tree, and from there to another Delta table."""
+"""The pipes of a soak: from tables to Delta tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ import headrace
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.positions import source_id
-from headrace.model.trees import TREE_TABLE
 from headrace.pipes.kind import PIPE
 from headrace.settings import Settings
 
@@ -21,11 +19,11 @@ START_MS: Final = 1_700_000_060_000
 PIPES: Final = {
     "archive": "WITH SOURCE ('source'='table-source', 'database'='soak', 'table'='readings', 'inclusion'='data', "
     f"'start-time'='{START_MS}') WITH SINK ('sink'='delta-sink', 'uri'='{{folder}}/archive')",
-    "into_tree": "WITH SOURCE ('source'='table-source', 'database'='soak', 'table'='ordered') WITH SINK ('sink'='write-back-sink')",
-    "of_tree": "WITH SOURCE ('path'='root.soak.**', 'inclusion'='data') WITH SINK ('sink'='delta-sink', 'uri'='{folder}/of_tree')",
+    "copy": "WITH SOURCE ('source'='table-source', 'database'='soak', 'table'='ordered') "
+    "WITH SINK ('sink'='delta-sink', 'uri'='{folder}/copy', 'partition-by-day'='false')",
 }
 """The pipes, with the folder for their tables to be filled in."""
-SOURCES: Final = {"archive": ("soak", "readings"), "into_tree": ("soak", "ordered"), "of_tree": ("root.soak", TREE_TABLE)}
+SOURCES: Final = {"archive": ("soak", "readings"), "copy": ("soak", "ordered")}
 """Database and table that each pipe reads."""
 Rows = set[tuple[Any, ...]]
 
@@ -47,13 +45,8 @@ def has_delivered(connection: headrace.Connection, record: JobRecord) -> bool:
 def compare_pipes(connection: headrace.Connection, settings: Settings) -> dict[str, str]:
     """Return for each pipe whether its target equals what a query with its parameters returns."""
     readings = query(connection, "readings", f" WHERE ts >= {START_MS}")
-    ordered = query(connection, "ordered")
-    targets: dict[str, tuple[Rows, Callable[[], Rows]]] = {
-        "archive": (readings, lambda: stored(settings.home / "archive")),
-        "into_tree": (ordered, lambda: tree(settings)),
-        "of_tree": (ordered, lambda: stored(settings.home / "of_tree")),
-    }
-    return {name: difference(expected, received()) for name, (expected, received) in targets.items()}
+    targets = {"archive": readings, "copy": query(connection, "ordered")}
+    return {name: difference(expected, stored(settings.home / name)) for name, expected in targets.items()}
 
 
 def difference(expected: Rows, received: Rows) -> str:
@@ -74,13 +67,6 @@ def stored(uri: Path) -> Rows:
     """Return what a Delta table has."""
     rows = DeltaTable(str(uri)).to_pyarrow_table(columns=["device", "time", "a", "b"]).to_pylist()
     return {(row["device"], round(row["time"].timestamp() * 1000), row["a"], row["b"]) for row in rows}
-
-
-def tree(settings: Settings) -> Rows:
-    """Return what the tree has."""
-    with headrace.connect(settings=settings, dialect="iotdb") as connection:
-        rows = connection.execute("SELECT a, b FROM root.soak.** ALIGN BY DEVICE").fetchall()
-        return {(device, round(time.timestamp() * 1000), a, b) for time, device, a, b in rows}
 
 
 def is_pipe(record: JobRecord) -> bool:
