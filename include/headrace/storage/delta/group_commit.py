@@ -74,8 +74,8 @@ class GroupCommit:
     At most `max_bytes` of rows wait for commits of all tables; further writers wait until there is room (a larger write goes in
     alone). That, and as much again for the commits in progress, bounds the memory.
 
-    Where `Context.group_commit` is set, which is so in what an snode's doors hand out, `INSERT` and `trees.write_points` write through
-    it, and callers of these need not know.
+    Where `Context.group_commit` is set, as in the doors of an snode, `INSERT` and `trees.write_points` write through it; callers of
+    these need not know.
     """
 
     def __init__(self, writer: Callable[[], Writer], delay_ms: int, max_bytes: int) -> None:
