@@ -16,7 +16,7 @@ REFERENCE: Final = re.compile(r"(?:secret|airflow):[\w.-]+")
 
 USER_STATEMENT: Final = re.compile(r"(?is)\b(?:CREATE|ALTER)(?:\s|--[^\n]*\n|/\*.*?\*/)+USER\b(.*)")
 """A statement that has the password of a user, and what follows USER in it."""
-QUOTED: Final = re.compile(r"""(')((?:[^']|'')*)|(")((?:[^"]|"")*)""")
+QUOTED: Final = re.compile(r"""(')((?:[^']|'')*)('?)|(")((?:[^"]|"")*)("?)""")
 
 
 def masked(text: str) -> str:
@@ -34,8 +34,8 @@ def _mask_user(statement: re.Match[str]) -> str:
 
 
 def _mask_quoted(quoted: re.Match[str]) -> str:
-    single, first, double, second = quoted.groups(default="")
-    return f"{single or double}{'*' * len(first or second)}"
+    single, first, end, double, second, last = quoted.groups(default="")
+    return f"{single or double}{'*' * len(first or second)}{end or last}"
 
 
 def _mask_address(address: re.Match[str]) -> str:
