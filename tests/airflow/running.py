@@ -15,6 +15,7 @@ from headrace.model.clock import SystemClock
 from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime import embedded_airflow
 from headrace.runtime.airflow import PATIENT_TIMEOUT, AirflowClient
+from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.processes import find_free_port, find_marked, is_driver
 from headrace.runtime.readiness import find_obstacles
 from headrace.runtime.supervision import read_snapshot
@@ -117,7 +118,25 @@ class RunningSystem:
 
     def _details(self) -> str:
         states = {record.definition.name: (record.state.value, str(record.reason)) for record in self.catalog.jobs.all()}
-        return f"streams: {states}; logs: {self.settings.home_path / 'logs'}"
+        try:
+            snode = self._snode_details()
+        except Exception as error:  # this must not hide what was waited for
+            snode = f"the snode is unknown: {error}"
+        return f"streams: {states}; {snode}; logs: {self.settings.home_path / 'logs'}"
+
+    def _snode_details(self) -> str:
+        """Return what is known of the snode: its drivers, its lease and heartbeat, and its tasks in Airflow."""
+        now, name = SystemClock().now(), self.settings.snode
+        lease, beat = self.catalog.leases.get(name), self.catalog.snodes.get(name)
+        drivers = [f"{process.pid} {process.status()}" for process in find_marked(self.settings.home_path) if is_driver(process)]
+        held = "none" if lease is None else f"epoch {lease.epoch} by {lease.holder}, for {lease.expires - now} ms more"
+        dag_id = snode_dag_id(name)
+        tasks = [
+            f"{task['state']}, try {task['try_number']}"
+            for run in self.client.runs(dag_id, limit=3)
+            for task in self.client.tasks(dag_id, run["dag_run_id"])
+        ]
+        return f"drivers: {drivers}; lease: {held}; heartbeat {now - beat.at} ms old; tasks of the snode: {tasks}"
 
 
 def _line(entry: Any) -> str:
