@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import (
-    AuthenticationError,
     ConfigurationError,
     ConflictError,
     DatabaseError,
@@ -28,7 +27,6 @@ from headrace.errors import (
     NotFoundError,
     NotSupportedError,
     OperationalError,
-    PermissionDeniedError,
     ProgrammingError,
     SqlSyntaxError,
     StorageError,
@@ -42,8 +40,7 @@ from headrace.errors import (
 from headrace.model.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
-    from headrace.service.connecting import connect
-    from headrace.service.connection import Connection, Cursor, apilevel, paramstyle, threadsafety
+    from headrace.service.connection import Connection, Cursor, apilevel, connect, paramstyle, threadsafety
     from headrace.service.dbapi_types import (
         BINARY,
         DATETIME,
@@ -58,6 +55,7 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
+    from headrace.service.rights import PermissionDeniedError
     from headrace.streams.quarantine.quarantine import QuarantineFullError
     from headrace.streams.state.checkpoints import StateError
     from headrace.verify import VerificationResult
@@ -69,7 +67,6 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
-    "AuthenticationError",
     "Binary",
     "ConfigurationError",
     "ConflictError",
@@ -122,8 +119,7 @@ __all__ = [
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
 DBAPI_TYPES = "headrace.service.dbapi_types"
 LAZY = {
-    "connect": "headrace.service.connecting",
-    **dict.fromkeys(("Connection", "Cursor", "apilevel", "paramstyle", "threadsafety"), "headrace.service.connection"),
+    **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
     **dict.fromkeys(("BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Date", "DateFromTicks"), DBAPI_TYPES),
     **dict.fromkeys(("Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks"), DBAPI_TYPES),
     "PermissionDeniedError": "headrace.service.rights",

@@ -52,7 +52,6 @@ def test_every_statement_has_a_section() -> None:
         "COMPACT DATABASE",
         "FLUSH DATABASE",
         "KILL QUERY",
-        "KILL CONNECTION",
         "ALTER TABLE",
         "ALTER STREAM",
         "PAUSE STREAM",

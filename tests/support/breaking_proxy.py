@@ -9,10 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.loopback_proxy import LoopbackProxy, served
 
-
-class BreakingProxy(LoopbackProxy):
+class BreakingProxy(socketserver.ThreadingTCPServer):
     """Forwards connections to a server.
 
     Attributes:
@@ -20,12 +18,21 @@ class BreakingProxy(LoopbackProxy):
         broken: How many connections were cut.
     """
 
+    daemon_threads = True
+    allow_reuse_address = True
+
     def __init__(self, port: int) -> None:
-        super().__init__(port, ProxiedConnection)
+        super().__init__(("127.0.0.1", 0), ProxiedConnection)
+        self.target = ("127.0.0.1", port)
         self.stalls = threading.Event()
         self.broken = 0
         self._lock = threading.Lock()
         self._passing: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def port(self) -> int:
+        """The port of the proxy."""
+        return int(self.server_address[1])
 
     def cut(self, *, request_bytes: int | None = None, answer_bytes: int | None = None) -> None:
         """Cut a connection once, when this many more bytes of requests or answers have passed."""
@@ -76,5 +83,11 @@ class ProxiedConnection(socketserver.BaseRequestHandler):
 @contextmanager
 def breaking_proxy(port: int) -> Iterator[BreakingProxy]:
     """Run a proxy of a server on the loopback interface."""
-    with served(BreakingProxy(port)) as proxy:
-        yield proxy
+    with BreakingProxy(port) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
+            thread.join()

@@ -68,8 +68,7 @@ class PipeRunner:
             sink: Sink = stage.create(self._pipe)
             return sink
 
-        owner = self._pipe.owner if stage.plugin.acts_as_owner else ""
-        return self._shared.sinks.take(stage.attributes, self.id, create, owner)
+        return self._shared.sinks.take(stage.attributes, self.id, create)
 
     def _restore(self) -> None:
         """Restore the state of the processor, and find out what was perhaps delivered after the position."""
