@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 import pyarrow as pa
 
-from headrace.code.protocol import GarbageError, Message
+from headrace.code.protocol import GarbageError, Header, Message
 from headrace.udf import Type
 
 Kind = Literal["UDTF", "UDAF", "TRIGGER", "SOURCE", "PROCESSOR", "SINK"]
 KINDS: Final = ("UDTF", "UDAF", "TRIGGER", "SOURCE", "PROCESSOR", "SINK")
+Changes = Mapping[str, str | None]
+"""What an instance has stored: JSON texts by key, None for a removed key."""
 VALUE_TYPES: Final = frozenset(type_.arrow for type_ in Type)
 
 
@@ -97,3 +100,11 @@ def values_with(message: Message, columns: list[tuple[str, pa.DataType]]) -> pa.
     if any(table[name].null_count for name, _ in columns):
         raise GarbageError("a value is missing")
     return table
+
+
+def read_changes(header: Header) -> Changes:
+    """Return what an instance has stored."""
+    changes = header.get("changes")
+    if not isinstance(changes, dict) or not all(value is None or isinstance(value, str) for value in changes.values()):
+        raise GarbageError("not the entries of a store")
+    return changes

@@ -158,9 +158,7 @@ class ArtifactClass:
 @lru_cache(maxsize=256)
 def hosted(class_: ArtifactClass) -> HostedClass:
     """Return the class for the hosts of this process. Its code is copied to this machine on first use."""
-    path = class_.store.local_path(class_.artifact)
-    module, _, name = class_.class_name.rpartition(".")
-    return HostedClass(str(path), class_.artifact.sha256, module, name, class_.owner, class_.limits)
+    return HostedClass.of(class_.artifact, class_.class_name, class_.owner, class_.store, class_.limits)
 
 
 def one_batch(rows: pa.Table) -> pa.RecordBatch:

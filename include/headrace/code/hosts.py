@@ -16,16 +16,20 @@ import pyarrow as pa
 
 from headrace.code import answers
 from headrace.code.answers import CallDescription, ClassDescription
+from headrace.code.artifacts import ArtifactStore
 from headrace.code.failures import Call
 from headrace.code.host_process import CodeHost, HostLimits
 from headrace.code.protocol import Header, Message, encode_parameters
-from headrace.errors import Error
+from headrace.errors import Error, UserCodeError
+from headrace.model.functions import Artifact
 from headrace.udf import Parameters
 
 __all__ = ["CallDescription", "ClassDescription", "CodeHosts", "HostLimits", "HostedClass", "current_hosts"]
 
 T = TypeVar("T")
 HostKey = tuple[str, str, str, HostLimits, str]
+MAX_ATTEMPTS: Final = 2
+"""How often an instance is created for a call: its host may end between the two."""
 MAX_REQUEST_ROWS: Final = 1 << 18
 """Some MiB, which stay in the processor's cache on their way. Fewer rows would cost more round trips."""
 
@@ -109,6 +113,17 @@ class HostedClass:
     limits: HostLimits = field(default_factory=HostLimits)
     user: str = ""
 
+    @classmethod
+    def of(cls, artifact: Artifact, class_name: str, owner: str, store: ArtifactStore, limits: HostLimits) -> HostedClass:
+        """Return a class `module.Class` of an artifact, which is copied to this machine."""
+        module, _, name = class_name.rpartition(".")
+        return cls(str(store.local_path(artifact)), artifact.sha256, module, name, owner, limits)
+
+    @property
+    def location(self) -> list[str]:
+        """Where the class is, as requests name it."""
+        return [self.path, self.sha256, self.module, self.class_name]
+
     @property
     def key(self) -> HostKey:
         """What classes that share a host have in common."""
@@ -164,9 +179,14 @@ class HostedClass:
 
     def ask(self, fields: Header, read: Callable[[Message], T], table: pa.Table | None = None) -> T:
         """Return what `read` makes of a host's answer to a request."""
-        request = {**fields, "class": [self.path, self.sha256, self.module, self.class_name]}
+        request = {**fields, "class": self.location}
         call = Call(f"{self.module}.{self.class_name}", table)
         return current_hosts().host(self).ask(call, request, read, table)
+
+
+def lost_hosts(name: str) -> UserCodeError:
+    """Return the error for an instance whose hosts end before they are called."""
+    return UserCodeError(f"{name} failed: its code hosts end before they are called", hint="try again")
 
 
 _call_numbers = count(1)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar
 
+from headrace.code.answers import Changes, read_changes
 from headrace.code.artifacts import ArtifactStore
 from headrace.code.failures import Call, text
 from headrace.code.hosts import HostedClass, HostLimits, current_hosts
 from headrace.code.pipe_events import decode_events, encode_events, rows_of
 from headrace.code.protocol import GarbageError, Header, Message
-from headrace.code.triggers import Changes, read_changes
-from headrace.errors import Error, ProgrammingError, UserCodeError
+from headrace.errors import Error, ProgrammingError
 from headrace.model.functions import Artifact
 from headrace.model.pipe_plugins import RegisteredPipePlugin
 from headrace.model.pipes import PipeStage
@@ -22,8 +22,6 @@ from headrace.pipe import Event, PipeRuntime
 from headrace.settings import Settings
 
 T = TypeVar("T")
-MAX_ATTEMPTS: Final = 2
-"""A host that has just been given an instance may end before it is called."""
 MAX_SUPPLY_ROWS: Final = 1 << 16
 MAX_SUPPLY_SECONDS: Final = 1.0
 """Limits of a batch of a source: once it has that many rows, or took that long, no further event is asked for."""
@@ -143,10 +141,6 @@ class PluginInstance:
             self._ask("close_pipe_plugin", {}, is_present)
         current_hosts().end(self.hosted)
 
-    def lost_hosts(self) -> UserCodeError:
-        """Return the error for a plugin whose hosts end before they are called."""
-        return UserCodeError(f"{self.name} failed: its code hosts end before they are called", hint="try again")
-
     @property
     def name(self) -> str:
         """How messages call the instance."""
@@ -155,17 +149,16 @@ class PluginInstance:
 
     def _ask(self, operation: str, fields: Header, read: Callable[[Message], T], events: Sequence[Event] = ()) -> T:
         headers, body = encode_events(events)
-        hosted = self.hosted
         request = {
             **fields,
             "operation": operation,
-            "class": [hosted.path, hosted.sha256, hosted.module, hosted.class_name],
+            "class": self.hosted.location,
             "instance": self.plugin.stage.value,
             "attributes": dict(self.attributes),
             "events": headers,
         }
         call = Call(self.name, rows=rows_text(events))
-        return current_hosts().host(hosted).ask(call, request, read, body if events else None)
+        return current_hosts().host(self.hosted).ask(call, request, read, body if events else None)
 
 
 def describe_plugin(artifact: Artifact, class_name: str, owner: str, settings: Settings) -> PluginDescription:
@@ -181,9 +174,7 @@ def describe_plugin(artifact: Artifact, class_name: str, owner: str, settings: S
 
 def hosted_class(artifact: Artifact, class_name: str, owner: str, settings: Settings) -> HostedClass:
     """Return a class `module.Class` of an artifact, which is copied to this machine."""
-    path = ArtifactStore.of(settings).local_path(artifact)
-    module, _, name = class_name.rpartition(".")
-    return HostedClass(str(path), artifact.sha256, module, name, owner, HostLimits.from_settings(settings))
+    return HostedClass.of(artifact, class_name, owner, ArtifactStore.of(settings), HostLimits.from_settings(settings))
 
 
 def rows_text(events: Sequence[Event]) -> str:

@@ -7,13 +7,14 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from headrace.code.answers import Changes, read_changes
 from headrace.code.artifacts import ArtifactStore
 from headrace.code.failures import Call
-from headrace.code.hosts import HostedClass, HostLimits, current_hosts
+from headrace.code.hosts import MAX_ATTEMPTS, HostedClass, HostLimits, current_hosts, lost_hosts
 from headrace.code.protocol import GarbageError, Header, Message, stream_of
 from headrace.errors import UserCodeError
 from headrace.model.triggers import RegisteredTrigger
@@ -21,10 +22,7 @@ from headrace.settings import Settings
 from headrace.trigger import FailureStrategy, Insertion
 
 T = TypeVar("T")
-MAX_ATTEMPTS: Final = 2
-"""A host that has just been given an instance may end before it is called."""
 Entries = Mapping[str, str]
-Changes = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,7 @@ class HostedTrigger:
     @classmethod
     def stored(cls, trigger: RegisteredTrigger, store: ArtifactStore, limits: HostLimits) -> HostedTrigger:
         """Return a trigger with its code of a store, which is copied to this machine."""
-        path = store.local_path(trigger.artifact)
-        module, _, name = trigger.class_name.rpartition(".")
-        return cls(trigger, HostedClass(str(path), trigger.artifact.sha256, module, name, trigger.owner, limits))
+        return cls(trigger, HostedClass.of(trigger.artifact, trigger.class_name, trigger.owner, store, limits))
 
     def create(self, entries: Entries, *, restores: bool = False) -> CreatedInstance:
         """Create an instance, which replaces an older one; `entries` is what the trigger has stored."""
@@ -113,7 +109,7 @@ class HostedTrigger:
             self.create({})
         result = self.fire(tablet)
         if result is None:
-            raise lost_hosts(self.trigger)
+            raise lost_hosts(f"trigger {self.trigger.name}")
         return result
 
     def drop(self) -> bool:
@@ -124,15 +120,8 @@ class HostedTrigger:
         return Call(f"trigger {self.trigger.name}{f' for {tablet.device}' if tablet else ''}")
 
     def _ask(self, operation: str, fields: Header, read: Callable[[Message], T], tablet: TabletRows | None = None) -> T:
-        hosted = self.hosted
-        place = [hosted.path, hosted.sha256, hosted.module, hosted.class_name]
-        request = {**fields, "operation": operation, "class": place, "instance": self.trigger.id}
-        return current_hosts().host(hosted).ask(self._call(tablet), request, read, None if tablet is None else tablet.stream)
-
-
-def lost_hosts(trigger: RegisteredTrigger) -> UserCodeError:
-    """Return the error for a trigger whose hosts end before they are called."""
-    return UserCodeError(f"trigger {trigger.name} failed: its code hosts end before they are called", hint="try again")
+        request = {**fields, "operation": operation, "class": self.hosted.location, "instance": self.trigger.id}
+        return current_hosts().host(self.hosted).ask(self._call(tablet), request, read, None if tablet is None else tablet.stream)
 
 
 def read_created(message: Message) -> CreatedInstance:
@@ -154,14 +143,6 @@ def read_fired(message: Message) -> FireResult | str | None:
     if result is not True:
         return str(result)
     return FireResult(read_changes(message.header), tuple(map(read_insertion, insertions)))
-
-
-def read_changes(header: Header) -> Changes:
-    """Return what an instance has stored."""
-    changes = header.get("changes")
-    if not isinstance(changes, dict) or not all(value is None or isinstance(value, str) for value in changes.values()):
-        raise GarbageError("not the entries of a store")
-    return changes
 
 
 def read_insertion(insertion: Any) -> Insertion:

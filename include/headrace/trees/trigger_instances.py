@@ -13,7 +13,9 @@ import uuid
 from functools import cache
 from typing import Final
 
-from headrace.code.triggers import MAX_ATTEMPTS, Changes, CreatedInstance, FireResult, HostedTrigger, TabletRows, lost_hosts
+from headrace.code.answers import Changes
+from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
+from headrace.code.triggers import CreatedInstance, FireResult, HostedTrigger, TabletRows
 from headrace.context import Context
 from headrace.model.failpoints import failpoint
 from headrace.model.triggers import RegisteredTrigger, TriggerState
@@ -60,7 +62,7 @@ def fire_here(context: Context, trigger: RegisteredTrigger, rows: TabletRows) ->
         is_taken_over = False
     result = hosted.fire(rows)
     if result is None:
-        raise lost_hosts(trigger)
+        raise lost_hosts(f"trigger {trigger.name}")
     return result
 
 

@@ -8,8 +8,9 @@ from typing import Final
 import pyarrow as pa
 
 from headrace import pipe as api
-from headrace.code.pipes import MAX_ATTEMPTS, PluginInstance, ProcessedEvents
-from headrace.code.triggers import Changes
+from headrace.code.answers import Changes
+from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
+from headrace.code.pipes import PluginInstance, ProcessedEvents
 from headrace.pipes.events import Event
 from headrace.pipes.hosted.events import from_plugin, to_plugin
 from headrace.pipes.plugins import Tables
@@ -79,7 +80,7 @@ class HostedProcessor:
                 self._is_started = True
                 return processed
             is_started = False
-        raise self._instance.lost_hosts()
+        raise lost_hosts(self._instance.name)
 
 
 def apply(changes: Changes, entries: dict[str, str]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.code.pipes import MAX_ATTEMPTS, PluginInstance
+from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
+from headrace.code.pipes import PluginInstance
 from headrace.pipes.hosted.events import to_plugin
 from headrace.pipes.plugins import Delivery
 
@@ -22,7 +23,7 @@ class HostedSink:
             self._instance.start()
             if self._instance.handshake():
                 return
-        raise self._instance.lost_hosts()
+        raise lost_hosts(self._instance.name)
 
     def heartbeat(self) -> None:
         """Let the instance check its receiver; raise `UserCodeError` if it fails."""
@@ -44,4 +45,4 @@ class HostedSink:
                 return
             self.handshake()
         if not call():
-            raise self._instance.lost_hosts()
+            raise lost_hosts(self._instance.name)

@@ -11,7 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.code.pipes import MAX_ATTEMPTS, PluginInstance, SuppliedEvents
+from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
+from headrace.code.pipes import PluginInstance, SuppliedEvents
 from headrace.context import Context
 from headrace.errors import IntegrityError, TransientError
 from headrace.model.positions import Offsets
@@ -134,7 +135,7 @@ class HostedSource:
             if supplied is not None:
                 return supplied
             is_there = False
-        raise self._instance.lost_hosts()
+        raise lost_hosts(self._instance.name)
 
     def _hand_on(self, number: int, stored: StoredBatch) -> SourceBatch:
         batch = SourceBatch(from_plugin(stored.supplied.events(), self._instance.name), {self._key: number})
