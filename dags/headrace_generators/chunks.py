@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from headrace.runtime.dag_ids import SPARK_CONNECTION
+from headrace.model.jobs import JobDefinition
+from headrace.runtime.dag_ids import SPARK_CONNECTION, definition_dag_id
 from headrace.settings import Settings
 from headrace_operators import FillChunk, stop_stream_on_failure
+from headrace_timetable import OncePerJob
 
 
 def build_chunk_task(operator: type[FillChunk], task_id: str, settings: Settings, job_id: str) -> Any:
@@ -28,6 +30,20 @@ def build_chunk_task(operator: type[FillChunk], task_id: str, settings: Settings
         retry_exponential_backoff=2.0,
         on_failure_callback=stop_stream_on_failure,
         job_id=job_id,
+    )
+
+
+def supervising_dag(definition: JobDefinition, **options: Any) -> DAG:
+    """Return the empty DAG of a job that it supervises, once, and whose ranges manual runs compute or transfer again."""
+    return DAG(
+        definition_dag_id(definition),
+        schedule=OncePerJob(definition.created),
+        catchup=False,
+        # The scheduled run, and two manual runs.
+        max_active_runs=3,
+        is_paused_upon_creation=False,
+        default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
+        **options,
     )
 
 

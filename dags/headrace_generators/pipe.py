@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
-from headrace.runtime.dag_ids import definition_dag_id
 from headrace.settings import Settings
 from headrace_generators import chunks
 from headrace_operators import EndTransfer, PlanTransfer, TransferChunk, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
-from headrace_timetable import OncePerJob
 
 DOC_TEMPLATE: Final = """
 Pipe `{name}` moves data by the statement
@@ -60,17 +57,11 @@ def build_form() -> dict[str, Param]:
 
 def pipe_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the pipe changes."""
-    with DAG(
-        definition_dag_id(definition),
-        schedule=OncePerJob(definition.created),
-        catchup=False,
-        # The scheduled run, and two manual runs.
-        max_active_runs=3,
-        is_paused_upon_creation=False,
+    with chunks.supervising_dag(
+        definition,
         tags=["headrace", "pipe"],
         description=f"Supervises the pipe {definition.name}",
         doc_md=DOC_TEMPLATE.format(name=definition.name, sql=masked(definition.sql).replace("```", "` ` `")),
-        default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
     ) as dag:
         plan = PlanTransfer(task_id="plan_history", job_id=definition.id, on_failure_callback=stop_stream_on_failure)
         transfer = chunks.build_chunk_task(TransferChunk, "transfer_history", settings, definition.id).expand(

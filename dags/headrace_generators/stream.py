@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
-from headrace.runtime.dag_ids import dag_tag, definition_dag_id
+from headrace.runtime.dag_ids import dag_tag
 from headrace.settings import Settings
 from headrace_generators import chunks
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
 from headrace_supervision import SuperviseJob
-from headrace_timetable import OncePerJob
 
 # Form of a manually triggered run, which recomputes a range. All streams have the same form.
 FORM_FIELDS: Final[dict[str, dict[str, Any]]] = {
@@ -66,17 +64,11 @@ Stream `{database}.{name}` reads `{source}` and writes `{target}`.
 
 def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the stream changes."""
-    with DAG(
-        definition_dag_id(definition),
-        schedule=OncePerJob(definition.created),
-        catchup=False,
-        # The scheduled run, and two manual runs.
-        max_active_runs=3,
-        is_paused_upon_creation=False,
+    with chunks.supervising_dag(
+        definition,
         tags=["headrace", "stream", dag_tag(definition.database)],
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
         doc_md=format_doc(definition),
-        default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
     ) as dag:
         stream: dict[str, Any] = {"job_id": definition.id}
         plan = PlanHistory(task_id="plan_history", on_failure_callback=stop_stream_on_failure, **stream)
