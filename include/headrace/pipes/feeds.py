@@ -134,15 +134,15 @@ def tree_layout(context: Context, database: Database) -> Callable[[Table], Table
     def aligned(paths: Sequence[str]) -> frozenset[str]:
         newest = context.catalog.schema_log.newest()
         read = {path: alignments.get(path) for path in paths}
-        unknown = [path for path, known in read.items() if known is None or known[0] != newest]
-        devices = context.catalog.trees.find(database.name, unknown) if unknown else {}
-        for path in unknown:
+        outdated = [path for path, alignment in read.items() if alignment is None or alignment[0] != newest]
+        devices = context.catalog.trees.find(database.name, outdated) if outdated else {}
+        for path in outdated:
             # Rows of a device that was removed since are like those before, which the receiver has. INSERT may create it again.
             before = read[path]
-            known = (newest, devices[path].aligned) if path in devices else (UNKNOWN, before is not None and before[1])
-            read[path] = known
-            alignments.put(path, known)
-        return frozenset(path for path, known in read.items() if known is not None and known[1])
+            alignment = (newest, devices[path].aligned) if path in devices else (UNKNOWN, before is not None and before[1])
+            read[path] = alignment
+            alignments.put(path, alignment)
+        return frozenset(path for path, alignment in read.items() if alignment is not None and alignment[1])
 
     def layout(table: Table) -> TableLayout:
         columns = {

@@ -14,7 +14,7 @@ from headrace.pipes.events import DEVICE, TIME, DeviceRows
 from headrace.pipes.formats.message_queries import MessageQueries
 from headrace.pipes.formats.messages import Decoded, FormatOptions, Texts
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems, blocks_of, checked, events_of
-from headrace.pipes.formats.rows import joined_names, joined_present, rows_with_values, ticks_of
+from headrace.pipes.formats.rows import device_texts, joined_names, joined_present, rows_with_values, ticks_of
 from headrace.pipes.formats.scalars import as_array, from_json_values, json_strings, json_values
 
 STRUCTURE: Final = (
@@ -63,8 +63,7 @@ class JsonEncoder:
         columns = [(one, as_array(data.rows[name])) for name, one in data.columns.items()]
         names = joined_names([(json_strings(pa.array([one.name]))[0].as_py(), values) for one, values in columns])
         values = joined_present([json_values(values) for _, values in columns])
-        encoded = as_array(as_array(data.rows[DEVICE]).dictionary_encode())
-        devices = json_strings(pc.cast(encoded.dictionary, pa.string())).take(encoded.indices)
+        devices = device_texts(data, json_strings)
         times = pc.cast(ticks_of(data, self._options.output_precision(data.precision)), pa.string())
         parts = ('{"device":', devices, ',"timestamp":', times, ',"measurements":[', names, '],"values":[', values, "]}")
         return Texts(as_array(data.rows[DEVICE]), pc.binary_join_element_wise(*parts, ""))

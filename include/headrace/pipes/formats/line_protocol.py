@@ -18,7 +18,7 @@ from headrace.pipes.events import DEVICE, TIME, DeviceRows
 from headrace.pipes.formats.message_queries import MessageQueries
 from headrace.pipes.formats.messages import KEY, VALUE, Decoded, FormatOptions, Texts
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems, blocks_of, checked, events_of
-from headrace.pipes.formats.rows import joined_present, rows_with_values, ticks_of
+from headrace.pipes.formats.rows import device_texts, joined_present, rows_with_values, ticks_of
 from headrace.pipes.formats.scalars import as_array, is_quoted, only, plain_texts
 
 LINES: Final = r"""
@@ -59,8 +59,7 @@ class LineEncoder:
             return Texts(pa.array([], pa.string()), pa.array([], pa.string()))
         fields = [field_texts(one.name, as_array(data.rows[name])) for name, one in data.columns.items()]
         joined = joined_present(fields)
-        encoded = as_array(as_array(data.rows[DEVICE]).dictionary_encode())
-        heads = pc.replace_substring_regex(pc.cast(encoded.dictionary, pa.string()), r"([, \\])", r"\\\1").take(encoded.indices)
+        heads = device_texts(data, lambda paths: pc.replace_substring_regex(paths, r"([, \\])", r"\\\1"))
         times = pc.cast(ticks_of(data, self._options.output_precision(data.precision)), pa.string())
         has_fields = pc.not_equal(joined, "")
         lines = pc.binary_join_element_wise(heads, joined, times, " ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -21,6 +21,12 @@ def rows_with_values(data: DeviceRows) -> DeviceRows:
     if not data.columns:
         return data.with_rows(rows.slice(0, 0))
     return data.with_rows(rows.filter(reduce(pc.or_, (pc.is_valid(rows[name]) for name in data.columns))))
+
+
+def device_texts(data: DeviceRows, write: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return the device of each row as `write` writes paths, which it is handed once for each device."""
+    encoded = as_array(data.rows[DEVICE]).dictionary_encode()
+    return write(pc.cast(encoded.dictionary, pa.string())).take(encoded.indices)
 
 
 def ticks_of(data: DeviceRows, wanted: Precision) -> pa.Array:

@@ -48,7 +48,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Known:
+class ServerSnapshot:
     """What the server said last.
 
     Attributes:
@@ -73,7 +73,7 @@ class SessionSource:
         tls = tls_context(options.trust_store, options.trust_store_password) if options.has_tls else None
         login = Login(options.user, options.password, tls)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, PRIORITY, lambda _: None)
-        self._known = Known()
+        self._snapshot = ServerSnapshot()
         self._resumed: dict[str, int] = {}
         """How far devices were read whose rows did not all fit into a batch."""
         self._has_more = True
@@ -87,11 +87,11 @@ class SessionSource:
 
     def has_ended(self, offsets: Offsets) -> bool:
         """Return whether a snapshot has been read."""
-        return self._options.is_snapshot and self._known.polled_at is not None and not self.has_news(offsets)
+        return self._options.is_snapshot and self._snapshot.polled_at is not None and not self.has_news(offsets)
 
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
         """Return the number of devices with rows to read, each of which has one at least."""
-        return sum(self._is_behind(device, offsets) for device in self._known.devices), None
+        return sum(self._is_behind(device, offsets) for device in self._snapshot.devices), None
 
     def acknowledge(self, offsets: Offsets) -> None:
         """Do nothing: the server keeps its rows."""
@@ -122,23 +122,23 @@ class SessionSource:
         return None
 
     def _is_poll_due(self) -> bool:
-        polled_at = self._known.polled_at
+        polled_at = self._snapshot.polled_at
         if polled_at is None:
             return True
         return not self._options.is_snapshot and time.monotonic() - polled_at >= self._options.poll_ms / 1_000
 
     def _poll(self, connection: Connection) -> None:
         """Ask for the last times of all series, and for the series if there are new ones."""
-        known, now = self._known, time.monotonic()
+        snapshot, now = self._snapshot, time.monotonic()
         times = last_times(connection, self._options.path, self._bound(connection, is_start=False))
         last: dict[str, int] = {}
         for series, instant in times.items():
             device, _ = split_series(series)
             last[device] = max(instant, last.get(device, instant))
-        if now - known.schema_at >= SCHEMA_MAX_AGE_S or times.keys() != self._series:
-            known.devices, known.schema_at = read_devices(connection, self._options.path), now
+        if now - snapshot.schema_at >= SCHEMA_MAX_AGE_S or times.keys() != self._series:
+            snapshot.devices, snapshot.schema_at = read_devices(connection, self._options.path), now
             self._series = frozenset(times)
-        known.last, known.polled_at, self._has_more = last, now, True
+        snapshot.last, snapshot.polled_at, self._has_more = last, now, True
 
     def _bound(self, connection: Connection, *, is_start: bool) -> int | None:
         """Return the first or last time to read, in ticks of the server."""
@@ -146,7 +146,7 @@ class SessionSource:
         return None if bound is None else bound.ticks(connection.precision)
 
     def _is_behind(self, device: str, offsets: Offsets) -> bool:
-        last = self._known.last.get(device)
+        last = self._snapshot.last.get(device)
         if last is None:
             return False
         if device in self._resumed:
@@ -156,7 +156,7 @@ class SessionSource:
 
     def _next_group(self, connection: Connection, offsets: Offsets) -> Group | None:
         """Return devices with new rows that can be read together, those that are furthest behind."""
-        behind = (device for device in self._known.devices if self._is_behind(device, offsets))
+        behind = (device for device in self._snapshot.devices if self._is_behind(device, offsets))
         groups = self._groups(connection, behind, offsets)
         furthest = min(groups, key=lambda group: (group.after is not None, group.after or 0), default=None)
         return furthest and replace(furthest, devices=sorted(furthest.devices)[:MAX_DEVICES])
@@ -165,8 +165,8 @@ class SessionSource:
         """Return devices by what they have in common. Equal schemas are the same object."""
         members: dict[tuple[int | None, int], list[str]] = defaultdict(list)
         for device in devices:
-            members[self._after(connection, device, offsets), id(self._known.devices[device])].append(device)
-        return [Group(after, self._known.devices[paths[0]], paths) for (after, _), paths in members.items()]
+            members[self._after(connection, device, offsets), id(self._snapshot.devices[device])].append(device)
+        return [Group(after, self._snapshot.devices[paths[0]], paths) for (after, _), paths in members.items()]
 
     def _after(self, connection: Connection, device: str, offsets: Offsets) -> int | None:
         """Return the time after which a device is read."""
@@ -191,7 +191,7 @@ class SessionSource:
         is_full = rows.num_rows >= most
         for device in finals if is_full else group.devices:
             self._resumed.pop(device, None)
-            self._checked[device] = self._known.last[device]
+            self._checked[device] = self._snapshot.last[device]
         if is_full:
             partial = rows["Device"][-1].as_py()
             self._resumed[partial] = finals[partial]
@@ -202,7 +202,7 @@ class SessionSource:
     def _repeat(self, connection: Connection, offsets: Offsets, until: Offsets, changed: set[str]) -> SourceBatch:
         """Return the batch that led to some offsets once more."""
         events = []
-        for group in self._groups(connection, sorted(changed & self._known.devices.keys()), offsets):
+        for group in self._groups(connection, sorted(changed & self._snapshot.devices.keys()), offsets):
             rows = read_rows(connection, group, max(until[device] for device in group.devices))
             rows = rows_until(rows, until) if rows.num_rows else rows
             if rows.num_rows:

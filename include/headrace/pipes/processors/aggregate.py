@@ -111,15 +111,15 @@ class AggregateProcessor:
         boundary, slide = options.boundary_in(data.precision), options.seconds * data.precision.ticks_per_second
         for name, measurement in data.columns.items():
             column = data.rows.column(name)
-            found = segments.with_values(column)
-            values = plain(column.take(pa.array(found.rows)))
+            filled = segments.with_values(column)
+            values = plain(column.take(pa.array(filled.rows)))
             if not len(values) or not self._results(values.type):
                 continue
             state = self._states.column(Measurement(data.precision.value, measurement.type), values.type)
-            devices = self._devices(found.devices, data.database, measurement.name)
-            moments = times[found.rows]
+            devices = self._devices(filled.devices, data.database, measurement.name)
+            moments = times[filled.rows]
             newest = np.floor_divide(moments - boundary, slide)
-            closed = self._windows(state).add(devices, newest, found.starts, moments, values.cast(state.arrow), now)
+            closed = self._windows(state).add(devices, newest, filled.starts, moments, values.cast(state.arrow), now)
             if len(closed.series):
                 names = pa.DictionaryArray.from_arrays(closed.series, pa.array(devices, pa.string()))
                 yield self._event(closed, names, Measurement(data.precision.value, measurement.type), state, data.database)

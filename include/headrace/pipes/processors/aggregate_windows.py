@@ -61,7 +61,7 @@ def assign(windows: Integers, starts: Integers, before: Integers, width: int) ->
     numbers = [windows - shift for shift in range(width)]
     counting = [np.flatnonzero(number > greatest.after - width) for number in numbers]
     points = np.concatenate(counting)
-    chosen = np.concatenate([number[found] for number, found in zip(numbers, counting, strict=True)])
+    chosen = np.concatenate([number[counted] for number, counted in zip(numbers, counting, strict=True)])
     owners = series[points]
     if not is_sorted(owners, chosen):
         order = np.lexsort((points, chosen, owners))

@@ -109,12 +109,12 @@ def comparable(values: pa.Array) -> Array:
     return np.asarray(numbers.to_numpy(zero_copy_only=False))
 
 
-def check_keys(attributes: PipeAttributes, namespace: str, known: Collection[str]) -> None:
+def check_keys(attributes: PipeAttributes, namespace: str, allowed: Collection[str]) -> None:
     """Reject keys of a namespace that a processor does not have, which are misspelled."""
     for key in attributes:
         name = without_prefix(key)
-        if name.startswith(namespace) and name not in known:
-            raise pipe_error(f"Unknown parameter {name}", hint=f"the parameters are {', '.join(sorted(known))}")
+        if name.startswith(namespace) and name not in allowed:
+            raise pipe_error(f"Unknown parameter {name}", hint=f"the parameters are {', '.join(sorted(allowed))}")
 
 
 def check_down_sampling(attributes: PipeAttributes) -> None:

@@ -72,10 +72,10 @@ class SwingingDoorProcessor(SamplingProcessor):
         for name, measurement in data.columns.items():
             column = data.rows.column(name)
             if is_number(column.type):
-                found = segments.with_values(column)
+                filled = segments.with_values(column)
                 state = self._states.column(measurement, plain(column).type)
-                slots = np.repeat(state.find(found.devices), found.lengths)
-                is_held = (slots >= 0) & state["has_held"][slots] & (state["held_time"][slots] == times[found.rows])
+                slots = np.repeat(state.find(filled.devices), filled.lengths)
+                is_held = (slots >= 0) & state["has_held"][slots] & (state["held_time"][slots] == times[filled.rows])
                 state["is_settled"][slots[is_held]] = True
 
     def state(self) -> Tables | None:
@@ -203,9 +203,9 @@ def split_runs(points: Points, numbers: Floats, state: ColumnState, slots: Integ
 
     has_points = np.diff(points.starts) > 0
     first_runs = np.searchsorted(starts, points.starts[:-1][has_points])
-    heads, known = points.heads[has_points], slots[has_points]
+    heads, kept_slots = points.heads[has_points], slots[has_points]
     restored, holding = first_runs[heads > 0], first_runs[heads > 1]
-    doors.upper[restored], doors.lower[restored] = state["upper"][known[heads > 0]], state["lower"][known[heads > 0]]
+    doors.upper[restored], doors.lower[restored] = state["upper"][kept_slots[heads > 0]], state["lower"][kept_slots[heads > 0]]
     doors.held[holding] = starts[holding] + 1
     begins[holding] += 1
     is_fresh, is_last = np.ones(count, np.bool_), np.zeros(count, np.bool_)

@@ -69,8 +69,8 @@ class TumblingTimeProcessor(SamplingProcessor):
         for column, (state, before) in enumerate(zip(states, slots, strict=True)):
             exists = np.flatnonzero(last.exist[:, column])
             devices = segments.devices if len(exists) == len(segments.devices) else [segments.devices[at] for at in exists.tolist()]
-            found = state.ensure(devices, before[exists])
-            state["is_sampled"][found], state["time"][found] = True, last.times[exists, column]
+            kept_slots = state.ensure(devices, before[exists])
+            state["is_sampled"][kept_slots], state["time"][kept_slots] = True, last.times[exists, column]
 
 
 @dataclass(slots=True)
@@ -89,8 +89,8 @@ class LastSamples:
 def last_samples(states: Sequence[ColumnState], slots: Sequence[Integers]) -> LastSamples:
     """Return the last samples of devices, by their slots in the state of each column; -1 for none."""
     pairs = list(zip(states, slots, strict=True))
-    exist = [(found >= 0) & state["is_sampled"][found] for state, found in pairs]
-    return LastSamples(np.column_stack(exist), np.column_stack([state["time"][found] for state, found in pairs]))
+    exist = [(device_slots >= 0) & state["is_sampled"][device_slots] for state, device_slots in pairs]
+    return LastSamples(np.column_stack(exist), np.column_stack([state["time"][device_slots] for state, device_slots in pairs]))
 
 
 class Sampler:

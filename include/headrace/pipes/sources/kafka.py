@@ -194,12 +194,12 @@ class KafkaSource:
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
-            found = self._connected().get_watermark_offsets(TopicPartition(*partition), timeout=REQUEST_S, cached=is_cached)
+            offsets = self._connected().get_watermark_offsets(TopicPartition(*partition), timeout=REQUEST_S, cached=is_cached)
         except KafkaException as error:
             raise_unreachable(self._servers, error)
-        if found is None:
+        if offsets is None:
             raise OperationalError(f"Kafka at {self._servers} does not say what {key_of(partition)} has", hint="check the brokers")
-        low, high = found
+        low, high = offsets
         return low, high
 
     def _noted(self, error: Any) -> None:
@@ -240,9 +240,9 @@ class KafkaSource:
                 starts[key_of(one)] = high if is_first and self._start != "earliest" else low
             if is_first and isinstance(self._start, int) and partitions:
                 wanted = [TopicPartition(*one, self._start) for one in partitions]
-                for found in self._connected().offsets_for_times(wanted, timeout=REQUEST_S):
-                    if found.offset >= 0:
-                        starts[key_of((found.topic, found.partition))] = found.offset
+                for first in self._connected().offsets_for_times(wanted, timeout=REQUEST_S):
+                    if first.offset >= 0:
+                        starts[key_of((first.topic, first.partition))] = first.offset
         except KafkaException as error:
             raise_unreachable(self._servers, error)
         return starts
