@@ -68,6 +68,7 @@ docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/headrace docs --write docs/reference
 	$(BIN)/python -m tests.docs.timelines
 	$(BIN)/python -m tests.docs.library_pictures
+	$(BIN)/python -m tests.docs.pipe_pictures
 	$(BIN)/python -m tests.docs.figures
 
 setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing

@@ -111,7 +111,7 @@ class Bench:
         return self._connect(self.settings.model_copy(update={"kernels": "always"}))
 
     def _connect(self, settings: Settings) -> Connection:
-        from headrace.service.connection import connect
+        from headrace.service.connecting import connect
 
         connection = connect(settings=settings, dialect="tdengine")
         connection.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
@@ -121,7 +121,7 @@ class Bench:
     @functools.cached_property
     def tree(self) -> Connection:
         """Connection to the home in the IoTDB dialect."""
-        from headrace.service.connection import connect
+        from headrace.service.connecting import connect
 
         return connect(settings=self.settings, dialect="iotdb")
 

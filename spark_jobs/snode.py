@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from headrace.doors import create_service
 from headrace.runtime.entry_points import snode
-from headrace.service.endpoint import sql_runner
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -20,4 +20,4 @@ def build_parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     args = build_parser().parse_args()
-    sys.exit(snode(args.snode, sql_runner, fill_histories=not args.no_fill, wait_s=args.wait))
+    sys.exit(snode(args.snode, create_service, fill_histories=not args.no_fill, wait_s=args.wait))

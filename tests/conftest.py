@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pytest
 
 from headrace.settings import Settings, load
 from tests.support import drawing, waiting
+from tests.support.interpreted import shorten_sessions
 from tests.support.iotdb_server import iotdb_server  # noqa: F401  (fixture)
 from tests.support.kafka_broker import kafka  # noqa: F401  (fixture)
 from tests.support.mqtt_broker import mqtt  # noqa: F401  (fixture)
@@ -28,11 +28,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("headrace")
 
-# Sessions of tests are short and small: the second compiler of the JVM, and a garbage collector with threads of its own, cost them
-# more processor time than they save. With one compiler, the JVM reserves little room for compiled code, and would search it for
-# unused code all the time.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", JAVA_OPTIONS)
+shorten_sessions()
 
 # Imported modules and collected tests are never garbage. Collecting among them takes much of a short test's time.
 GARBAGE_THRESHOLD = 20_000

@@ -29,6 +29,7 @@ CASES: Final[dict[str, str]] = {
     "wide_trees": "statements over a tree of many devices with many measurements",
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
+    "ingest": "many clients that write a few rows at a time through a door",
     "insert_triggers": "what triggers add to an INSERT",
     "pipes": "pipes to and from an IoTDB server and a Kafka broker, many on one table, and an idle one",
     "loads": "loading Parquet files, against a PySpark job",

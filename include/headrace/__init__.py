@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import (
+    AuthenticationError,
     ConfigurationError,
     ConflictError,
     DatabaseError,
@@ -27,6 +28,7 @@ from headrace.errors import (
     NotFoundError,
     NotSupportedError,
     OperationalError,
+    PermissionDeniedError,
     ProgrammingError,
     SqlSyntaxError,
     StorageError,
@@ -40,7 +42,8 @@ from headrace.errors import (
 from headrace.model.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
-    from headrace.service.connection import Connection, Cursor, apilevel, connect, paramstyle, threadsafety
+    from headrace.service.connecting import connect
+    from headrace.service.connection import Connection, Cursor, apilevel, paramstyle, threadsafety
     from headrace.service.dbapi_types import (
         BINARY,
         DATETIME,
@@ -55,7 +58,6 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
-    from headrace.service.rights import PermissionDeniedError
     from headrace.streams.quarantine.quarantine import QuarantineFullError
     from headrace.streams.state.checkpoints import StateError
     from headrace.verify import VerificationResult
@@ -67,6 +69,7 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
+    "AuthenticationError",
     "Binary",
     "ConfigurationError",
     "ConflictError",
@@ -119,7 +122,8 @@ __all__ = [
 Warning = type("Warning", (Exception,), {"__doc__": "PEP 249: an important warning."})
 DBAPI_TYPES = "headrace.service.dbapi_types"
 LAZY = {
-    **dict.fromkeys(("Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"), "headrace.service.connection"),
+    "connect": "headrace.service.connecting",
+    **dict.fromkeys(("Connection", "Cursor", "apilevel", "paramstyle", "threadsafety"), "headrace.service.connection"),
     **dict.fromkeys(("BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Date", "DateFromTicks"), DBAPI_TYPES),
     **dict.fromkeys(("Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks"), DBAPI_TYPES),
     "PermissionDeniedError": "headrace.service.rights",

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from headrace.model.access import administrator
+from headrace.model.connections import OpenConnections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.catalog import Catalog
     from headrace.code.triggers import FireResult, TabletRows
+    from headrace.model.access import Permissions
     from headrace.model.clock import Clock
     from headrace.model.trees import DeviceSeries
     from headrace.model.triggers import RegisteredTrigger
     from headrace.settings import Settings
     from headrace.storage import Tables
+    from headrace.storage.delta.group_commit import GroupCommit
+    from headrace.storage.delta.writer import Writer
     from headrace.storage.set_aside import SetAside
 
 
 def allow_all(series: Sequence[DeviceSeries]) -> None:
     """Allow everything."""
-
-
-def allow_all_of(user: str, series: Sequence[DeviceSeries]) -> None:
-    """Allow everything to everyone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,10 @@ class Context:
         authorize_points: Raises an error unless its user may write points of series, and create those that are missing.
         call_in_snode: Has an snode call a stateful trigger; returns None if none can. Is None in an snode, which calls them itself.
         drop_in_snode: Has snodes call `on_drop` of a stateful trigger's instance; returns whether one has it. Is None in an snode.
-        authorize_points_of: Does the same for another user, such as the owner of a trigger.
         user: Who makes changes; empty for the process itself.
+        permissions: Returns what that user may do now.
+        group_commit: Commits rows of several writers together. Set for those who come in through the doors of an snode.
+        connections: Those that the doors of this process have open.
     """
 
     catalog: Catalog
@@ -53,8 +57,15 @@ class Context:
     authorize_points: Callable[[Sequence[DeviceSeries]], None] = allow_all
     call_in_snode: Callable[[Context, RegisteredTrigger, TabletRows], FireResult | None] | None = None
     drop_in_snode: Callable[[Context, RegisteredTrigger], bool] | None = None
-    authorize_points_of: Callable[[str, Sequence[DeviceSeries]], None] = allow_all_of
     user: str = ""
+    permissions: Callable[[], Permissions] = administrator
+    group_commit: GroupCommit | None = None
+    connections: OpenConnections = field(default_factory=OpenConnections)
+
+    @property
+    def row_writer(self) -> GroupCommit | Writer:
+        """What writes rows of supertables and plain tables: together with other writers, if there may be some."""
+        return self.group_commit or self.tables.writer
 
     @property
     def tables(self) -> Tables:

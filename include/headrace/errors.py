@@ -118,6 +118,14 @@ class SqlSyntaxError(ProgrammingError, code="SYNTAX"):
     """The text is not a valid statement of the dialect."""
 
 
+class AuthenticationError(ProgrammingError, code="AUTHENTICATION"):
+    """There is no such user, or the password is wrong. The message does not say which."""
+
+
+class PermissionDeniedError(ProgrammingError, code="PERMISSION_DENIED"):
+    """The user lacks a right that the statement requires, or the owner of a job one that it requires."""
+
+
 class NotFoundError(ProgrammingError, code="NOT_FOUND"):
     """A database, table, column, tag, stream or function of that name does not exist."""
 

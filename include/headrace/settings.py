@@ -36,6 +36,12 @@ class Settings(BaseSettings):
 
     home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
     user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
+    password: SecretStr = setting(SecretStr(""), "Password of `user`, once the catalog has users.")
+    auth: Literal["auto", "required"] = setting(
+        "auto",
+        "Whether Python and the command line need a user and password: `auto` lets in who may read the home's files, as"
+        " administrator; `required` does not.",
+    )
     catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = setting("", "URI of the folder for Delta tables; if empty, the home folder.")
     s3_endpoint: str = setting(
@@ -177,6 +183,31 @@ class Settings(BaseSettings):
     )
     http_read_token: SecretStr = setting(
         SecretStr(""), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
+    )
+    doors: str = setting(
+        "",
+        "Protocols of other clients that snodes speak, separated by commas: `iotdb` (IoTDB's RPC), `tdengine` (TDengine's REST and "
+        "schemaless writing), `flight` (Arrow Flight SQL).",
+    )
+    door_host: str = setting("127.0.0.1", "Address that these doors bind; 0.0.0.0 binds all interfaces, which needs TLS.")
+    iotdb_port: int = non_negative(6667, "Port of the door `iotdb`; 0 selects a free port.", le=65535)
+    tdengine_port: int = non_negative(6041, "Port of the door `tdengine`; 0 selects a free port.", le=65535)
+    flight_port: int = non_negative(32010, "Port of the door `flight`; 0 selects a free port.", le=65535)
+    door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
+    tls_certificate: str = setting("", "PEM file with the certificate of the doors, and those that it needs; if empty, no TLS.")
+    tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
+    doors_without_tls: bool = setting(
+        False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."
+    )
+    group_commit_ms: int = non_negative(
+        5,
+        "Milliseconds for which a write that comes through a door waits for others to the same table, which share its commit; "
+        "0 gives each write a commit of its own.",
+    )
+    group_commit_bytes: int = positive(
+        256 << 20,
+        "Maximum size of the rows that wait for a commit they share, in bytes, in each snode; further writers wait until there "
+        "is room.",
     )
     secret_key: SecretStr = setting(
         SecretStr(""),

@@ -19,7 +19,8 @@ from headrace.runtime.dag_ids import snode_dag_id
 from headrace.runtime.processes import find_free_port, find_marked, is_driver
 from headrace.runtime.readiness import find_obstacles
 from headrace.runtime.supervision import read_snapshot
-from headrace.service.connection import Connection, connect
+from headrace.service.connecting import connect
+from headrace.service.connection import Connection
 from headrace.settings import Settings, load
 from headrace.streams.kind import STREAM
 from tests.airflow.stream_dags import stream_dag_id

@@ -4,7 +4,8 @@ A snippet is a fenced block whose first word names its language; `sql iotdb` is 
 played by the function `play` of its page. A `python` block with the name of a file becomes that file. A `text` or `json` block that
 follows a snippet is its expected output. A block that no test can run has the comment `<!-- not run: reason -->` in
 the line before it. Those that `test_iotdb_page.py` runs if there is a server have `<!-- not run: runs with an IoTDB server -->`.
-Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`.
+Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`. Those of pages about clients, which tests of
+doors run, have `<!-- not run: runs with an open door -->`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-RUNNABLE: Final = frozenset({"sql", "sh", "python", "http"})
+RUNNABLE: Final = frozenset({"sql", "sh", "python", "http", "java"})
 """Languages of the snippets that tests run."""
-FILES: Final = frozenset({"csv", "ndjson"})
+FILES: Final = frozenset({"csv", "ndjson", "java"})
 """Formats of blocks that become files; the second word of the fence is the file name."""
 OUTPUT: Final = frozenset({"text", "json"})
 """Formats of the expected output of the previous snippet."""
@@ -28,6 +29,7 @@ STATIC: Final = frozenset({"", "bnf"})
 FENCE: Final = re.compile(r"```(\w*)[ ]?([\w./-]*)$")
 IOTDB_REASON: Final = "runs with an IoTDB server"
 BROKER_REASON: Final = "runs with a broker"
+DOOR_REASON: Final = "runs with an open door"
 """What marks snippets that only run if there is an IoTDB server."""
 SKIP_COMMENT: Final = re.compile(r"<!-- not run: (.+) -->")
 

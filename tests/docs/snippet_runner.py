@@ -51,7 +51,7 @@ class SnippetRunner:
         self._names: dict[str, Any] = {"__name__": "snippet"}
         patch.chdir(folder)
         patch.setenv("HEADRACE_HOME", str(self.home))
-        patch.setattr("headrace.service.connection.SystemClock", lambda: self.clock)
+        patch.setattr("headrace.service.connecting.SystemClock", lambda: self.clock)
         patch.setattr(printing, "output_width", lambda: CONSOLE_WIDTH)
 
     def run(self, block: Block) -> None:

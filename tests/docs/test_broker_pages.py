@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.runtime.processes import find_free_port
 from tests.docs.pages import BROKER_REASON, ROOT, parse_blocks
 from tests.docs.snippet_runner import SnippetRunner
 from tests.support.kafka_broker import Broker
@@ -44,3 +45,10 @@ def test_kafka_page(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("spark")
 def test_mqtt_page(mqtt: MqttBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page("pipes-mqtt.md", ["'1883'", "port=1883"], [f"'{mqtt.port}'", f"port={mqtt.port}"], tmp_path, monkeypatch)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_websocket_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = str(find_free_port())
+    run_page("pipes-websocket.md", ["8080"], [port], tmp_path, monkeypatch)

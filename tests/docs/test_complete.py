@@ -52,6 +52,7 @@ def test_every_statement_has_a_section() -> None:
         "COMPACT DATABASE",
         "FLUSH DATABASE",
         "KILL QUERY",
+        "KILL CONNECTION",
         "ALTER TABLE",
         "ALTER STREAM",
         "PAUSE STREAM",

@@ -7,7 +7,19 @@ from typing import Final
 
 import pytest
 
-from tests.docs.pages import BROKER_REASON, FILES, IOTDB_REASON, OUTPUT, ROOT, RUNNABLE, STATIC, Block, markdown_pages, parse_blocks
+from tests.docs.pages import (
+    BROKER_REASON,
+    DOOR_REASON,
+    FILES,
+    IOTDB_REASON,
+    OUTPUT,
+    ROOT,
+    RUNNABLE,
+    STATIC,
+    Block,
+    markdown_pages,
+    parse_blocks,
+)
 from tests.docs.snippet_runner import SnippetRunner
 
 MAX_SKIPPED_BLOCKS: Final = 6
@@ -44,7 +56,7 @@ def test_few_blocks_are_skipped() -> None:
         block
         for page in markdown_pages()
         for block in parse_blocks(page)
-        if block.skip_reason not in (None, IOTDB_REASON, BROKER_REASON)
+        if block.skip_reason not in (None, IOTDB_REASON, BROKER_REASON, DOOR_REASON)
     )
     skipped = [block.location for block in never_run]
     assert len(skipped) <= MAX_SKIPPED_BLOCKS, skipped

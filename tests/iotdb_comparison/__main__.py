@@ -12,6 +12,7 @@ from rich.progress import track
 
 from tests.iotdb_comparison.campaign import CALLS, KINDS, QUERIES, Comparison, Kind, Report, play
 from tests.iotdb_comparison.clients import HeadraceSide, IotdbSide
+from tests.support.interpreted import interpret_plans, shorten_sessions
 
 CASES_PER_TREE = 125
 
@@ -30,6 +31,8 @@ def main() -> int:
     options = parser.parse_args()
     host, _, port = options.server.partition(":")
     report = Report()
+    shorten_sessions()
+    interpret_plans()
     with tempfile.TemporaryDirectory() as home:
         ours, theirs = HeadraceSide(Path(home)), IotdbSide(host, int(port or 6667))
         try:

@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tests.iotdb_comparison.confirmations import (
+    compares_nan,
+    divides_by_zero,
+    equals_columns_alone,
+    equals_sum_of_operands,
+    equals_without_nan,
+    estimates_within_error,
+    lacks_input,
+    lacks_points,
+    refuses_windows_alone,
+    shortens_calls,
+    writes_text_alike,
+)
 from tests.iotdb_comparison.explaining import Explanation, explain
 from tests.iotdb_comparison.registered import REGISTERED
 
@@ -21,8 +34,6 @@ AGGREGATE: Final = r"(avg|max_value|min_value|count|last_value|first_value|sum|u
 
 WITH_NAN: Final = r"\bs[34]\b.* from (\S+, )?\S*(\.(d1|e|n)\b|\*)"
 """A query of series with NaN."""
-NAN_RESULTS: Final = r"(re_sample\((?![^()]*'interp'='(ffill|bfill|linear)')|\b(skew|pearson|cov)\()"
-"""Calls whose results may be NaN, whatever the series are."""
 SEVERAL_INPUTS: Final = r"\b(adder|two_sum|cov|pearson|dtw|xcorr|conv|deconv|lof2|ifft|consecutive\w+)\("
 
 CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
@@ -66,6 +77,7 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "in the server, all calls of segment share one list of points",
         r"^(rows|value)",
         r"segment\(.*(segment\(| from (\S+, |\S*\*))",
+        equals_columns_alone,
     ),
     explain(
         "the server has a row without a value for each window whose aggregate has none, before the points",
@@ -102,12 +114,18 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
     explain(
         "beside functions over series, NaN is greater than all numbers in the server",
         r"^value: row \d+, [^\n]*\) > 0\.5: ours False, IoTDB's True\n",
-        rf"^select .*({NAN_RESULTS}|{WITH_NAN})",
+        r"^select .*\) > 0\.5 from ",
+        compares_nan,
     ),
     explain(
         "the server does not undo a wavelet transform of several layers",
         r"^value: row \d+, [^\n]*\bidwt\([^()]*\"layer\"=\"2\"",
         r"idwt\(",
+    ),
+    explain(
+        "the server does not undo a wavelet transform of several layers",
+        r"^value: row \d+, \S*_w\.c\d+\.x\.a: ",
+        r"^select idwt\([^;]*'layer'='2'[^;]* into [^;]*; select \* from \S+$",
     ),
     explain(
         "the server does not end a series of instants that would end before its first",
@@ -118,20 +136,18 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "in windows, the server reads 0 in rows without a value of the argument, so that it has values enough",
         r"^refused: 301: At least two non-NaN values are needed",
         rf"^(?=.*valuerepair\()(?=.*{SEVERAL})",
+        refuses_windows_alone,
     ),
     explain(
         "the server loses digits of covariances, which CAST to TEXT shows",
         r"^value: row \d+, CAST\((cov|pearson)\([^\n]*: ours '(-?\d+\.\d{10})\d+', IoTDB's '\2\d+'\n",
         r"cast\((cov|pearson)\(",
-    ),
-    explain(
-        "the server calls a function of two series if none has a row in the queried time",
-        r"^rows: ours 0, IoTDB's 1; row 0: ours None, IoTDB's \(0, (nan|0\.0)\)$",
-        r"\b(cov|pearson|dtw)\([^()]*\) from \S+ where time\b",
+        writes_text_alike,
     ),
     explain(
         "the server transforms nothing by a wavelet without coefficients",
-        r'^refused: 701: set "method", or "coef" to numbers .*IoTDB answers 0 rows',
+        r'^refused: 701: set "method", or "coef" to numbers .*'
+        r"IoTDB answers (0 rows|\d+ rows of [^\n]*: \(\(\d+, None\)(, \(\d+, None\))?,?\)$)",
         r"\bi?dwt\(",
     ),
     explain(
@@ -158,6 +174,7 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server loses the first points of functions that return them at the end, beside series with NULL",
         r"^rows: ours \d+, IoTDB's \d+; row \d+: ours \(\d+, [^()]*\), IoTDB's \(",
         rf"^select {CALL}[^;]*\) \+ s\d from \S+\.(d1|d2|e)\b",
+        equals_sum_of_operands,
     ),
     explain(
         "the server finds no pattern in series with NaN, and returns what dtw_match does",
@@ -174,12 +191,14 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server moves the values of minmax to the times of NaN before them",
         r"^(rows|value: row \d+, (Time|minmax\())",
         rf"minmax\((?![^()]*'compute'='stream').*{WITH_NAN}",
+        equals_without_nan,
     ),
     explain(
         "the server distinguishes -0.0 from 0.0 among distinct numbers", r"^rows", r"distinct\(\w*\(?s[34]\b.* from \S*(\.w\b|\*)"
     ),
     explain(
-        "many combinations of series take more memory than the server has", r"^answered: .*Memory is not enough for current query"
+        "many combinations of series, and queries that were aborted, take more memory than the server has",
+        r"^answered: .*(Memory is not enough for current query|There is not enough memory to execute current fragment instance)",
     ),
     explain(
         "the server has no quality of a window of nothing but NaN",
@@ -200,7 +219,7 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server estimates 0 where its estimate has no bound", r"^value.*\bmad\(.*IoTDB's (-?[01]\.0\b|'0|False)", r"\bmad\("
     ),
     explain("the server returns distinct numbers in the order of a hash table", r"^value.*\bdistinct\(", r"\bdistinct\("),
-    explain("in the server, NaN is greater than all numbers in WHERE", r"^(rows|value)", r"where s4 > "),
+    explain("in the server, NaN is greater than all numbers in WHERE", r"^(rows|value)", r"where s4 > ", equals_without_nan),
     explain(
         "the server sorts -0.0 before 0.0, so that others of equal values are among the greatest or least",
         r"^(rows|value)",
@@ -219,9 +238,45 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain("the model of nothing but NaN is NaN in the server", r"^refused: 301: a model of order .* the series has 0", r"\bar\("),
     explain(
-        "the server calls a function for a series without rows if it has rows of other series",
-        r"^(value: .*ours None, IoTDB's (nan|0|0\.0)\n|rows: ours \d+, IoTDB's \d+;.*\(0, ('\S+', )?(nan|0|0\.0)\)$)",
-        r"from (\S+, |\S*\*)|where .*\bs\d",
+        "the server calls a function for a series without rows if its partition of the time has rows, be it of other series",
+        r"^(value: .*ours None, IoTDB's |rows: ours \d+, IoTDB's \d+;.*IoTDB's \(0, )",
+        rf"^select .*{CALL}",
+        lacks_input,
+    ),
+    explain(
+        "the server calls a function for the points of another one even if it returns none",
+        r"^rows: ours 0, IoTDB's \d+;.*IoTDB's \(0, ",
+        rf"^select {CALL}\w+\(",
+        lacks_points,
+    ),
+    explain(
+        "the server calls a function for a series without rows, and fails",
+        r"^answered: .*UDFException: Illegal input",
+        r"\bar\(.* from (\S+, |\S*\*)",
+        equals_columns_alone,
+    ),
+    explain(
+        "the server estimates quantiles with an error, which Headrace finds exactly",
+        r"^value.*\b(median|percentile)\(",
+        r"\b(median|percentile)\([^()]*'error'='0\.",
+        estimates_within_error,
+    ),
+    explain(
+        "the server calls a function without the series that a device lacks, in a column of its own",
+        r"^names",
+        r"^select \w+\(s\d+, s\d+\b.* align by device",
+        shortens_calls,
+    ),
+    explain(
+        "the repair takes more steps than the setting allows; the server does not limit them",
+        r"^refused: 301: valuerepair takes \S+ steps for reducing changes of speed",
+        r"valuerepair\(.*'lsgreedy'",
+    ),
+    explain(
+        "the server divides by the last coefficient of a polynomial even if it is 0",
+        r"^(value|rows).*IoTDB's [^\n]*\b(inf|nan)\b",
+        r"^select .*\bdeconv\(",
+        divides_by_zero,
     ),
     explain(
         "the server loses points of functions of several inputs if one is a function that returns its points later",

@@ -12,7 +12,7 @@ from tests.iotdb_comparison.call_series import call_tree
 from tests.iotdb_comparison.calls import Calls
 from tests.iotdb_comparison.clients import Side
 from tests.iotdb_comparison.comparing import difference
-from tests.iotdb_comparison.explaining import Explanation, explanation
+from tests.iotdb_comparison.explaining import Evidence, Explanation, explanation
 from tests.iotdb_comparison.explanations import EXPLANATIONS
 from tests.iotdb_comparison.outcomes import Refusal
 from tests.iotdb_comparison.queries import Queries
@@ -103,7 +103,10 @@ def compare(
     """Execute one statement on both sides. What it returns may depend on the earlier ones of its case."""
     mine, other = ours.execute(statement), theirs.execute(statement)
     differs = difference(statement, mine, other)
-    reason = None if differs is None else explanation(explanations, "; ".join((*earlier, statement)), differs)
+    reason = None
+    if differs is not None:
+        evidence = Evidence(statement, mine, other, theirs.execute)
+        reason = explanation(explanations, "; ".join((*earlier, statement)), differs, evidence)
     return Comparison(id_, statement, isinstance(other, Refusal), differs, reason)
 
 

@@ -105,6 +105,15 @@ def test_the_median_deviation_is_estimated_within_its_error() -> None:
         assert estimate == pytest.approx(exact, rel=0.05)
 
 
+def test_the_median_adds_the_middle_values_in_their_type() -> None:
+    low, high = np.float32(0.1), np.float32(1.7)
+    rows = rows_of([1, 2], [[low, high]], [Type.FLOAT])
+    assert call(FUNCTIONS["UDAFMedian"], rows, [Type.FLOAT], {}) == [(0, float(low + high) / 2)]
+    assert float(low + high) != float(low) + float(high)
+    rows = rows_of([1, 2], [[2**31 - 1, 2**31 - 3]], [Type.INT32])
+    assert call(FUNCTIONS["UDAFMedian"], rows, [Type.INT32], {}) == [(0, 2**31 - 2)]
+
+
 @pytest.mark.parametrize("data_type", [Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE])
 def test_percentiles_keep_type_and_last_time(data_type: Type) -> None:
     rows = rows_of([10, 20, 30, 40], [[5, 7, 5, 1]], [data_type])

@@ -114,6 +114,12 @@ def test_repaired_changes_of_speed_are_within_three_sigma(seed: int) -> None:
     assert abs(repaired[77] - values[77]) > 20
 
 
+def test_changes_of_speed_are_reduced_until_none_exceeds_three_sigma() -> None:
+    values = np.random.default_rng(SEED).integers(0, 8, size=30).astype(float)
+    repaired = np.array(values_of(compute(REPAIR, values, method="lsgreedy", center="-1", sigma="0.001")))
+    assert np.abs(np.diff(repaired, 2) / 1000 + 1).max() <= 0.003 + 1e-9
+
+
 @pytest.mark.parametrize(
     ("name", "attributes"),
     [

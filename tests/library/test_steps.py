@@ -32,6 +32,7 @@ CALLS: Final[dict[str, dict[str, str]]] = {
     "segment": {},
     "timestamprepair": {"interval": "1500"},
     "twosidedfilter": {"len": "8"},
+    "valuerepair": {"method": "lsgreedy"},
     "dtw_match": {"pattern": "1,2,3,4,5", "threshold": "1"},
     "pattern_match": {"timePattern": "0,1", "valuePattern": "0,1", "threshold": "1"},
 }

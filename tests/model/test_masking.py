@@ -31,3 +31,16 @@ def test_of_an_address_only_the_host_is_shown(text: str, shown: str) -> None:
 )
 def test_passwords_among_attributes_are_hidden(text: str, shown: str) -> None:
     assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("create user vera 'it''s'", "create user vera '*****'"),
+        ('ALTER /* a */ USER `a b` SET PASSWORD "x y";', 'ALTER /* a */ USER `a b` SET PASSWORD "***";'),
+        ("create user vera pass 'not closed", "create user vera pass '**********"),
+        ("select 'user' from create_user", "select 'user' from create_user"),
+    ],
+)
+def test_passwords_of_users_are_hidden(text: str, shown: str) -> None:
+    assert masked(text) == shown

@@ -18,7 +18,8 @@ from headrace.context import Context
 from headrace.history import backfill
 from headrace.model.clock import SystemClock
 from headrace.runtime.table_maintenance import maintain
-from headrace.service.connection import Connection, connect
+from headrace.service.connecting import connect
+from headrace.service.connection import Connection
 from headrace.settings import Settings, load
 from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings

@@ -20,6 +20,7 @@ from headrace.pipes.plugins import Delivery
 from headrace.pipes.sinks.iotdb_thrift import sink
 from tests.pipes.iotdb_results import rows
 from tests.support.breaking_proxy import BreakingProxy, breaking_proxy
+from tests.support.frame_proxy import Fault, NextFault, frame_proxy
 from tests.support.iotdb_server import Server
 from tests.support.waiting import wait_until
 
@@ -92,6 +93,24 @@ def test_an_answer_that_does_not_come_is_an_error_and_the_rows_arrive_later(
     deliver(one, 0, InsertEvent(values("stalled", 0)))
     one.close()
     check_rows(iotdb_server, "stalled", 1)
+
+
+def test_rows_arrive_while_one_of_two_receivers_fails_or_is_gone(iotdb_server: Server) -> None:
+    faults = (Fault.CUT, Fault.LOSE, Fault.REPEAT)
+    with frame_proxy(iotdb_server.port) as first:
+        with frame_proxy(iotdb_server.port) as second:
+            nodes = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+            one = sink(PipeAttributes({"sink.node-urls": nodes, "sink.batch.size-bytes": "5000"}))
+            one.handshake()
+            for number, fault in enumerate(faults * 2):
+                (first, second)[number % 2].plan([NextFault(number % 3, fault)])
+                assert deliver(one, number, InsertEvent(values("two", number))) == 0
+            assert {*first.happened, *second.happened} == set(faults)
+            assert first.happened
+            assert second.happened
+        assert deliver(one, 6, InsertEvent(values("two", 6))) == 0
+        one.close()
+    check_rows(iotdb_server, "two", 7)
 
 
 def test_a_killed_receiver_has_all_rows_once_it_runs_again(iotdb_server: Server) -> None:

@@ -388,3 +388,37 @@ def test_other_formats_pass_through_a_topic(kafka: Broker, name: str) -> None:
     read = [data for batch in batches for data in data_of(batch.events)]
     assert {data.precision for data in read} == {Precision.NANOSECOND if name == "line" else Precision.MICROSECOND}
     assert points(read) == [(device, time * scale, *rest) for device, time, *rest in points([rows])]
+
+
+def test_rows_go_to_and_come_from_a_broker_with_tls_and_passwords(kafka: Broker) -> None:
+    topic = kafka.create_topic()
+    sink = created("kafka-sink", {"topic": topic, **kafka.security})
+    sink.handshake()
+    sink.transfer(delivery(device_rows([1, 2], ["root.sg.d1"] * 2, s1=[0.5, 1.5])))
+    sink.close()
+
+    source = created("kafka-source", {"topics": topic, **kafka.security})
+    batches, _ = read_all(source, {}, 2)
+    source.close()
+    assert [point for batch in batches for point in points(data_of(batch.events))] == [
+        ("root.sg.d1", 1, "s1", 0.5),
+        ("root.sg.d1", 2, "s1", 1.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sasl.password": "guessed"}, "Authentication failed"),
+        ({"ssl.ca.location": ""}, "certificate verify failed"),
+    ],
+)
+def test_a_wrong_password_and_a_certificate_that_is_not_trusted_are_named(
+    kafka: Broker, wrong: dict[str, str], message: str
+) -> None:
+    settings = {"topic": kafka.create_topic(), **kafka.security, **wrong}
+    sink = created("kafka-sink", {key: value for key, value in settings.items() if value})
+    with pytest.raises(TerminalError, match=message) as refused:
+        sink.handshake()
+    sink.close()
+    assert "guessed" not in str(refused.value)

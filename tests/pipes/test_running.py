@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def test_a_receiver_that_stays_away_stops_the_pipes_that_use_it_and_no_others(co
 
 
 def test_maintenance_keeps_what_a_pipe_has_yet_to_read(connection: headrace.Connection) -> None:
-    name = f"p{next(numbers)}"
+    name = f"kept{next(numbers)}"
     connection.execute(f"insert into root.{name}.d1(time, a) values (1, 1), (2, 2)")
     source = f"'inclusion'='data', 'pattern'='root.{name}'"
     connection.execute(f"create pipe {name} with source ({source}) with sink ('sink'='recording-sink', 'name'='{name}')")
@@ -196,3 +197,25 @@ def test_a_pipe_to_the_trees_of_this_catalog_ends_in_what_it_reads(tmp_path: Pat
         cursor = connection.cursor()
         cursor.execute("select s, t from root.a.d")
         assert [row[1:] for row in cursor.fetchall()] == [(1, "x"), (3, "y")]
+
+
+def test_pipes_of_other_owners_do_not_write_with_the_rights_of_the_first(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path, dialect="iotdb") as connection:
+        connection.execute("create pipe p with source ('path'='root.a.**') with sink ('sink'='write-back-sink')")
+        (first,) = pipe_records(connection, "p")
+        others = [
+            replace(first, definition=replace(first.definition, id=id, name=id, owner=owner))
+            for id, owner in (("q", first.definition.owner), ("r", "eve"))
+        ]
+        for record in others:
+            connection.session.context.catalog.jobs.create(record.definition, progress=record.progress)
+        pipes = RunningPipes(connection.session.context)
+        try:
+            pipes.reconcile(pipe_records(connection, "p", "q", "r"))
+            while pipes.step(None):
+                pass
+            sinks = {name: pipes._pipes[id].sink for name, id in (("p", first.definition.id), ("q", "q"), ("r", "r"))}
+        finally:
+            pipes.close()
+    assert sinks["p"] is sinks["q"]
+    assert sinks["r"] is not sinks["p"]

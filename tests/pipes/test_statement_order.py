@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headrace
 from headrace.catalog.schema_log import SchemaLog
-from headrace.errors import HistoryGoneError
+from headrace.errors import ExistsError, HistoryGoneError
 from headrace.model.positions import STATEMENTS
 from headrace.model.schema_log import SchemaStatement
 from headrace.pipes.attributes import PipeAttributes
@@ -230,6 +231,39 @@ def test_a_snapshot_has_the_schema_and_the_rows_and_ends(plant: Plant) -> None:
     assert texts[-1] == "+[1]"
     assert "SET TTL TO db.** 90000000000000" in texts
     assert pipe.source.has_ended(pipe.offsets)
+
+
+def test_a_snapshot_has_the_schema_as_of_its_creation(plant: Plant) -> None:
+    plant.run("create database {}", "create timeseries {}.d.kept INT32", "create timeseries {}.d.dropped INT32")
+    pipe = plant.pipe(mode="snapshot", inclusion="schema.timeseries.ordinary")
+    plant.run(
+        "create timeseries {}.e.late INT32", "delete timeseries {}.d.dropped", "alter timeseries {}.d.kept upsert tags('k'='v')"
+    )
+    pipe.restart()
+    texts = " ".join(plant.described(pipe.read()))
+    assert ("kept" in texts, "dropped" in texts, "late" in texts, "TAGS" in texts) == (True, True, False, False)
+    assert pipe.source.has_ended(pipe.offsets)
+
+
+def test_what_was_captured_goes_with_the_pipe_and_if_none_is_created(plant: Plant, tmp_path: Path) -> None:
+    context = plant.home.session.context
+    folder = Path(context.state_uri)
+    before = set(folder.glob("*"))
+    create = (
+        f"create pipe {{}}captured with source ('path'='{plant.name}.**', 'mode'='snapshot', 'inclusion'='all') "
+        f"with sink ('sink'='delta-sink', 'uri'='{tmp_path}/copy')"
+    )
+    plant.run("create database {}", "create timeseries {}.d.s INT32")
+    plant.home.execute(create.format(""))
+    (own,) = set(folder.glob("*")) - before
+    assert [file.name for file in own.iterdir()] != []
+    plant.home.execute(create.format("if not exists "))
+    with pytest.raises(ExistsError):
+        plant.home.execute(create.format(""))
+    assert set(folder.glob("*")) - before == {own}
+    plant.home.execute("drop pipe captured")
+    plant.home.settle()
+    assert set(folder.glob("*")) == before
 
 
 def test_rows_of_an_aligned_device_that_was_removed_are_aligned(plant: Plant) -> None:

@@ -104,6 +104,7 @@ class Pipe:
         self.context, self.name = sender.session.context, name
         self.attributes = PipeAttributes({"inclusion": "all", "history.enable": "false"} | attributes)
         self.offsets = trees.begin(self.attributes, self.context)
+        trees.capture(self.attributes, self.context, f"id-{name}")
         self.feeds = Feeds(self.context)
         self.source = self.open()
         self.record()

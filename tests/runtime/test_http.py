@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from headrace.errors import ConfigurationError, OperationalError, SqlSyntaxError
+from headrace.errors import AuthenticationError, ConfigurationError, OperationalError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, identity_proof, session_token
 from headrace.runtime.http import Endpoint, Guard, Health, StatementResult, create_app, with_port
@@ -29,7 +29,7 @@ ROWS = pa.table(
 )
 
 
-def run_sql(sql: str, dialect: str, database: str | None) -> StatementResult:
+def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:
     match sql:
         case "rows":
             return StatementResult(ROWS)
@@ -41,8 +41,16 @@ def run_sql(sql: str, dialect: str, database: str | None) -> StatementResult:
             raise OperationalError("busy")
         case "context":
             return StatementResult(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
+        case "user":
+            return StatementResult(pa.table({"user": pa.array([user], pa.string())}))
         case _:
             raise ZeroDivisionError("nobody foresaw this")
+
+
+def authenticate(user: str, password: str) -> str:
+    if (user, password) != ("vera", "se:cret"):
+        raise AuthenticationError("wrong user or password")
+    return user
 
 
 IDENTITY = Identity(7, "http://snode:1")
@@ -65,6 +73,7 @@ def endpoint(state: State) -> Iterator[Endpoint]:
         run_sql,
         lambda: Health(state.healthy, {"epoch": 7}, state.is_slow),
         lambda: "headrace_up 1\n",
+        authenticate=authenticate,
     )
     served = Endpoint(app)
     served.start()
@@ -117,6 +126,15 @@ def test_dialect_and_database_are_passed_on(http: httpx.Client) -> None:
     assert http.post("/sql", json={"sql": "context"}).json()["rows"] == [["tdengine", None]]
     given = {"sql": "context", "dialect": "iotdb", "database": "db"}
     assert http.post("/sql", json=given).json()["rows"] == [["iotdb", "db"]]
+
+
+def test_a_statement_has_the_user_that_the_token_holder_names_or_who_logs_in(http: httpx.Client, stranger: httpx.Client) -> None:
+    assert http.post("/sql", json={"sql": "user"}).json()["rows"] == [[None]]
+    assert http.post("/sql", json={"sql": "user", "user": "otto"}).json()["rows"] == [["otto"]]
+    body = {"sql": "user", "user": "otto"}
+    assert stranger.post("/sql", json=body, auth=("vera", "se:cret")).json()["rows"] == [["vera"]]
+    for authorization in ("Basic !", "Basic", "Basic dmVyYTp4", "Bearer vera"):
+        assert stranger.post("/sql", json=body, headers={"Authorization": authorization}).status_code == 401
 
 
 def test_an_error_has_code_message_hint_and_position(http: httpx.Client) -> None:

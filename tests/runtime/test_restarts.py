@@ -44,7 +44,7 @@ def keeper(context: Context) -> LeaseKeeper:
 @pytest.fixture
 def snode(context: Context, keeper: LeaseKeeper) -> Iterator[Snode]:
     """An snode with a driver that runs."""
-    made = Snode(context, "default", lambda *_: None, fill_histories=False)  # type: ignore[arg-type]
+    made = Snode(context, "default", lambda *_: None, (), fill_histories=False)  # type: ignore[arg-type]
     made._driver = made._create_driver(keeper.epoch)
     made._driver.start()
     yield made

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.errors import PermissionDeniedError
+from headrace.model.access import Permissions, administrator
 from headrace.model.jobs import JobState
 from headrace.service import topics
 from headrace.service.endpoint import HTTP_USER, sql_runner
-from headrace.service.rights import PermissionDeniedError, Right
+from headrace.service.rights import Right
 from headrace.service.session import Session
 from headrace.service.stage import Stage
 from headrace.service.topics import backfills, loads, verifications
@@ -70,6 +72,9 @@ STATEMENTS = {
     "drop snode on dnode 2": "alter catalog",
     "show queries": "describe catalog",
     "kill query '1:1'": "operate catalog",
+    "show connections": "describe catalog",
+    "kill connection 1": "operate catalog",
+    "select server_version()": "describe catalog",
     "drop stream s": "drop stream d.s, describe stream d.s",
     "pause stream s": "operate stream d.s",
     "resume stream s": "operate stream d.s, describe stream d.s",
@@ -81,50 +86,76 @@ STATEMENTS = {
 ONE = "def init(): pass\ndef destroy(): pass\ndef process(block): return [1] * block.shape()[0]\n"
 SPLIT = "org.apache.iotdb.library.string.UDTFRegexSplit"
 DISCARD = "with source ('source'='do-nothing-source') with sink ('sink'='do-nothing-sink')"
+PEOPLE = (
+    *("create user vera 'secret12'", "create user otto 'secret12'", "create role crew", "grant role crew to otto"),
+    "grant READ_DATA on root.plant.** to user otto",
+)
 TREE_STATEMENTS = {
-    "create database root.other": "create database root.other",
-    "delete database root.plant": "drop database root.plant",
-    "create timeseries root.plant.line1.s2 with datatype=DOUBLE": "alter database root.plant",
-    "delete timeseries root.plant.line1.s1": "alter database root.plant",
-    "alter timeseries root.plant.line1.s1 add tags unit=rpm": "alter database root.plant",
-    "insert into root.plant.line1(time, s1) values (1, 2)": "write database root.plant",
-    "delete from root.plant.line1.s1 where time < 5": "write database root.plant",
-    "set ttl to root.plant.** 3600000": "alter database root.plant",
-    "select s1 from root.plant.line1": "read table root.plant.devices",
-    "select last s1 from root.plant.line1": "read database root.plant",
-    "select s1 into root.plant.copy(s1) from root.plant.line1": "read table root.plant.devices, write catalog",
-    "select s9 into root.plant.copy(s1) from root.plant.line1": "write catalog",
-    "select count(s1) from root.plant.** group by tags(unit)": "read table root.plant.devices",
-    "show devices": "describe catalog",
-    "create cq q begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end": (
-        "create continuous query q, read catalog, write catalog, describe continuous query q"
+    "create database root.other": "MANAGE_DATABASE",
+    "delete database root.plant": "MANAGE_DATABASE",
+    "create timeseries root.plant.line1.s2 with datatype=DOUBLE": "WRITE_SCHEMA on root.plant.line1.s2",
+    "delete timeseries root.plant.line1.s1": "WRITE_SCHEMA on root.plant.line1.s1",
+    "alter timeseries root.plant.line1.s1 add tags unit=rpm": "WRITE_SCHEMA on root.plant.line1.s1",
+    "insert into root.plant.line1(time, s1) values (1, 2)": "WRITE_DATA on root.plant.line1.s1",
+    "explain insert into root.plant.line1(time, s1) values (1, 2)": "WRITE_DATA on root.plant.line1.s1",
+    "delete from root.plant.line1.s1 where time < 5": "WRITE_DATA on root.plant.line1.s1",
+    "set ttl to root.plant.** 3600000": "WRITE_SCHEMA on root.plant.**",
+    "select s1 from root.plant.line1": "READ_DATA on root.plant.line1.s1",
+    "select last s1 from root.plant.line1": "READ_DATA on root.plant.line1.s1",
+    "select s1 into root.plant.copy(s1) from root.plant.line1": (
+        "READ_DATA on root.plant.line1.s1, WRITE_DATA on root.plant.copy.s1"
     ),
-    "show cq executions": "describe catalog",
-    "drop cq tens": "drop continuous query tens, describe continuous query tens",
-    "pause cq tens": "operate continuous query tens",
-    "resume cq tens": "operate continuous query tens, describe continuous query tens",
-    "show devices where time > 1": "describe catalog, read catalog",
-    f"create function parts as '{SPLIT}'": "create function PARTS",
-    "create function f as 'first.First'": "create function F",
-    "drop function part": "drop function PART",
-    "create pipeplugin p as 'first.First'": "create pipe plugin P",
-    "create pipeplugin if not exists `do-nothing-sink` as 'first.First'": "create pipe plugin DO-NOTHING-SINK",
-    "drop pipeplugin if exists p": "drop pipe plugin P",
-    "show pipeplugins": "describe catalog",
-    f"create pipe p {DISCARD}": "create pipe p, describe pipe p",
-    "alter pipe copies modify sink ('k'='v')": "operate pipe copies, describe pipe copies",
-    "stop pipe copies": "operate pipe copies",
-    "start pipe copies": "operate pipe copies, describe pipe copies",
-    "drop pipe copies": "drop pipe copies, describe pipe copies",
-    "show pipes": "describe catalog",
-    "create device template t2 (s1 INT32)": "create catalog",
-    "drop device template t0": "drop catalog",
-    "alter device template t1 add (s2 INT32)": "alter catalog",
-    "set device template t0 to root.plant.new": "alter database root.plant",
-    "create timeseries using device template on root.plant.pumps.p2": "alter database root.plant",
-    "deactivate device template t1 from root.plant.pumps.*": "alter database root.plant",
-    "insert into root.plant.pumps.p2(time, x) values (1, 2)": "alter catalog, alter database root.plant, write database root.plant",
+    "select s9 into root.plant.copy(s1) from root.plant.line1": "READ_DATA on root.plant.line1.s9",
+    "select count(s1) from root.plant.** group by tags(unit)": "READ_DATA on root.plant.**.s1",
+    "show devices": "describe catalog",
+    "create cq q begin select count(s1) into root.plant.n(c) from root.plant.line1 group by (1m) end": "USE_CQ",
+    "show cq executions": "USE_CQ",
+    "drop cq tens": "USE_CQ",
+    "pause cq tens": "USE_CQ",
+    "resume cq tens": "USE_CQ",
+    "show devices where time > 1": "READ_DATA on root.**",
+    f"create function parts as '{SPLIT}'": "USE_UDF",
+    "create function f as 'first.First'": "USE_UDF",
+    "drop function part": "USE_UDF",
+    "create pipeplugin p as 'first.First'": "USE_PIPE",
+    "create pipeplugin if not exists `do-nothing-sink` as 'first.First'": "USE_PIPE",
+    "drop pipeplugin if exists p": "USE_PIPE",
+    "show pipeplugins": "USE_PIPE",
+    f"create pipe p {DISCARD}": "USE_PIPE",
+    "alter pipe copies modify sink ('k'='v')": "USE_PIPE",
+    "stop pipe copies": "USE_PIPE",
+    "start pipe copies": "USE_PIPE",
+    "drop pipe copies": "USE_PIPE",
+    "show pipes": "USE_PIPE",
+    "show queries": "MAINTAIN",
+    "kill query '1:1'": "operate catalog",
+    "create device template t2 (s1 INT32)": "administer catalog",
+    "drop device template t0": "administer catalog",
+    "alter device template t1 add (s2 INT32)": "EXTEND_TEMPLATE",
+    "set device template t0 to root.plant.new": "administer catalog",
+    "show device templates": "administer catalog",
+    "create timeseries using device template on root.plant.pumps.p2": "WRITE_SCHEMA on root.plant.pumps.p2",
+    "deactivate device template t1 from root.plant.pumps.*": "WRITE_SCHEMA on root.plant.pumps.*",
+    "insert into root.plant.pumps.p2(time, x) values (1, 2)": "WRITE_DATA on root.plant.pumps.p2.x",
+    "create user anna 'secret12'": "MANAGE_USER",
+    "alter user otto set password 'secret34'": "MANAGE_USER",
+    "alter user vera set password 'secret34'": "describe catalog",
+    "drop user otto": "MANAGE_USER",
+    "create role team": "MANAGE_ROLE",
+    "drop role crew": "MANAGE_ROLE",
+    "grant role crew to vera": "MANAGE_ROLE",
+    "revoke role crew from otto": "MANAGE_ROLE",
+    "grant READ, USE_CQ on root.** to user otto": "READ_DATA on root.**, READ_SCHEMA on root.**, USE_CQ",
+    "revoke READ_DATA on root.plant.** from user otto": "READ_DATA on root.plant.**",
+    "list user": "MANAGE_USER",
+    "list user of role crew": "MANAGE_USER",
+    "list role": "MANAGE_ROLE",
+    "list role of user vera": "describe catalog",
+    "list privileges of user otto": "MANAGE_USER",
+    "list privileges of user vera": "describe catalog",
+    "list privileges of role crew": "MANAGE_ROLE",
 }
+"""What vera is asked for first: what the text of a statement needs, else what its stages do."""
 Plan = Callable[[Session, Path], Sequence[Stage]]
 JOBS: dict[str, Plan] = {
     "write table d.plain": lambda session, file: loads.plan_load(session, [file], "plain"),
@@ -134,9 +165,9 @@ JOBS: dict[str, Plan] = {
     "read table d.readings, read table d.out1": lambda session, _: verifications.plan_verification(session, stream="s"),
 }
 TREE_JOBS: dict[str, Plan] = {
-    "read catalog": lambda session, _: verifications.plan_verification(session, cq="tens"),
+    "USE_CQ": lambda session, _: verifications.plan_verification(session, cq="tens"),
     "operate continuous query tens": lambda session, _: backfills.plan_backfill(session, None, "tens"),
-    "alter database root.plant, write database root.plant": lambda session, file: loads.plan_load(
+    "WRITE_DATA on root.plant.line1.**, WRITE_SCHEMA on root.plant.line1.**": lambda session, file: loads.plan_load(
         session, [file], "root.plant", device="root.plant.line1"
     ),
     "read table root.plant.devices": lambda session, _: verifications.plan_verification(session, "select s1 from root.plant.line1"),
@@ -164,6 +195,9 @@ class DenyAll:
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         self.asked.append((user, tuple(rights)))
         raise PermissionDeniedError(f"{user} may not {rights[0]}")
+
+    def permissions(self, user: str) -> Permissions:
+        return administrator(user)
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +245,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connecti
         connection.execute(f"create function part as '{SPLIT}'")
         connection.execute("set device template t1 to root.plant.pumps")
         connection.execute("create timeseries using device template on root.plant.pumps.p1")
+        for statement in PEOPLE:
+            connection.execute(statement)
         yield connection
 
 
@@ -258,12 +294,12 @@ def test_a_statement_is_refused_before_anything_is_done(
 
 @pytest.mark.parametrize(("statement", "rights"), TREE_STATEMENTS.items())
 def test_a_statement_over_a_tree_is_refused_and_described(
-    tree_session: Session, denier: DenyAll, statement: str, rights: str
+    tree: headrace.Connection, tree_session: Session, denier: DenyAll, statement: str, rights: str
 ) -> None:
     with pytest.raises(PermissionDeniedError, match="vera may not"):
         tree_session.execute(statement)
     assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
-    lines = [line for stage in tree_session.stages(statement) for line in stage.describe()]
+    lines = [line for stage in tree.session.stages(statement) for line in stage.describe()]
     assert lines
     assert all(lines)
 
@@ -282,9 +318,11 @@ def test_work_without_a_statement_is_refused_too(session: Session, denier: DenyA
     assert [", ".join(map(str, requested)) for _, requested in denier.asked] == [rights]
 
 
-def test_every_kind_of_stage_requires_rights(session: Session, tree_session: Session, file: Path) -> None:
+def test_every_kind_of_stage_requires_rights(
+    session: Session, tree: headrace.Connection, tree_session: Session, file: Path
+) -> None:
     planned = [stage for statement in STATEMENTS for stage in session.stages(statement)]
-    planned += [stage for statement in TREE_STATEMENTS for stage in tree_session.stages(statement)]
+    planned += [stage for statement in TREE_STATEMENTS for stage in tree.session.stages(statement)]
     planned += [stage for plan in JOBS.values() for stage in plan(session, file)]
     planned += [stage for plan in TREE_JOBS.values() for stage in plan(tree_session, file)]
     makers = {f"{stage.apply.__module__}.{stage.apply.__qualname__.partition('.')[0]}" for stage in planned}

@@ -137,6 +137,24 @@ def test_a_running_query_is_listed_and_killed(client: Session, spark: SparkSessi
     assert client.execute(SELECT).count == ROWS
 
 
+@pytest.mark.parametrize("kill", ["KILL QUERY '{}'", "KILL ALL QUERIES"])
+def test_iotdb_lists_and_kills_queries_of_both_languages(client: Session, spark: SparkSession, tmp_path: Path, kill: str) -> None:
+    tree = Session(client.context, "iotdb")
+    with occupied(spark, tmp_path), ThreadPoolExecutor(1) as pool:
+        query: Future[Result] = pool.submit(client.execute, SELECT)
+        wait_until(lambda: tree.execute("SHOW QUERIES").count == 1, "the query to be listed")
+        result = tree.execute("SHOW QUERY PROCESSLIST")
+        assert result.names == ["Time", "QueryId", "DataNodeId", "ElapsedTime", "Statement"]
+        ((_, id, _, elapsed, sql),) = result.tuples()
+        assert (sql, elapsed >= 0) == (SELECT, True)
+        assert tree.execute("SHOW QUERIES OFFSET 1").count == 0
+        tree.execute(kill.format(id))
+        with pytest.raises(OperationalError, match="the query was killed"):
+            query.result(MAX_WAIT_S)
+    with pytest.raises(NotFoundError, match="714: No such query"):
+        tree.execute(f"KILL QUERY '{id}'")
+
+
 def test_a_query_ends_after_its_time_even_if_it_waits_for_spark(served: Context, spark: SparkSession, tmp_path: Path) -> None:
     with occupied(spark, tmp_path), pytest.raises(LimitError, match="limit of 1 s"):
         limited(served, query_timeout_s=1).execute(SELECT)

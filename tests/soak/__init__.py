@@ -1,1 +1,1 @@
-"""A soak test: a system with an snode works through random writes and faults, and every stream must equal its query at the end."""
+"""A soak: an snode works through random writes and faults, and every stream and pipe must equal its query at the end."""

@@ -1,4 +1,4 @@
-"""Run a soak, and print what the system survived. Fails if a stream differs from its query."""
+"""Run a soak, and print what the system survived. Fails if a stream or the target of a pipe differs from its query."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def say(text: str) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print what happened, and what became of each stream."""
+    """Print what happened, and what became of each stream and pipe."""
     for operation, count in sorted(report.operations.items()):
         say(f"{operation:16} {count:6}")
     say(f"{'rows written':16} {report.rows:6}")
-    for stream, outcome in report.streams.items():
-        say(f"{stream:16} {outcome}")
+    for name, outcome in (*report.streams.items(), *report.pipes.items()):
+        say(f"{name:16} {outcome}")
 
 
 if __name__ == "__main__":

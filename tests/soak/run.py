@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import headrace
-from headrace.model.jobs import JobState
+from headrace.model.jobs import JobRecord, JobState
+from tests.soak.pipes import compare_pipes, has_delivered, is_pipe
 from tests.soak.streams import STREAMS, STREAMS_OF_STREAMS, TABLES
 from tests.soak.system import System, is_away, open_system
 from tests.soak.workload import Workload
@@ -22,22 +23,23 @@ EQUAL: Final = "equal"
 
 @dataclass(frozen=True)
 class Report:
-    """What a soak did, and for each stream `equal`, or how it differs."""
+    """What a soak did, and for each stream and pipe `equal`, or how it differs."""
 
     operations: Counter[str]
     rows: int
     streams: dict[str, str]
+    pipes: dict[str, str]
 
     @property
     def is_equal(self) -> bool:
-        """True if every stream equals its query."""
-        return all(outcome.startswith(EQUAL) for outcome in self.streams.values())
+        """True if every stream, and the target of every pipe, equals its query."""
+        return all(outcome.startswith(EQUAL) for outcome in (*self.streams.values(), *self.pipes.values()))
 
 
 def soak(
     folder: Path, seed: int, *, minutes: float = 0, operations: int = 0, announce: Callable[[str], None] = lambda _: None
 ) -> Report:
-    """Perform random operations for a time, or a number of them; then compare every stream with its query."""
+    """Perform random operations for a time, or a number of them; then compare every stream and pipe with its query."""
     with open_system(folder) as system:
         with system.connect() as connection:
             for sql in TABLES:
@@ -52,9 +54,9 @@ def soak(
                 announce(f"{workload.counts.total()} operations, {workload.rows} rows")
         workload.end()
         announce("comparing")
-        streams = compare(system)
+        streams, pipes = compare(system)
         workload.close()
-        return Report(workload.counts, workload.rows, streams)
+        return Report(workload.counts, workload.rows, streams, pipes)
 
 
 def planned(workload: Workload, minutes: float, operations: int) -> Iterator[str]:
@@ -67,34 +69,38 @@ def planned(workload: Workload, minutes: float, operations: int) -> Iterator[str
         yield from workload.plan(50)
 
 
-def compare(system: System) -> dict[str, str]:
-    """Wait until every stream has handled everything, and return how each compares with its query."""
+def compare(system: System) -> tuple[dict[str, str], dict[str, str]]:
+    """Wait until all streams and pipes have handled everything, and return how each compares with its query."""
     with system.connect() as connection:
-        wait_until(lambda: has_settled(connection, system), "all streams to settle", details=lambda: status(connection, system))
-        return {name: outcome(connection, name) for name in STREAMS | STREAMS_OF_STREAMS}
+        wait_until(lambda: has_settled(connection, system), "all jobs to settle", details=lambda: status(connection, system))
+        streams = {name: outcome(connection, name) for name in STREAMS | STREAMS_OF_STREAMS}
+        return streams, compare_pipes(connection, system.settings)
 
 
 def has_settled(connection: headrace.Connection, system: System) -> bool:
-    """Return True if every stream runs and has reached its source's last version."""
+    """Return True if every stream and pipe runs and has reached its source's last version."""
     system.revive_driver()
-    context = connection.session.context
     try:
-        for record in context.catalog.jobs.all():
-            source = record.definition.source
-            version = context.tables.version(context.catalog.tables.get(source.database, source.name))
-            if record.state is not JobState.RUNNING or record.source_version != version:
-                return False
+        return all(has_handled(connection, record) for record in connection.session.context.catalog.jobs.all())
     except headrace.Error as error:
         if not is_away(error):
             raise
         return False
-    return True
+
+
+def has_handled(connection: headrace.Connection, record: JobRecord) -> bool:
+    """Return True if a stream or pipe runs and has reached its source's last version."""
+    if is_pipe(record):
+        return has_delivered(connection, record)
+    context, source = connection.session.context, record.definition.source
+    version = context.tables.version(context.catalog.tables.get(source.database, source.name))
+    return record.state is JobState.RUNNING and record.source_version == version
 
 
 def status(connection: headrace.Connection, system: System) -> str:
-    """Return what each stream is doing, and the end of the driver's log."""
+    """Return what each stream and pipe is doing, and the end of the driver's log."""
     records = connection.session.context.catalog.jobs.all()
-    states = (f"{record.definition.name} {record.state} {record.source_version} {record.reason}" for record in records)
+    states = (f"{record.definition.name} {record.state} {record.offsets} {record.reason}" for record in records)
     return "\n".join([*states, system.logs()])
 
 

@@ -31,9 +31,9 @@ class System:
         self._driver = self._start()
         self._frozen: list[Job] = []
 
-    def connect(self) -> headrace.Connection:
+    def connect(self, dialect: str = "tdengine") -> headrace.Connection:
         """Open a connection as a user's process would."""
-        return headrace.connect(settings=self.settings, database="soak")
+        return headrace.connect(settings=self.settings, database="soak" if dialect == "tdengine" else None, dialect=dialect)
 
     def kill_driver(self) -> None:
         """Kill the driver's process, and start another one."""
@@ -58,8 +58,8 @@ class System:
             self._driver = self._start()
 
     def await_driver(self) -> None:
-        """Wait until the driver runs the streams."""
-        wait_until(self._driver_runs, "the driver to run the streams", details=self.logs)
+        """Wait until the driver runs the streams and pipes."""
+        wait_until(self._driver_runs, "the driver to run streams and pipes", details=self.logs)
 
     def kill_worker(self, choice: random.Random) -> bool:
         """Kill one of the Python workers of the driver's Spark; return False if there is none."""

@@ -15,9 +15,9 @@ from tests.support.postgres import MISSING, find_programs
 @pytest.mark.e2e
 @pytest.mark.postgres
 @pytest.mark.timeout(1_200)
-def test_every_stream_equals_its_query_after_random_writes_and_faults(tmp_path: Path) -> None:
+def test_every_stream_and_pipe_equals_its_query_after_random_writes_and_faults(tmp_path: Path) -> None:
     if find_programs() is None:
         pytest.skip(MISSING)
     report = soak(tmp_path, seed=7, operations=45)
-    assert report.is_equal, report.streams
+    assert report.is_equal, (report.streams, report.pipes)
     assert set(WEIGHTS) - {"kill_worker", "resume"} <= report.operations.keys()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headrace
+from tests.soak.pipes import PIPES, create_pipe_sql
 from tests.soak.streams import STREAMS, STREAMS_OF_STREAMS, create_stream_sql
 from tests.soak.system import System, is_away
 from tests.support.waiting import wait_until
@@ -30,6 +31,7 @@ WEIGHTS: Final = {
     "pause": 3,
     "resume": 5,
     "recreate": 2,
+    "toggle_pipe": 3,
     "kill_driver": 2,
     "freeze_driver": 1,
     "kill_worker": 2,
@@ -45,8 +47,10 @@ class Workload:
         self._system = system
         self._random = random.Random(seed)
         self._connection = system.connect()
+        self._trees = system.connect("iotdb")
         self._now = START_MS
         self._paused: set[str] = set()
+        self._stopped: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.rows = 0
 
@@ -68,12 +72,16 @@ class Workload:
             self.counts[operation] += 1
 
     def begin(self) -> None:
-        """Create the streams."""
+        """Create the streams and pipes."""
         for name in STREAMS | STREAMS_OF_STREAMS:
             self.execute(create_stream_sql(name))
+        for name in PIPES:
+            self.execute_in_trees(create_pipe_sql(name, self._system.settings))
 
     def end(self) -> None:
-        """Resume what is paused and close all windows, so that every stream can be compared."""
+        """Resume what is paused and close all windows, so that every stream and pipe can be compared."""
+        for name in sorted(self._stopped):
+            self.execute_in_trees(f"START PIPE {name}")
         for name in sorted(self._paused):
             self.execute(f"RESUME STREAM {name}")
         self._now += 3_600_000
@@ -84,17 +92,11 @@ class Workload:
 
     def execute(self, sql: str) -> None:
         """Execute a statement, again for as long as something is away."""
+        self.retry(lambda: self._connection.execute(sql), sql)
 
-        def attempt() -> bool:
-            try:
-                self._connection.execute(sql)
-            except headrace.Error as error:
-                if not is_away(error):
-                    raise
-                return False
-            return True
-
-        wait_until(attempt, f"a statement to succeed: {sql[:80]}", details=self._system.logs)
+    def execute_in_trees(self, sql: str) -> None:
+        """Do the same with a statement of the IoTDB dialect."""
+        self.retry(lambda: self._trees.execute(sql), sql)
 
     def write(self, table: str, rows: Sequence[tuple[int, int, int, str]]) -> None:
         """Insert rows (subtable, ms, a, b)."""
@@ -142,7 +144,7 @@ class Workload:
             self.retry(lambda: self._connection.load(path, into="readings"))
         self.rows += LOADED_ROWS
 
-    def retry(self, action: Callable[[], object]) -> None:
+    def retry(self, action: Callable[[], object], name: str = "an action") -> None:
         """Perform an action, again for as long as something is away."""
 
         def attempt() -> bool:
@@ -154,7 +156,7 @@ class Workload:
                 return False
             return True
 
-        wait_until(attempt, "an action to succeed", details=self._system.logs)
+        wait_until(attempt, f"{name[:80]} to succeed", details=self._system.logs)
 
     def pause(self) -> None:
         """Pause a stream."""
@@ -179,6 +181,12 @@ class Workload:
         self.execute(f"DROP STABLE IF EXISTS {target}")
         self.execute(create_stream_sql(name).replace("CREATE STREAM", "CREATE STREAM IF NOT EXISTS"))
         self._paused.discard(name)
+
+    def toggle_pipe(self) -> None:
+        """Stop a pipe, or start one that is stopped."""
+        name = self._random.choice(list(PIPES))
+        self.execute_in_trees(f"{'START' if name in self._stopped else 'STOP'} PIPE {name}")
+        self._stopped ^= {name}
 
     def kill_driver(self) -> None:
         """Kill the driver, while it starts or at work."""
@@ -214,5 +222,6 @@ class Workload:
         return self._now - self._random.randint(0, 3_600_000)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
+        self._trees.close()
         self._connection.close()

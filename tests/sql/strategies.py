@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headrace.model import access_statements as access
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.functions import MAX_STATE_BYTES
@@ -386,8 +387,20 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
     st.builds(model.PauseStream, table_names, st.booleans()),
     st.builds(model.ResumeStream, table_names, st.booleans(), st.booleans()),
 )
+parts = st.tuples(names, names | st.just("*")) | st.just(("*", "*"))
+people = st.one_of(
+    st.builds(access.CreateUser, names, text),
+    st.builds(access.AlterUser, names, text) | st.builds(access.AlterUser, names, is_enabled=st.booleans()),
+    st.builds(access.DropUser, names),
+    parts.flatmap(
+        lambda level: st.builds(
+            access.GrantTables, _tuples(st.sampled_from(["ALL", "READ", "WRITE"])), *map(st.just, level), names, st.booleans()
+        )
+    ),
+)
 statements: st.SearchStrategy[model.Statement] = st.one_of(
     plain_statements,
+    people,
     st.builds(model.Insert, _tuples(_blocks())),
     st.builds(model.InsertFiles, _tuples(_file_blocks())),
     st.builds(model.InsertSelect, table_names, queries, _maybe(_tuples(names))),

@@ -107,5 +107,5 @@ def test_an_insert_may_have_any_length() -> None:
 @pytest.mark.parametrize("dialect", ["tdengine", "iotdb"])
 def test_a_word_that_resembles_no_keyword_gets_no_hint(dialect: str) -> None:
     with pytest.raises(SqlSyntaxError) as caught:
-        parse("SHOW CONNECTIONS", dialect)
+        parse("SHOW TRANSACTIONS", dialect)
     assert "FUNCTIONS instead" not in caught.value.hint

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.support.loopback_proxy import LoopbackProxy, served
 
-class BreakingProxy(socketserver.ThreadingTCPServer):
+
+class BreakingProxy(LoopbackProxy):
     """Forwards connections to a server.
 
     Attributes:
@@ -18,21 +20,12 @@ class BreakingProxy(socketserver.ThreadingTCPServer):
         broken: How many connections were cut.
     """
 
-    daemon_threads = True
-    allow_reuse_address = True
-
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), ProxiedConnection)
-        self.target = ("127.0.0.1", port)
+        super().__init__(port, ProxiedConnection)
         self.stalls = threading.Event()
         self.broken = 0
         self._lock = threading.Lock()
         self._passing: tuple[int | None, int | None] = (None, None)
-
-    @property
-    def port(self) -> int:
-        """The port of the proxy."""
-        return int(self.server_address[1])
 
     def cut(self, *, request_bytes: int | None = None, answer_bytes: int | None = None) -> None:
         """Cut a connection once, when this many more bytes of requests or answers have passed."""
@@ -83,11 +76,5 @@ class ProxiedConnection(socketserver.BaseRequestHandler):
 @contextmanager
 def breaking_proxy(port: int) -> Iterator[BreakingProxy]:
     """Run a proxy of a server on the loopback interface."""
-    with BreakingProxy(port) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            proxy.shutdown()
-            thread.join()
+    with served(BreakingProxy(port)) as proxy:
+        yield proxy

@@ -15,7 +15,7 @@ from headrace.model.failpoints import arm
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 # All that the functions of tests import: a process would take more than a second of processor time for what is missing here.
 CONTEXT.set_forkserver_preload(
-    ["pytest", "hypothesis", "headrace.service.connection", "tests.streams.worker", "tests.support.racing"]
+    ["pytest", "hypothesis", "headrace.service.connecting", "tests.streams.worker", "tests.support.racing"]
 )
 MAX_WAIT_S: Final = 120
 

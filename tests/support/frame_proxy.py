@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from tests.support.loopback_proxy import LoopbackProxy, served
+
 LENGTH: Final = struct.Struct(">i")
 
 
@@ -38,26 +40,17 @@ class NextFault:
     fault: Fault
 
 
-class FrameProxy(socketserver.ThreadingTCPServer):
+class FrameProxy(LoopbackProxy):
     """Forwards connections to a server, with the faults that it is told, in order."""
-
-    daemon_threads = True
-    allow_reuse_address = True
 
     def __init__(self, port: int, kill: Callable[[], None]) -> None:
         """Forward to a port of this machine. `kill` kills the server, and returns once it runs again."""
-        super().__init__(("127.0.0.1", 0), FramedConnection)
-        self.target = ("127.0.0.1", port)
+        super().__init__(port, FramedConnection)
         self.kill = kill
         self.happened: list[Fault] = []
         self._faults: list[NextFault] = []
         self._passed = 0
         self._lock = threading.Lock()
-
-    @property
-    def port(self) -> int:
-        """The port of the proxy."""
-        return int(self.server_address[1])
 
     def plan(self, faults: Sequence[NextFault]) -> None:
         """Have these faults, in place of those that have not happened yet."""
@@ -128,14 +121,12 @@ def read_exactly(connection: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
+def do_nothing() -> None:
+    """Kill no server: there is no such fault."""
+
+
 @contextmanager
-def frame_proxy(port: int, kill: Callable[[], None]) -> Iterator[FrameProxy]:
+def frame_proxy(port: int, kill: Callable[[], None] = do_nothing) -> Iterator[FrameProxy]:
     """Run a proxy of a server on the loopback interface."""
-    with FrameProxy(port, kill) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            proxy.shutdown()
-            thread.join()
+    with served(FrameProxy(port, kill)) as proxy:
+        yield proxy

@@ -22,6 +22,15 @@ COMPILED: Final = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codeg
 INTERPRETED: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 OPTIONS: Final = {"spark.sql.adaptive.enabled": "false"} | INTERPRETED
 COMPILED_SHARE: Final = 5
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""Sessions of tests are short and small: the second compiler of the JVM, and a garbage collector with threads of its own, cost them
+more processor time than they save. With one compiler, the JVM reserves little room for compiled code, and would search it for
+unused code all the time."""
+
+
+def shorten_sessions() -> None:
+    """Set these options for the JVM of this process, unless options are configured."""
+    os.environ.setdefault("HEADRACE_DRIVER_JAVA_OPTIONS", JAVA_OPTIONS)
 
 
 def interpret_plans() -> None:

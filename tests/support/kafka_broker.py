@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +20,24 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.runtime.processes import find_free_port
 from headrace.storage.spark.jars import JarSet, cached_jars, spark_home
+from tests.support.broker_process import BrokerProcess, broker_folder
 from tests.support.waiting import wait_until
 
 VERSION: Final = "4.3.1"
 LOG4J: Final = "2.25.4"
 JARS: Final = JarSet(f"org.apache.kafka:kafka_2.13:{VERSION},org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}", ())
 JAVA_OPTIONS: Final = ("-Xmx256m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+USER: Final = "plant"
+PASSWORD: Final = "s3cret"
 PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL",
+    "listener.name.secured.ssl.keystore.type": "PEM",
+    "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secured.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'user_{USER}="{PASSWORD}";',
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
@@ -54,26 +59,40 @@ LOGGING: Final = """<Configuration status="WARN">
 
 
 @dataclass
-class Broker:
-    """A broker, which may be killed and started again with its data."""
+class Broker(BrokerProcess):
+    """A broker, which may be killed and started again with its data. One of its ports asks for TLS and a password."""
 
-    folder: Path
     jars: list[Path]
     port: int = field(default_factory=find_free_port)
+    secured_port: int = field(default_factory=find_free_port)
     controller_port: int = field(default_factory=find_free_port)
-    process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         """The address that clients connect to."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def security(self) -> dict[str, str]:
+        """The attributes with which plugins connect to the secured port."""
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.secured_port}",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.folder / "certificate.pem"),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+
     def format(self) -> None:
         """Write the settings, and the empty storage."""
         address, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.controller_port}"
+        secured = f"127.0.0.1:{self.secured_port}"
+        create_certificate(self.folder)
         settings = PROPERTIES | {
-            "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{address}",
+            "listeners": f"PLAINTEXT://{address},SECURED://{secured},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{address},SECURED://{secured}",
+            "listener.name.secured.ssl.keystore.location": str(self.folder / "keys.pem"),
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self.folder / "data"),
         }
@@ -86,18 +105,15 @@ class Broker:
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
         options = [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}", "-cp", ":".join(map(str, self.jars))]
-        with (self.folder / "log").open("ab") as log:
-            command = [java(), *JAVA_OPTIONS, *options, "kafka.Kafka", str(self.folder / "server.properties")]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        wait_until(self.answers, "Kafka to answer", details=(self.folder / "log").read_text)
+        self.launch([java(), *JAVA_OPTIONS, *options, "kafka.Kafka", str(self.folder / "server.properties")])
+        wait_until(self.answers, "Kafka to answer", details=self.log)
 
     def answers(self) -> bool:
         """Return whether the broker answers; fail if its process has ended."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        assert self.process is not None
-        assert self.process.poll() is None, (self.folder / "log").read_text()
+        self.check_alive()
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.ms": 50})
         try:
             return bool(client.list_topics(timeout=1).brokers)
@@ -106,10 +122,7 @@ class Broker:
 
     def kill(self) -> None:
         """Kill the broker as a loss of power would."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(60)
-            self.process = None
+        self.end(kills=True)
 
     def create_topic(self, partitions: int = 1, name: str = "", **options: str) -> str:
         """Create a topic, and return its name."""
@@ -121,6 +134,15 @@ class Broker:
         settings = {key.replace("_", "."): value for key, value in options.items()}
         client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
         return name
+
+
+def create_certificate(folder: Path) -> None:
+    """Write a certificate for 127.0.0.1, and the keystore of the broker that has it with its key."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650", "-subj", "/CN=127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate), "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", "req", "-x509", *options, *files], check=True, capture_output=True)
+    (folder / "keys.pem").write_text(key.read_text() + certificate.read_text())
 
 
 def java() -> str:
@@ -147,15 +169,14 @@ def find_jars() -> list[Path]:
 def running_broker() -> Iterator[Broker]:
     """Run a broker, and end it afterwards."""
     jars = find_jars()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
-    broker = Broker(folder, jars)
-    try:
-        broker.format()
-        broker.start()
-        yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+    with broker_folder("kafka") as folder:
+        broker = Broker(folder, jars)
+        try:
+            broker.format()
+            broker.start()
+            yield broker
+        finally:
+            broker.kill()
 
 
 @pytest.fixture(scope="module")

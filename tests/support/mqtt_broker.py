@@ -9,16 +9,15 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from headrace.runtime.processes import find_free_port
+from tests.support.broker_process import BrokerProcess, broker_folder
 from tests.support.waiting import wait_until
 
 MISSING: Final = "there is no MQTT broker: apt-get install mosquitto"
@@ -40,14 +39,12 @@ log_dest stderr
 
 
 @dataclass
-class MqttBroker:
+class MqttBroker(BrokerProcess):
     """A broker, which may be stopped and started again with its data."""
 
-    folder: Path
     program: str
     port: int = field(default_factory=find_free_port)
     secured_port: int = field(default_factory=find_free_port)
-    process: subprocess.Popen[bytes] | None = None
 
     def configure(self) -> None:
         """Write the settings."""
@@ -60,15 +57,12 @@ class MqttBroker:
 
     def start(self) -> None:
         """Start the broker, and wait until it accepts connections."""
-        with (self.folder / "log").open("ab") as log:
-            command = [self.program, "-c", str(self.folder / "mosquitto.conf")]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self.accepts, "Mosquitto to accept connections", details=(self.folder / "log").read_text, pause_s=0.02)
+        self.launch([self.program, "-c", str(self.folder / "mosquitto.conf")])
+        wait_until(self.accepts, "Mosquitto to accept connections", details=self.log, pause_s=0.02)
 
     def accepts(self) -> bool:
         """Return whether the broker accepts connections; fail if its process has ended."""
-        assert self.process is not None
-        assert self.process.poll() is None, (self.folder / "log").read_text()
+        self.check_alive()
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
         except OSError:
@@ -77,10 +71,7 @@ class MqttBroker:
 
     def stop(self) -> None:
         """Stop the broker, which cuts all connections. Killed, Mosquitto would lose messages that it has acknowledged."""
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(60)
-            self.process = None
+        self.end(kills=False)
 
 
 @contextmanager
@@ -89,15 +80,14 @@ def running_mqtt_broker() -> Iterator[MqttBroker]:
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         pytest.skip(MISSING)
-    folder = Path(tempfile.mkdtemp(prefix="headrace-mqtt-"))
-    broker = MqttBroker(folder, program)
-    try:
-        broker.configure()
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with broker_folder("mqtt") as folder:
+        broker = MqttBroker(folder, program)
+        try:
+            broker.configure()
+            broker.start()
+            yield broker
+        finally:
+            broker.stop()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from headrace.catalog.access import Access
+from headrace.catalog.audit import AuditLog
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
@@ -26,6 +28,7 @@ from headrace.catalog.stream_metrics import StreamMetrics
 from headrace.catalog.subtables import Expirations, Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
+from headrace.catalog.tokens import Tokens
 from headrace.catalog.trees import Trees
 from headrace.catalog.trigger_activity import TriggerActivities
 from headrace.catalog.triggers import SeenRevision, Triggers
@@ -42,6 +45,9 @@ class Catalog:
     def __init__(self, store: Store, locks: Locks) -> None:
         self._store = store
         self._locks = locks
+        self.access = Access(store)
+        self.tokens = Tokens(store)
+        self.audit_log = AuditLog(store)
         self.databases = Databases(store)
         self.tables = Tables(store)
         self.subtables = Subtables(store)

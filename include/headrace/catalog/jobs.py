@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
@@ -18,6 +18,7 @@ from headrace.catalog.rules import (
     refuse_rival,
     require_database,
     require_functions,
+    require_plugins,
     require_table,
 )
 from headrace.catalog.store import Repository, Store, insert
@@ -64,15 +65,17 @@ class Jobs(Repository):
         target: Table | None = None,
         state: JobState = JobState.CREATED,
         progress: JobProgress = NO_PROGRESS,
+        plugins: Collection[str] = (),
     ) -> bool:
         """Record a job; return False if one of the name exists and `if_not_exists`.
 
         `target` is recorded in the same transaction; without it the target table exists, or may follow. So is where the job
-        begins: there is never a job without its target, or one that does not know where to begin.
+        begins: there is never a job without its target, or one that does not know where to begin. `plugins` are the registered
+        plugins that a pipe uses, which must still exist.
 
         Raises:
             ExistsError: A job of the kind and name, or of the id, exists.
-            NotFoundError: A database, a source table, a column or a function that the job uses is missing.
+            NotFoundError: A database, a source table, a column, a function or a plugin that the job uses is missing.
             InvalidStreamError: Another job fills the target.
         """
         row = to_row(JobRecord(definition, desired, state, progress))
@@ -83,6 +86,7 @@ class Jobs(Repository):
                 if if_not_exists:
                     return False
                 raise exists(definition.kind, str(definition))
+            require_plugins(connection, plugins)
             self._insert(connection, row, definition, target)
         return True
 
@@ -109,9 +113,16 @@ class Jobs(Repository):
                 raise _missing_id(replaced)
             self._insert(connection, row, definition, target)
 
-    def redefine(self, definition: JobDefinition) -> None:
-        """Record another statement for a job, and other stages of a pipe. Its driver runs it from its present position."""
-        self._update(definition.id, {"sql": definition.sql, "pipe": conversion.to_json(definition.pipe)}, None)
+    def redefine(self, definition: JobDefinition, plugins: Collection[str] = ()) -> None:
+        """Record another statement for a job, and other stages of a pipe. Its driver runs it from its present position.
+
+        Raises:
+            NotFoundError: The job was dropped, or one of the registered plugins that it uses.
+        """
+        values = {"sql": definition.sql, "pipe": conversion.to_json(definition.pipe)}
+        with self._store.write() as connection:
+            require_plugins(connection, plugins)
+            _update_by_id(connection, definition.id, values)
 
     def _insert(self, connection: Connection, row: dict[str, Any], definition: JobDefinition, target: Table | None) -> None:
         refuse_rival(connection, definition)
@@ -243,8 +254,12 @@ class Jobs(Repository):
         with self._store.write() as connection:
             if epoch is not None:
                 refuse_older(connection, id, epoch)
-            if connection.execute(UPDATE_BY_ID, {JOB_ID: id, **values}).rowcount != 1:
-                raise _missing_id(id)
+            _update_by_id(connection, id, values)
+
+
+def _update_by_id(connection: Connection, id: str, values: dict[str, Any]) -> None:
+    if connection.execute(UPDATE_BY_ID, {JOB_ID: id, **values}).rowcount != 1:
+        raise _missing_id(id)
 
 
 def _hold_sources(connection: Connection, definition: JobDefinition) -> None:

@@ -17,6 +17,7 @@ NO_REVISION: Final = 0
 class RevisionKind(StrEnum):
     """The kinds of objects that have a revision."""
 
+    ACCESS = "access"
     FUNCTIONS = "functions"
     STATEMENTS = "statements"
     TRIGGERS = "triggers"

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, and_, select
 
 from headrace.catalog.rows.functions import FUNCTIONS
 from headrace.catalog.rows.jobs import JOBS, definition_from_row
+from headrace.catalog.rows.pipe_plugins import PIPE_PLUGINS
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
@@ -207,6 +208,15 @@ def require_functions(connection: Connection, definition: JobDefinition) -> None
     for name in definition.functions:
         if name not in held:
             raise NotFoundError(f"function {name} does not exist any more", hint="SHOW FUNCTIONS lists what there is")
+
+
+def require_plugins(connection: Connection, names: Collection[str]) -> None:
+    """Hold registered plugins of pipes until the transaction ends; raise `NotFoundError` if one was dropped since."""
+    query = select(PIPE_PLUGINS.c.name).where(PIPE_PLUGINS.c.name.in_(names))
+    held = set(connection.scalars(query.with_for_update(read=True))) if names else set()
+    for name in sorted(set(names) - held):
+        message = f"PipePlugin {name} does not exist any more"
+        raise NotFoundError(message, hint="SHOW PIPEPLUGINS lists what there is").with_status(TreeStatus.PIPE_ERROR)
 
 
 def listed(names: Iterable[str]) -> str:

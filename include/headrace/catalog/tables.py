@@ -117,6 +117,14 @@ class Tables(Repository):
                 require_database(connection, database)
             return table
 
+    def created(self, database: str, name: str) -> int | None:
+        """Return when a table was created; None if it does not exist. One that has had the same name has another time."""
+        with self._store.read() as connection:
+            created: int | None = connection.scalar(
+                select(TABLES.c.created).where(TABLES.c.database == database, TABLES.c.name == name)
+            )
+            return created
+
     def all(self, database: str) -> list[Table]:
         """Return every table of a database, by name; raise `NotFoundError` if the database is missing."""
         with self._store.read() as connection:

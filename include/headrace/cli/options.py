@@ -25,6 +25,6 @@ def format_example(command: str) -> str:
 
 def open_connection(home: Path | None, database: str | None = None, dialect: str | None = None) -> Connection:
     """Connect to the home selected by `--home`, the environment or the default."""
-    from headrace.service.connection import connect
+    from headrace.service.connecting import connect
 
     return connect(home, dialect=dialect, database=database)

@@ -21,10 +21,10 @@ def snode(
     """Run an snode in this process, without Airflow, until it is interrupted."""
     if home is not None:
         os.environ["HEADRACE_HOME"] = str(home)
+    from headrace.doors import create_service
     from headrace.runtime import entry_points
-    from headrace.service.endpoint import sql_runner
 
-    entry_points.snode(name, sql_runner, fill_histories=True, wait_s=wait)
+    entry_points.snode(name, create_service, fill_histories=True, wait_s=wait)
 
 
 def maintain(

@@ -51,6 +51,8 @@ def find_endpoint(home: str | None, environment: Mapping[str, str]) -> SnodeEndp
     Reads the few settings that it needs, since importing all settings takes longer than the statement.
     """
     settings = {name.upper(): value for name, value in environment.items()}
+    if settings.get("HEADRACE_PASSWORD") or settings.get("HEADRACE_AUTH", "auto").lower() != "auto":
+        return None  # A session has to check who this is.
     folder = os.path.realpath(os.path.expanduser(home or settings.get("HEADRACE_HOME") or ".headrace"))
     catalog_url = settings.get("HEADRACE_CATALOG_URL") or f"sqlite:///{os.path.join(folder, 'catalog.db')}"
     return read_endpoint(folder, catalog_url, settings.get("HEADRACE_SNODE") or "default")

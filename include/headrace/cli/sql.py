@@ -75,7 +75,7 @@ def run_sql(command: SqlCommand) -> None:
     file = command.file if command.statement is None else None
     if not has_shell and show_answers(command, text, file, output_format, separator):
         return
-    from headrace.service.connection import connect
+    from headrace.service.connecting import connect
 
     with connect(command.home, dialect=command.dialect, database=command.database) as connection:
         if has_shell:

@@ -14,13 +14,28 @@ SECRET_KEY: Final = re.compile(r"(?i)passw(or)?d|\bpwd\b|secret|token|credential
 REFERENCE: Final = re.compile(r"(?:secret|airflow):[\w.-]+")
 """A value that only names where a secret is."""
 
+USER_STATEMENT: Final = re.compile(r"(?is)\b(?:CREATE|ALTER)(?:\s|--[^\n]*\n|/\*.*?\*/)+USER\b(.*)")
+"""A statement that has the password of a user, and what follows USER in it."""
+QUOTED: Final = re.compile(r"""(')((?:[^']|'')*)('?)|(")((?:[^"]|"")*)("?)""")
+
 
 def masked(text: str) -> str:
     """Return a text of the same length with stars for what may be secret.
 
-    That is all but scheme and host of each WebSocket address, and the values of attributes such as `'password' = '…'`.
+    That is all but scheme and host of each WebSocket address, the values of attributes such as `'password' = '…'`, and texts in
+    CREATE USER and ALTER USER.
     """
-    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, text))
+    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, USER_STATEMENT.sub(_mask_user, text)))
+
+
+def _mask_user(statement: re.Match[str]) -> str:
+    beginning = statement[0][: statement.start(1) - statement.start()]
+    return beginning + QUOTED.sub(_mask_quoted, statement[1])
+
+
+def _mask_quoted(quoted: re.Match[str]) -> str:
+    single, first, end, double, second, last = quoted.groups(default="")
+    return f"{single or double}{'*' * len(first or second)}{end or last}"
 
 
 def _mask_address(address: re.Match[str]) -> str:

@@ -434,6 +434,14 @@ class KillQuery(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class KillConnection(Statement):
+    """`KILL CONNECTION id`, with an id of SHOW CONNECTIONS."""
+
+    id: int
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Explain(Statement):
     """`EXPLAIN [ANALYZE [VERBOSE]] statement`; `analyze` runs a query, and `verbose` reports on each of its operators."""
 

@@ -143,7 +143,7 @@ class TreeShow(TreeStatement):
     Attributes:
         what: `databases`, `devices`, `timeseries`, `latest timeseries`, `child paths`, `child nodes`, `ttl`, `all ttl`,
             `functions`, `triggers`, `current_timestamp`, `continuous queries`, `cq executions`, `device templates`,
-            `nodes in template`, `paths set template`, `paths using template`, `pipe`, `pipes`, `pipeplugins`, `version`,
+            `nodes in template`, `paths set template`, `paths using template`, `pipe`, `pipes`, `pipeplugins`, `queries`, `version`,
             `count databases`, `count devices`, `count timeseries`, `count nodes`.
         where: What is looked at (`timeseries`, `device`, `tag`, `datatype`, `template`, `sink`), the tag's key or nothing, the
             operator (`=`, `<>`, `contains`, `is null`, `is not null`, `used by`), and the value.
@@ -226,6 +226,13 @@ class CreateFunction(TreeStatement):
     class_name: str
     uri: str | None = None
     span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KillQueries(TreeStatement):
+    """`KILL QUERY 'id'`, with an id of SHOW QUERIES, or `KILL ALL QUERIES`, with the id None."""
+
+    id: str | None = None
 
 
 class DropFunction(NamedStatement):

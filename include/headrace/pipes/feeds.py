@@ -13,7 +13,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import HistoryGoneError, NotFoundError, StorageError, TransientError
 from headrace.model.positions import Offsets, SourceId, source_id
-from headrace.model.tables import Database, Table
+from headrace.model.tables import Database, Table, TableKind
 from headrace.model.trees import TREE_TABLE
 from headrace.pipes.changes import TableLayout, change_events
 from headrace.pipes.events import Event, Measurement
@@ -81,13 +81,11 @@ class TableFeed:
 
     @property
     def _created_key(self) -> str:
-        return f"{self.id}#created"
+        return created_key(self.id)
 
     def is_dropped(self) -> bool:
         """Return whether the table was dropped."""
-        if self.created:
-            return self.context.catalog.trees.created().get(self.table.database) != self.created
-        return False
+        return bool(self.created) and created_at(self.context, self.table) != self.created
 
     def read(self, offset: int, end: int | None = None) -> FeedBatch | None:
         """Return what follows a version, up to `end` if it is given; None if there is nothing."""
@@ -114,6 +112,18 @@ class TableFeed:
                 self.table = self.context.catalog.tables.get(self.table.database, self.table.name)
                 self.layout = self._layout(self.table)
         return self.layout
+
+
+def created_key(id: SourceId) -> str:
+    """Return the key in offsets of when the table was created to which they belong."""
+    return f"{id}#created"
+
+
+def created_at(context: Context, table: Table) -> int | None:
+    """Return when the present table of a name was created, by which feeds tell it from earlier ones; None if there is none."""
+    if table.kind is TableKind.TREE:
+        return context.catalog.trees.created().get(table.database)
+    return context.catalog.tables.created(table.database, table.name)
 
 
 @contextmanager
@@ -162,13 +172,16 @@ class Feeds:
         self.context = context
         self._feeds: dict[SourceId, TableFeed] = {}
         self._trees: tuple[SourceId, ...] = ()
+        self._tables: dict[SourceId, Callable[[], TableFeed]] = {}
         self._versions: dict[SourceId, int] = {}
         self._followers = 0
         self._newest_statement = 0
         self._mutex = threading.Lock()
 
     def refresh(self) -> None:
-        """Take note of trees that have been created or dropped."""
+        """Take note of trees that have been created or dropped, and of tables that sources ask for."""
+        for id in list(self._tables):
+            self._refresh_table(id)
         created = {source_id(name, TREE_TABLE): (name, time) for name, time in self.context.catalog.trees.created().items()}
         with self._mutex:
             for id in self._trees:
@@ -181,6 +194,17 @@ class Feeds:
                     with suppress(NotFoundError):  # it was dropped since
                         self._feeds[id] = self._tree_feed(name, time)
             self._trees = tuple(created)
+
+    def _refresh_table(self, id: SourceId) -> None:
+        """Open the feed of a table that exists, and drop that of one that does not, or has had its name."""
+        feed = self._feeds.get(id)
+        if feed is not None and not feed.is_dropped():
+            return
+        with self._mutex:
+            self._feeds.pop(id, None)
+            self._versions.pop(id, None)
+            with suppress(NotFoundError):
+                self._feeds[id] = self._tables[id]()
 
     def poll(self) -> None:
         """Read the versions of all tables, and if a source follows it, the newest statement of the log of schema changes."""
@@ -220,12 +244,16 @@ class Feeds:
         """Return the version of a table when it was last polled; 0 if it never was."""
         return self._versions.get(id, 0)
 
-    def feed(self, id: SourceId, create: Callable[[], TableFeed]) -> TableFeed:
-        """Return the feed of a table, created on first use."""
+    def follow_table(self, id: SourceId, create: Callable[[], TableFeed]) -> None:
+        """Follow a table, whose feed `create` opens, now and whenever a table of the name is created."""
         with self._mutex:
-            if id not in self._feeds:
-                self._feeds[id] = create()
-            return self._feeds[id]
+            self._tables[id] = create
+        self._refresh_table(id)
+
+    def table(self, id: SourceId) -> list[TableFeed]:
+        """Return the feed of a table that is followed; none while there is no such table."""
+        feed = self._feeds.get(id)
+        return [] if feed is None else [feed]
 
     @property
     def versions(self) -> Mapping[SourceId, int]:

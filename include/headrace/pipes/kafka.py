@@ -80,6 +80,8 @@ def message_of(error: KafkaException | KafkaError) -> str:
 def translated(error: KafkaError, what: str) -> DatabaseError:
     """Return an error of Kafka as one that may be retried, or as one that a user has to act on."""
     text = f"{what}: {error.str()}"
+    if is_refusal(error):
+        return TerminalError(text, hint="check the user, the password and the certificates")
     if error.code() in terminal_codes():
         return TerminalError(text, hint="check the topic, the rights of the user and the size of messages")
     return OperationalError(text, hint="check that the brokers run and can be reached")
@@ -111,6 +113,14 @@ def raise_unreachable(servers: str, error: KafkaException) -> NoReturn:
     raise OperationalError(
         f"Kafka at {servers} cannot be reached: {message_of(error)}", hint="check bootstrap.servers, and that the brokers run"
     ) from None
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether a client and a broker do not accept each other: a password is wrong, or a certificate is not trusted."""
+    from confluent_kafka import KafkaError
+
+    is_certificate = error.code() == KafkaError._SSL and "certificate" in error.str()
+    return is_certificate or error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 
 
 def partitions_of(client: Any, servers: str, timeout_s: float = REQUEST_S) -> dict[str, list[int]]:

@@ -12,11 +12,18 @@ from headrace.pipes.stages import stage_of
 
 
 def initial_progress(context: Context, definition: JobDefinition) -> JobProgress:
-    """Return where a pipe begins that is created now."""
+    """Return where a pipe begins that is created now, and store what it will need of the present."""
     assert definition.pipe is not None
     source = stage_of(context, definition.stages, PipeStage.SOURCE)
     offsets = {} if source.plugin.begin is None else source.plugin.begin()(source.attributes, context)
+    if source.plugin.capture is not None:
+        source.plugin.capture()(source.attributes, context, definition.id)
     return JobProgress(position=Position(0, offsets))
+
+
+def forget(context: Context, definition: JobDefinition) -> None:
+    """Remove what was stored for a pipe that was not created."""
+    PipeCheckpoints(context.state_uri, definition.id, context.epoch).clear()
 
 
 def drop(context: Context, definition: JobDefinition) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # SHOW PIPES looks plugins up, and should not import Arrow
     import pyarrow as pa
 
     from headrace.context import Context
+    from headrace.model.tables import Table
     from headrace.pipes.events import Event
 
 Tables: TypeAlias = "Mapping[str, pa.Table]"
@@ -145,7 +146,10 @@ class Plugin:
         is_listed: Whether `SHOW PIPEPLUGINS` lists it, as IoTDB does.
         secrets: Keys without prefix whose values are passwords.
         is_idempotent: Of a sink, whether events that are delivered twice have the effect of one delivery, whatever the batches.
+        acts_as_owner: Of a sink, whether it uses the rights of the owner of its pipe, so that other owners' pipes need another one.
         begin: Of a source, returns the offsets at which a new pipe begins; None for no offsets.
+        capture: Of a source, stores what a new pipe of an id reads later as it is now.
+        reads: Of a source, returns whether it reads a table that is created after the pipe.
     """
 
     name: str
@@ -157,7 +161,10 @@ class Plugin:
     is_listed: bool = True
     secrets: frozenset[str] = frozenset({"password"})
     is_idempotent: bool = False
+    acts_as_owner: bool = False
     begin: Part[Callable[[PipeAttributes, Context], Offsets]] | None = None
+    capture: Part[Callable[[PipeAttributes, Context, str], None]] | None = None
+    reads: Part[Callable[[PipeAttributes, Context, Table], bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ def registered_plugin(context: Context, stage: PipeStage, name: str) -> Plugin |
         validate=lambda: partial(validate, registered, context),
         create=lambda: partial(create, registered),
         secrets=frozenset(registered.secrets),
+        acts_as_owner=True,
     )
 
 

@@ -68,7 +68,8 @@ class PipeRunner:
             sink: Sink = stage.create(self._pipe)
             return sink
 
-        return self._shared.sinks.take(stage.attributes, self.id, create)
+        owner = self._pipe.owner if stage.plugin.acts_as_owner else ""
+        return self._shared.sinks.take(stage.attributes, self.id, create, owner)
 
     def _restore(self) -> None:
         """Restore the state of the processor, and find out what was perhaps delivered after the position."""

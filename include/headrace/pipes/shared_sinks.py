@@ -21,9 +21,9 @@ HEARTBEAT_S: Final = 20.0
 SinkKey = tuple[tuple[str, str], ...]
 
 
-def key_of(attributes: PipeAttributes) -> SinkKey:
-    """Return what pipes share a sink by: their attributes, as typed."""
-    return tuple(sorted(attributes.items()))
+def key_of(attributes: PipeAttributes, owner: str = "") -> SinkKey:
+    """Return what pipes share a sink by: their attributes, as typed, and the owner if the sink acts with the owner's rights."""
+    return (("", owner), *sorted(attributes.items()))
 
 
 @dataclass(slots=True)
@@ -89,9 +89,12 @@ class SharedSinks:
         self._sinks: dict[SinkKey, SharedSink] = {}
         self._lock = threading.Lock()
 
-    def take(self, attributes: PipeAttributes, user: str, create: Callable[[], Sink]) -> SharedSink:
-        """Return the sink of some attributes for a pipe, given its id; it is created if no other pipe has it."""
-        key = key_of(attributes)
+    def take(self, attributes: PipeAttributes, user: str, create: Callable[[], Sink], owner: str = "") -> SharedSink:
+        """Return the sink of some attributes for a pipe, given its id; it is created if no other pipe has it.
+
+        With an owner, it is shared with pipes of that owner alone.
+        """
+        key = key_of(attributes, owner)
         with self._lock:
             sink = self._sinks.setdefault(key, SharedSink(key, create))
             sink.users.add(user)

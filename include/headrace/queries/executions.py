@@ -15,6 +15,7 @@ from headrace.catalog.executions import ABANDONED_MS
 from headrace.catalog.processes import has_ended
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError, TriggerFireError
+from headrace.model.access import Privilege
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
 from headrace.model.failpoints import failpoint
@@ -25,7 +26,9 @@ from headrace.model.trees import TREE_TABLE
 from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
 from headrace.queries.into import IntoPoints, compute_into
 from headrace.streams.failures import to_error
+from headrace.trees.owners import as_owner, check_owner
 from headrace.trees.points import write_points
+from headrace.trees.scope import series_patterns
 
 logger = logging.getLogger(__name__)
 
@@ -220,19 +223,25 @@ def fail_all(context: Context, claims: Sequence[Execution], error: Exception) ->
 
 
 def compute(context: Context, definition: JobDefinition, *claims: Execution) -> IntoPoints:
-    """Compute the range of an execution, or of several that adjoin each other."""
+    """Compute the range of an execution, or of several that adjoin each other, with the rights of the query's owner."""
     details = definition.continuous_query
     assert details is not None
     if any(claim.takes_over for claim in claims):
         fence_targets(context, definition)
     start, end = claims[0].start, claims[-1].end
-    body = bind_body(
-        recorded_query(definition.sql, definition.dialect), start, end, context, details.timezone, definition.functions
-    )
+    query, owner = recorded_query(definition.sql, definition.dialect), as_owner(context, definition.owner)
+    check_owner(owner.permissions(), definition.owner, Privilege.USE_CQ, series_patterns(query))
+    body = bind_body(query, start, end, owner, details.timezone, definition.functions)
     if body.plan is None:
         return IntoPoints()
     replaced = (start, end) if any(claim.replaces for claim in claims) else None
-    return compute_into(context, body.plan, body.targets, replaced)
+    points = compute_into(context, body.plan, body.targets, replaced)
+    try:
+        owner.authorize_points(points.series)
+    except Error:
+        points.close()
+        raise
+    return points
 
 
 def fence_targets(context: Context, definition: JobDefinition) -> None:

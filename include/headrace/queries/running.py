@@ -30,6 +30,8 @@ class RunningQuery:
         self._cancel_jobs = cancel_jobs
         self._rows = 0
         self._bytes = 0
+        self.thread = threading.get_ident()
+        """The thread that runs it."""
         self.error: Error | None = None
         """Why the query has to end."""
 
@@ -111,6 +113,12 @@ class RunningQueries:
             return False
         query.end(OperationalError("the query was killed", hint="KILL QUERY has ended it"))
         return True
+
+    def end_of_thread(self, thread: int, error: Error) -> None:
+        """End what a thread runs with an error."""
+        for query in self.all():
+            if query.thread == thread:
+                query.end(error)
 
     @contextmanager
     def _job_group(self, id: str) -> Iterator[None]:

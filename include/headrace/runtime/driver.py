@@ -14,6 +14,7 @@ from headrace.jobs.hosts import Driving, Host, JobActivity
 from headrace.jobs.registry import kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.metrics import Histogram
+from headrace.runtime.owner_rights import OwnerRights
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
 from headrace.streams.failures import stop_job
@@ -159,7 +160,8 @@ class Driver:
         records = self._context.catalog.jobs.all(self._name)
         leaving = dict(self._leaving)
         self.records = [record for record in records if record.definition.id not in leaving]
-        hosted = [record for record in self.records if self._take_action(record)]
+        owners = OwnerRights(self._context.catalog)
+        hosted = [record for record in self.records if self._take_action(record, owners)]
         for host in self._hosts.values():
             host.reconcile([record for record in hosted if self.host(record.definition.kind) is host])
         for record in self.records:
@@ -172,13 +174,14 @@ class Driver:
     def _is_running(self, job_id: str) -> bool:
         return any(job_id in host.running for host in self._hosts.values())
 
-    def _take_action(self, record: JobRecord) -> bool:
+    def _take_action(self, record: JobRecord, owners: OwnerRights) -> bool:
         """Do what the role of a job requires, and return whether its host should run it. A job that cannot run is STOPPED."""
         now = self._context.clock.now()
         try:
             match role(record, retry_at=self._pauses.get(record.definition.id, NO_PAUSE).end_at(now), now=now):
                 case Role.HOST:
                     self._reset_retries(record, now)
+                    owners.check(record.definition)
                     return self.host(record.definition.kind).prepare(record)
                 case Role.RETRY:
                     self._retry(record, now)

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec
 
@@ -25,6 +25,7 @@ from headrace.runtime.query_runs import QueryWork
 from headrace.settings import current
 
 if TYPE_CHECKING:
+    from headrace.runtime.door import Door
     from headrace.runtime.http import RunSql
 
 logger = logging.getLogger("headrace")
@@ -35,19 +36,26 @@ PR_SET_PDEATHSIG: Final = 1
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def snode(name: str | None, sql_runner: Callable[[Context], RunSql], *, fill_histories: bool, wait_s: float | None) -> NoReturn:
+def snode(
+    name: str | None,
+    create_service: Callable[[Context, str], tuple[RunSql, Sequence[Door]]],
+    *,
+    fill_histories: bool,
+    wait_s: float | None,
+) -> NoReturn:
     """Run an snode until it ends, and end the process with it.
 
-    Its name is that of the settings if it is None; `sql_runner` returns what `POST /sql` runs statements with. See `run_snode`.
+    Its name is that of the settings if it is None; `create_service` returns what `POST /sql` runs statements with, and the doors
+    that the settings open. See `run_snode`.
     """
     from headrace.runtime.snode import Exit, run_snode
 
     code: int = Exit.FAILED
     try:
         with open_process(Role.SNODE) as context:
-            code = run_snode(
-                context, name or context.settings.snode, sql_runner(context), fill_histories=fill_histories, wait_s=wait_s
-            )
+            snode_name = name or context.settings.snode
+            run_sql, doors = create_service(context, snode_name)
+            code = run_snode(context, snode_name, run_sql, doors, fill_histories=fill_histories, wait_s=wait_s)
     except Error as error:
         logger.error("%s", error)
     exit_now(code)

@@ -8,26 +8,28 @@ import json
 import logging
 import math
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel
 
-from headrace.errors import ConfigurationError, Error, InternalError, OperationalError, TerminalError
+from headrace.errors import AuthenticationError, ConfigurationError, Error, InternalError, OperationalError, TerminalError
 from headrace.model.masking import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from starlette.applications import Starlette
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +52,16 @@ class StatementResult:
     affected: int = -1
 
 
-RunSql = Callable[[str, str, str | None], StatementResult]
-"""Runs a statement: SQL, dialect and current database. Raises `headrace.errors.Error`. Must be thread-safe."""
+class RunSql(Protocol):
+    """Runs statements. Thread-safe."""
+
+    def __call__(self, sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:
+        """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
+        ...
+
+
+Authenticate = Callable[[str, str], str]
+"""Takes the name and password of a user and returns the user. Raises `AuthenticationError`."""
 
 
 RunTrigger = Callable[[dict[str, Any]], dict[str, Any]]
@@ -73,11 +83,12 @@ class Health:
 
 
 class Statement(BaseModel):
-    """The body of `POST /sql`."""
+    """The body of `POST /sql`. Who has the token may act as any user."""
 
     sql: str
     dialect: str = "tdengine"
     database: str | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,17 @@ def bearer_token(authorization: str = Header("")) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
+def basic_credentials(authorization: str) -> tuple[str, str] | None:
+    """Return the name and password of basic authentication; None if a request has none."""
+    scheme, _, encoded = authorization.partition(" ")
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode()
+    except ValueError:
+        return None
+    name, colon, password = text.partition(":")
+    return (name, password) if scheme.lower() == "basic" and colon else None
+
+
 def unauthorized() -> HTTPException:
     return HTTPException(401, "a token is required: Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"})
 
@@ -111,8 +133,12 @@ def create_app(
     health: Callable[[], Health],
     metrics: Callable[[], str],
     run_trigger: RunTrigger | None = None,
+    authenticate: Authenticate | None = None,
 ) -> FastAPI:
-    """Return the application. The bare status and a proof of identity are public; everything else needs a token."""
+    """Return the application. The bare status and a proof of identity are public; everything else needs a token.
+
+    Statements may come with the name and password of a user (HTTP's basic authentication) if `authenticate` checks them.
+    """
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
     def writer(bearer: str = Depends(bearer_token)) -> None:
@@ -127,9 +153,11 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    @app.post("/sql", dependencies=[Depends(writer)])
-    async def sql(statement: Statement, request: Request) -> Response:
-        return await run_in_threadpool(respond, run_sql, statement, request.headers.get("accept", ""))
+    user_of = statement_user(guard, authenticate)
+
+    @app.post("/sql")
+    async def sql(statement: Statement, request: Request, user: str | None = Depends(user_of)) -> Response:
+        return await run_in_threadpool(respond, run_sql, statement, user, request.headers.get("accept", ""))
 
     if run_trigger is not None:
         add_triggers(app, writer, run_trigger)
@@ -147,6 +175,23 @@ def create_app(
     return app
 
 
+def statement_user(guard: Guard, authenticate: Authenticate | None) -> Callable[..., str | None]:
+    """Return what finds the user of a statement: of whom has the token the one that the statement names, else who logs in."""
+
+    def user_of(statement: Statement, authorization: str = Header("")) -> str | None:
+        if guard.may_write(bearer_token(authorization)):
+            return statement.user
+        credentials = basic_credentials(authorization)
+        if authenticate is None or credentials is None:
+            raise unauthorized()
+        try:
+            return authenticate(*credentials)
+        except AuthenticationError as error:
+            raise HTTPException(401, error.message, headers={"WWW-Authenticate": "Basic"}) from None
+
+    return user_of
+
+
 def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrigger) -> None:
     """Let writers call stateful triggers."""
 
@@ -158,9 +203,9 @@ def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrig
             return JSONResponse(error_body(error), status_of(error))
 
 
-def respond(run_sql: RunSql, statement: Statement, accept: str) -> Response:
+def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str) -> Response:
     try:
-        result = run_sql(statement.sql, statement.dialect, statement.database)
+        result = run_sql(statement.sql, statement.dialect, statement.database, user)
     except Error as error:
         return JSONResponse(error_body(error.with_sql(statement.sql)), status_of(error))
     except Exception as error:
@@ -183,7 +228,7 @@ def status_of(error: Error) -> int:
 def error_body(error: Error) -> dict[str, Any]:
     line, column = (None, None) if error.span is None or error.sql is None else error.span.position(error.sql)
     span = None if error.span is None else [error.span.start, error.span.end]
-    location = {"line": line, "column": column, "span": span, "sql": error.sql}
+    location = {"line": line, "column": column, "span": span, "sql": None if error.sql is None else masked(error.sql)}
     return {"code": error.code, "message": error.message, "hint": error.hint} | location
 
 
@@ -235,27 +280,48 @@ def to_json_value(value: object) -> object:
 class Endpoint:
     """An HTTP server for the application, in its own thread."""
 
-    def __init__(self, app: FastAPI, port: int = 0, host: str = LOOPBACK, advertise: str = "") -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        port: int = 0,
+        host: str = LOOPBACK,
+        advertise: str = "",
+        *,
+        tls: ssl.SSLContext | None = None,
+        max_connections: int | None = None,
+        setting: str = "HEADRACE_HTTP_PORT",
+    ) -> None:
         """Bind a port of an address; 0 is any free port.
 
         `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
+        `setting` is the one of the port, and `tls` encrypts connections.
 
         Raises:
             ConfigurationError: The port cannot be bound.
         """
         import uvicorn
 
-        self._socket = _bind(host, port)
+        self._socket = _bind(host, port, setting)
+        self._scheme = "http" if tls is None else "https"
         self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            limit_concurrency=max_connections,
+        )
+        config.load()
+        config.ssl = tls
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
     @property
     def address(self) -> str:
         """The URL under which others reach it."""
-        return f"http://{with_port(self._advertise, self.port)}"
+        return f"{self._scheme}://{with_port(self._advertise, self.port)}"
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Start serving; return once requests are accepted."""
@@ -281,12 +347,12 @@ def with_port(host: str, port: int) -> str:
     return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, setting: str) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
-            hint="set HEADRACE_HTTP_PORT to a free port, or to 0 for any, and HEADRACE_HTTP_HOST to an address of this machine",
+            hint=f"set {setting} to a free port, or to 0 for any, and its host to an address of this machine",
         ) from None

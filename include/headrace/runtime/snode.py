@@ -22,8 +22,10 @@ from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
+from headrace.runtime.authentication import authenticator
 from headrace.runtime.context import is_under_spark_submit
 from headrace.runtime.credentials import Identity
+from headrace.runtime.door import Door
 from headrace.runtime.driver import Driver
 from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
@@ -60,22 +62,32 @@ class Exit(IntEnum):
     """The JVM has died."""
 
 
-def run_snode(context: Context, name: str, run_sql: RunSql, *, fill_histories: bool = True, wait_s: float | None = None) -> Exit:
+def run_snode(
+    context: Context,
+    name: str,
+    run_sql: RunSql,
+    doors: Sequence[Door] = (),
+    *,
+    fill_histories: bool = True,
+    wait_s: float | None = None,
+) -> Exit:
     """Run an snode in this thread until SIGTERM or SIGINT, the loss of its lease, or the death of its JVM.
 
+    It opens `doors` once it has its lease.
     With `fill_histories` it backfills all streams itself. If Airflow does, it fills only small histories. It waits for a lease that
     another driver holds for at most `wait_s`; None for as long as it takes, 0 to fail at once.
     """
-    return Snode(context, name, run_sql, fill_histories=fill_histories).run(wait_s)
+    return Snode(context, name, run_sql, doors, fill_histories=fill_histories).run(wait_s)
 
 
 class Snode:
     """One driver's life: takes the lease, starts Spark, endpoint and streams, and stops them."""
 
-    def __init__(self, context: Context, name: str, run_sql: RunSql, *, fill_histories: bool) -> None:
+    def __init__(self, context: Context, name: str, run_sql: RunSql, doors: Sequence[Door], *, fill_histories: bool) -> None:
         self._context = context
         self._name = name
         self._run_sql = run_sql
+        self._doors = doors
         self._fill_histories = fill_histories
         self._wake = threading.Event()
         self._stop_requested = threading.Event()
@@ -116,6 +128,7 @@ class Snode:
         try:
             endpoint = self._start_endpoint(keeper)
             spark = self._context.spark()
+            self._open_doors()
         except Error as error:
             logger.error("the snode could not start: %s", error)
             self._record("FAILED", error.message)
@@ -160,7 +173,12 @@ class Snode:
         settings = self._context.settings
         guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
         app = create_app(
-            guard, self._run_sql, lambda: self._health(keeper), lambda: self._metrics(keeper), trigger_runner(self._context)
+            guard,
+            self._run_sql,
+            lambda: self._health(keeper),
+            lambda: self._metrics(keeper),
+            trigger_runner(self._context),
+            authenticator(self._context),
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
         endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)
@@ -168,6 +186,11 @@ class Snode:
         keeper.publish(endpoint.address)
         self._publish_endpoint(keeper.lease)
         return endpoint
+
+    def _open_doors(self) -> None:
+        for door in self._doors:
+            door.start()
+            logger.info("door %s is open at %s", door.name, door.address)
 
     def _publish_endpoint(self, lease: Lease) -> None:
         """Write the address to a file of the home, from which the command line reads it faster than from the catalog."""
@@ -253,6 +276,8 @@ class Snode:
             driver.stop(2.0)
         if exit_code is Exit.OK and isinstance(driver.failure, FencedError):
             exit_code = Exit.LEASE_LOST
+        for door in self._doors:
+            door.stop()
         endpoint.stop()
         self._record("ENDED", reason_text(exit_code, driver))
         return exit_code

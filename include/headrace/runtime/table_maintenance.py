@@ -8,8 +8,9 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error
+from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import DesiredState, JobRecord
-from headrace.model.positions import SourceId, source_id
+from headrace.model.positions import source_id
 from headrace.model.tables import TBNAME, Table, TableKind
 from headrace.storage import Bounds
 from headrace.streams.leftovers import remove_leftovers
@@ -71,16 +72,18 @@ def maintain_table(context: Context, table: Table, retention_hours: int, bounds:
 
 def offsets_by_job(context: Context, table: Table) -> dict[str, int]:
     """Return the version up to which each stream or pipe has read a table, by kind and name; for a backfill, its boundary."""
-    source = source_id(table.database, table.name)
     records = [record for record in context.catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
-    offsets = {f"{record.definition.kind} {record.definition}": needed_offset(record, source) for record in records}
+    offsets = {f"{record.definition.kind} {record.definition}": needed_offset(context, record, table) for record in records}
     return {job: offset for job, offset in offsets.items() if offset is not None}
 
 
-def needed_offset(record: JobRecord, source: SourceId) -> int | None:
-    """Return the oldest version of a source that a job may still read; None before it has started, and if it does not read it."""
+def needed_offset(context: Context, record: JobRecord, table: Table) -> int | None:
+    """Return the oldest version of a table that a job may still read; None before it has started, and if it does not read it."""
+    needed = kind_of(record.definition).needed_version if is_known(record.definition.kind) else None
+    if needed is not None:
+        return needed()(context, record, table)
     offsets = record.progress.boundary if record.offsets is None else record.offsets
-    return None if offsets is None else offsets.get(source)
+    return None if offsets is None else offsets.get(source_id(table.database, table.name))
 
 
 def adopt_subtables(context: Context, table: Table) -> list[str]:

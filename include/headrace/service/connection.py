@@ -9,14 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError, ProgrammingError
-from headrace.model.clock import Clock, SystemClock
 from headrace.model.progress import Progress, no_progress
-from headrace.runtime.context import open_context
 from headrace.service.results import Result
-from headrace.service.rights import Authorizer
 from headrace.service.session import Session, with_statement
-from headrace.settings import Settings, load
-from headrace.sql import check_dialect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,39 +25,6 @@ threadsafety = 1
 paramstyle = "qmark"
 
 Description = list[tuple[str, str, None, None, None, None, None]]
-
-
-def connect(
-    home: str | Path | None = None,
-    *,
-    dialect: str | None = None,
-    database: str | None = None,
-    user: str | None = None,
-    clock: Clock | None = None,
-    settings: Settings | None = None,
-    authorizer: Authorizer | None = None,
-) -> Connection:
-    """Open a home; create it if it is missing.
-
-    Args:
-        home: Folder of the catalog, tables and state. Defaults to the setting `home`.
-        dialect: Language of the statements, `tdengine` or `iotdb`. Defaults to the setting `dialect`.
-        database: Current database, as after `USE`.
-        user: User whose rights apply. Defaults to the setting `user`, else to the operating system's login.
-        clock: What `now` means. Defaults to the machine's clock.
-        settings: All settings; `home` overrides theirs.
-        authorizer: Decides what the user may do. Defaults to one that allows everything.
-
-    Raises:
-        ProgrammingError: The dialect is unknown.
-    """
-    effective = settings or load()
-    if home is not None:
-        effective = effective.model_copy(update={"home": Path(home)})
-    language = (dialect or effective.dialect).lower()
-    check_dialect(language)
-    context = open_context(effective, clock or SystemClock())
-    return Connection(Session(context, language, database, user=user or "", authorizer=authorizer))
 
 
 class Connection:

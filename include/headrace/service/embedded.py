@@ -12,10 +12,11 @@ from typing import Final
 from weakref import WeakSet
 
 from headrace.catalog.processes import process_identity
-from headrace.context import Context
-from headrace.errors import FencedError, OperationalError
+from headrace.context import Context, allow_all
+from headrace.errors import FencedError, OperationalError, PermissionDeniedError
 from headrace.history.backfill import fill_history
 from headrace.jobs.registry import kind_of
+from headrace.model.access import administrator
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
@@ -24,9 +25,11 @@ from headrace.pipes.progress import PipeWatch
 from headrace.pipes.running import RunningPipes
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
+from headrace.runtime.owner_rights import OwnerRights
 from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.runtime.stream_metrics import StreamSampler
 from headrace.settings import Settings
+from headrace.streams.failures import stop_job
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.source_tables import latest_offsets
 
@@ -44,12 +47,13 @@ class EmbeddedRunner:
     """The streams of one home, run by calls of `settle`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        # Jobs run with the rights of their owners, not with those of whom settles.
+        self._context = replace(context, user="", authorize_points=allow_all, permissions=administrator)
         self._lease: Lease | None = None
         self._pollers: SourcePollers | None = None
         self._pipes: RunningPipes | None = None
-        self._sampler = StreamSampler(context)
-        self._pipe_sampler = StreamSampler(context)
+        self._sampler = StreamSampler(self._context)
+        self._pipe_sampler = StreamSampler(self._context)
         self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
         _runners.add(self)
@@ -142,7 +146,7 @@ class EmbeddedRunner:
         self._pipes = self._pipes or RunningPipes(context)
         rounds = iter(range(MAX_ROUNDS))
         for _ in rounds:
-            records = self._load_records()
+            records = self._permitted(self._load_records())
             if self._fill_histories(records):
                 continue
             self._reconcile(self._pollers, self._pipes, records)
@@ -153,6 +157,18 @@ class EmbeddedRunner:
                 self._pipe_sampler.take(self._pipes, records)
                 return
         raise OperationalError("the jobs do not settle", hint="check that no two of them write to each other's source")
+
+    def _permitted(self, records: list[JobRecord]) -> list[JobRecord]:
+        """Stop the jobs whose owners may not run them any more, and return the others."""
+        owners, permitted = OwnerRights(self._context.catalog), []
+        for record in records:
+            try:
+                if record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED:
+                    owners.check(record.definition)
+                permitted.append(record)
+            except PermissionDeniedError as error:
+                stop_job(self._context, record.definition.id, error)
+        return permitted
 
     def _reconcile(self, pollers: SourcePollers, pipes: RunningPipes, records: list[JobRecord]) -> None:
         pollers.reconcile([record for record in records if is_polled(record)])

@@ -7,19 +7,23 @@ from typing import Final
 from headrace.context import Context
 from headrace.queries.running import RunningQueries
 from headrace.runtime.http import RunSql, StatementResult
+from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.rights import Authorizer
 from headrace.service.session import Session
 
 HTTP_USER: Final = "http"
-"""The user of every holder of the token, which carries no name."""
+"""The name of holders of the token who name no user. They may do everything."""
 
 
-def sql_runner(context: Context, authorizer: Authorizer | None = None) -> RunSql:
+def sql_runner(context: Context, authorizer: Authorizer | None = None, queries: RunningQueries | None = None) -> RunSql:
     """Return the function behind `POST /sql`. It is thread-safe, so requests run concurrently."""
-    queries = RunningQueries(context)
+    queries = queries or RunningQueries(context)
+    grants = CatalogAuthorizer(context.catalog)
 
-    def run(sql: str, dialect: str, database: str | None = None) -> StatementResult:
-        session = Session(context, dialect, database, user=HTTP_USER, authorizer=authorizer, reads_files=False, queries=queries)
+    def run(sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:
+        checked = authorizer if user is None else grants
+        name = HTTP_USER if user is None else user
+        session = Session(context, dialect, database, user=name, authorizer=checked, reads_files=False, queries=queries)
         result = session.execute(sql)
         return StatementResult(result.table, result.affected)
 

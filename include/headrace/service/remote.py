@@ -9,15 +9,18 @@ from headrace.runtime.snode_client import ARROW, send_statement
 from headrace.service.results import Result
 
 
-def query_living_snode(context: Context, text: str, dialect: str, database: str | None) -> Result | None:
-    """Have an snode that is alive run a query; None if this process should, for example since it has a Spark session of its own."""
+def query_living_snode(context: Context, text: str, dialect: str, database: str | None, user: str | None = None) -> Result | None:
+    """Have an snode that is alive run a query; None if this process should, for example since it has a Spark session of its own.
+
+    It has the rights of `user`; all rights if that is None.
+    """
     if getattr(context.spark, "started", True):
         return None
-    results = (query_snode(snode, text, dialect, database) for snode in living_snodes(context))
+    results = (query_snode(snode, text, dialect, database, user) for snode in living_snodes(context))
     return next((result for result in results if result is not None), None)
 
 
-def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None) -> Result | None:
+def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None, user: str | None = None) -> Result | None:
     """Have the snode run a query.
 
     None if it cannot be reached from here, or if the process at its address is not the snode that the catalog names.
@@ -25,7 +28,7 @@ def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None)
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded.
     """
-    response = send_statement(endpoint_of(snode), {"sql": text, "dialect": dialect, "database": database}, ARROW)
+    response = send_statement(endpoint_of(snode), {"sql": text, "dialect": dialect, "database": database, "user": user}, ARROW)
     if response is None:
         return None
     import pyarrow as pa

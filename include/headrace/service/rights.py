@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.errors import ProgrammingError
+from headrace.errors import PermissionDeniedError
+from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Table
 from headrace.model.trees import DeviceSeries
 
 if TYPE_CHECKING:
+    from headrace.catalog import Catalog
     from headrace.compute import AnyPlan
+    from headrace.model.spans import Span
 
 
 class Action(StrEnum):
@@ -26,6 +29,7 @@ class Action(StrEnum):
     ALTER = "alter"
     DROP = "drop"
     OPERATE = "operate"
+    ADMINISTER = "administer"
 
 
 class ObjectKind(StrEnum):
@@ -37,6 +41,7 @@ class ObjectKind(StrEnum):
     FUNCTION = "function"
     TRIGGER = "trigger"
     PIPE_PLUGIN = "pipe plugin"
+    PATH = "path"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,16 +61,22 @@ class Securable:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """Permission for an action on an object."""
+    """Permission for an action on an object, or a privilege of IoTDB: on paths of a pattern, or on the catalog if it is global."""
 
-    action: Action
+    action: Action | Privilege
     target: Securable
 
     def __str__(self) -> str:
-        return f"{self.action.value} {self.target}"
+        if isinstance(self.action, Action):
+            return f"{self.action.value} {self.target}"
+        return f"{self.action.value} on {self.target.name}" if self.target.kind == ObjectKind.PATH else self.action.value
 
 
 CATALOG: Final = Securable(ObjectKind.CATALOG)
+
+
+ADMINISTER: Final = (Right(Action.ADMINISTER, CATALOG),)
+"""What only the administrator has."""
 
 
 def database_securable(name: str) -> Securable:
@@ -77,17 +88,17 @@ def table_securable(table: Table, subtable: str | None = None) -> Securable:
 
 
 def function_securable(name: str) -> Securable:
-    """Return the securable of a registered function. The right to create and drop it is IoTDB's USE_UDF."""
+    """Return the securable of a registered function. All rights on it are IoTDB's USE_UDF."""
     return Securable(ObjectKind.FUNCTION, name=name)
 
 
 def trigger_securable(name: str) -> Securable:
-    """Return the securable of a trigger. The right to create, operate and drop it is IoTDB's USE_TRIGGER."""
+    """Return the securable of a trigger. All rights on it are IoTDB's USE_TRIGGER."""
     return Securable(ObjectKind.TRIGGER, name=name)
 
 
 def pipe_plugin_securable(name: str) -> Securable:
-    """Return the securable of a plugin of pipes. The right to create and drop it is IoTDB's USE_PIPE."""
+    """Return the securable of a plugin of pipes. All rights on it are IoTDB's USE_PIPE."""
     return Securable(ObjectKind.PIPE_PLUGIN, name=name)
 
 
@@ -112,14 +123,26 @@ def on_job(action: Action, job: JobDefinition) -> tuple[Right, ...]:
     return (Right(action, job_securable(job)),)
 
 
+def on_paths(privilege: Privilege, paths: Iterable[object]) -> tuple[Right, ...]:
+    """Return the rights of a privilege on paths or patterns of trees."""
+    return tuple(Right(privilege, Securable(ObjectKind.PATH, name=name)) for name in dict.fromkeys(map(str, paths)))
+
+
+def globally(privilege: Privilege) -> tuple[Right, ...]:
+    """Return the right of a privilege that is not on paths."""
+    return (Right(privilege, CATALOG),)
+
+
 def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
     """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
     rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
     return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 
-class PermissionDeniedError(ProgrammingError, code="PERMISSION_DENIED"):
-    """The user lacks a right that the statement requires."""
+def denied_table(span: Span | None = None) -> PermissionDeniedError:
+    """Return the error for a table, database or stream that the user may not use, or that does not exist."""
+    hint = "check the name; the administrator can GRANT READ or WRITE ON database.*"
+    return PermissionDeniedError("Permission denied or target object not exist", hint=hint, span=span)
 
 
 class Authorizer(Protocol):
@@ -133,6 +156,10 @@ class Authorizer(Protocol):
         """
         ...
 
+    def permissions(self, user: str) -> Permissions:
+        """Return what the user may do, by which paths are left out that they may not read."""
+        ...
+
 
 class AllowAll:
     """Grants every right to every user."""
@@ -140,9 +167,16 @@ class AllowAll:
     def authorize(self, user: str, rights: Sequence[Right]) -> None:
         """Return without any check."""
 
+    def permissions(self, user: str) -> Permissions:
+        """Return the permissions of an administrator."""
+        return administrator(user)
 
-def authorize_points(authorizer: Authorizer, user: str, series: Sequence[DeviceSeries]) -> None:
-    """Ask for the right to write to the databases of series; see `Context.authorize_points`."""
-    names = dict.fromkeys(one.database.name for one in series)
-    if names:
-        authorizer.authorize(user, [Right(Action.WRITE, database_securable(name)) for name in names])
+
+def authorize_points(authorizer: Authorizer, catalog: Catalog, user: str, series: Sequence[DeviceSeries]) -> None:
+    """Ask for the rights to write to series, and to create those that are missing; see `Context.authorize_points`."""
+    if not series or authorizer.permissions(user).is_administrator:
+        return
+    from headrace.trees.owners import missing_paths, paths_of
+
+    authorizer.authorize(user, on_paths(Privilege.WRITE_DATA, paths_of(series)))
+    authorizer.authorize(user, on_paths(Privilege.WRITE_SCHEMA, missing_paths(catalog, series)))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, InternalError
+from headrace.errors import Error, InternalError, NotFoundError, PermissionDeniedError
 from headrace.model.masking import masked
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, authorize_points
+from headrace.service.rights import AllowAll, Authorizer, Right, authorize_points, denied_table
 from headrace.service.stage import SessionState, Stage, required_rights
+from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
 
 if TYPE_CHECKING:
     from headrace.context import Context
     from headrace.queries.running import RunningQueries
     from headrace.service.embedded import EmbeddedRunner
+
+
+MAX_AUDITED: Final = 2_000
+"""Characters of a statement that the audit log has."""
 
 
 class Session(SessionState):
@@ -36,17 +41,24 @@ class Session(SessionState):
         authorizer: Authorizer | None = None,
         reads_files: bool = True,
         queries: RunningQueries | None = None,
+        address: str = "",
     ) -> None:
         """Create a session.
 
         The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
-        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries.
+        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries. The audit log
+        has `address` as where the client comes from.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
-        authorize = partial(authorize_points, self._authorizer)
-        context = replace(context, authorize_points=partial(authorize, user), authorize_points_of=authorize, user=user)
+        context = replace(
+            context,
+            user=user,
+            authorize_points=partial(authorize_points, self._authorizer, context.catalog, user),
+            permissions=partial(self._authorizer.permissions, user),
+        )
         super().__init__(context, dialect, database, user, reads_files, queries)
         self._embedded: EmbeddedRunner | None = None
+        self.address = address
 
     def execute(self, text: str) -> Result:
         """Run one statement.
@@ -55,11 +67,61 @@ class Session(SessionState):
             Error: Always one of ours, with the statement's text.
         """
         with with_statement(text):
-            return self.run(self.stages(text), text)
+            try:
+                stages = self.stages(text)
+                result = self.run(stages, text)
+            except PermissionDeniedError as error:
+                self._record(text, error)
+                raise
+            if any(stage.is_audited for stage in stages):
+                self._record(text)
+            return result
+
+    def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]]) -> Result:
+        """Do what a client asks for without a statement: check rights, then plan and apply stages.
+
+        `described` replaces the statement in the audit log.
+
+        Raises:
+            PermissionDeniedError: The user lacks a right; nothing has been looked up or applied.
+        """
+        try:
+            self._authorizer.authorize(self.user, rights)
+            return self.run(make_stages())
+        except PermissionDeniedError as error:
+            self._record(described, error)
+            raise
+
+    def _record(self, text: str, error: PermissionDeniedError | None = None) -> None:
+        """Record in the audit log what the user has done, or was refused."""
+        statement, reason = masked(text)[:MAX_AUDITED], "" if error is None else error.message
+        action = statement.split(maxsplit=1)[0].upper() if statement.strip() else ""
+        self.context.catalog.audit_log.record(self.user, self.address, action, statement, is_allowed=error is None, reason=reason)
 
     def stages(self, text: str) -> list[Stage]:
-        """Plan a statement without applying it."""
-        return plan(parse(text, self.dialect), self)
+        """Plan a statement without applying it.
+
+        Raises:
+            PermissionDeniedError: The user lacks a right that its text needs; nothing has been looked up.
+        """
+        statement = parse(text, self.dialect)
+        if not isinstance(self._authorizer, AllowAll):
+            rights = statement_rights(statement, self.user)
+            if rights:
+                self._authorizer.authorize(self.user, rights)
+        try:
+            return plan(statement, self)
+        except NotFoundError as error:
+            raise self._without_names(error) from None
+
+    def _without_names(self, error: NotFoundError) -> Error:
+        """Return the error for a name that was not found, as if it was found and denied unless the user may know all names.
+
+        Trees do not need this: paths that may not be known are not found, and other names have been denied.
+        """
+        if self.dialect == "iotdb" or self.context.permissions().is_administrator:
+            return error
+        return denied_table(error.span)
 
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages if the user has the rights that they require, and return the result of the last.
@@ -73,7 +135,8 @@ class Session(SessionState):
         reads_rows = is_query(stages)
         if reads_rows and text is not None:
             # A live snode has a warm Spark session.
-            answer = query_living_snode(self.context, text, self.dialect, self.database)
+            user = None if isinstance(self._authorizer, AllowAll) else self.user
+            answer = query_living_snode(self.context, text, self.dialect, self.database, user)
             if answer is not None:
                 return answer
         result, queries = Result(), self.queries

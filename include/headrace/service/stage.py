@@ -58,6 +58,7 @@ class Stage:
         is_query: Whether it returns rows of tables, which a live snode reads faster than a session that starts Spark.
         plan: The plan of a query that EXPLAIN ANALYZE can run.
         needs_confirmation: Whether the command line asks before it is applied.
+        is_audited: Whether the audit log records it also if it is allowed.
     """
 
     required: tuple[Right, ...]
@@ -66,6 +67,7 @@ class Stage:
     is_query: bool = False
     plan: AnyPlan | None = None
     needs_confirmation: bool = False
+    is_audited: bool = False
 
 
 def required_rights(stages: Iterable[Stage]) -> tuple[Right, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
+from headrace.model.access import ADMINISTRATOR, Grant, Privilege
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord
 from headrace.model.masking import masked
 from headrace.model.quarantine import QuarantinedRow, QuarantineRequest
@@ -27,6 +28,7 @@ from headrace.runtime.activity import (
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import function_tables, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
+from headrace.service.visible_rows import visible
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 from headrace.sql.tokens import TokenType, tokenize
@@ -247,23 +249,63 @@ def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
     return None if activity.slow_batch is None else f"[{SLOW_BATCH}] {activity.slow_batch} ({SLOW_BATCH_HINT})"
 
 
+def users(context: Context) -> CatalogRows:
+    """Return a row for each user, as far as the user may know of them."""
+    permissions = context.permissions()
+    stored = [user for user in context.catalog.access.users() if user.name != ADMINISTRATOR]
+    rows = [(ADMINISTRATOR, 1, 1, 1, None), *((user.name, 0, int(user.is_enabled), 1, user.created) for user in stored)]
+    seen = [row for row in rows if permissions.allows(Privilege.MANAGE_USER) or row[0] == permissions.user]
+    return build_rows(seen, name=STRING, super=INT, enable=INT, sysinfo=INT, create_time=INSTANT)
+
+
+def user_privileges(context: Context) -> CatalogRows:
+    """Return a row for each privilege of each user, those of the other language included, as far as the user may know of them."""
+    permissions, access = context.permissions(), context.catalog.access
+    names = [user.name for user in access.users() if user.name != ADMINISTRATOR]
+    seen = [name for name in names if permissions.allows(Privilege.MANAGE_USER) or name == permissions.user]
+    grants = [(name, role, grant) for name in seen for role, grant in access.owner_permissions(name).grants]
+    rows = [(name, *privilege_row(grant), role) for name, role, grant in grants]
+    return build_rows(
+        rows, user_name=STRING, privilege=STRING, db_name=STRING, table_name=STRING, condition=STRING, role_name=STRING
+    )
+
+
+def audit_log(context: Context) -> CatalogRows:
+    """Return what users did and were refused, the newest first. Only the administrator sees it."""
+    entries = context.catalog.audit_log.entries() if context.permissions().is_administrator else []
+    rows = [(one.time, one.user, one.address, one.action, one.statement, one.is_allowed, one.reason) for one in entries]
+    types = {"time": INSTANT, "user_name": STRING, "address": STRING, "action": STRING, "statement": STRING}
+    return CatalogRows({**types, "allowed": BOOL, "reason": STRING}, rows)
+
+
+def privilege_row(grant: Grant) -> Row:
+    """Return privilege, database, table and condition; a path of a tree is in the column of the table."""
+    if not grant.privilege.is_on_tables:
+        return grant.privilege.value.lower(), "", grant.target, ""
+    database, _, table = grant.target.partition(".")
+    return grant.privilege.value.removesuffix("_TABLE").lower(), database, "" if table == "*" else table, grant.condition
+
+
 def build_rows(rows: list[Row], /, **types: Type) -> CatalogRows:
     return CatalogRows(types, rows)
 
 
 RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
-    "ins_databases": databases,
-    "ins_stables": stables,
-    "ins_tables": tables,
-    "ins_tags": tags,
-    "ins_columns": columns,
-    "ins_functions": function_tables.functions,
-    "ins_jobs": jobs,
-    "ins_streams": stream_tables.streams,
-    "ins_stream_tasks": stream_tables.stream_tasks,
-    "ins_stream_progress": stream_progress,
-    "ins_stream_quarantine": stream_quarantine,
-    "ins_stream_metrics": stream_metrics,
+    "ins_databases": visible(databases),
+    "ins_stables": visible(stables),
+    "ins_tables": visible(tables),
+    "ins_tags": visible(tags),
+    "ins_columns": visible(columns),
+    "ins_functions": visible(function_tables.functions),
+    "ins_jobs": visible(jobs),
+    "ins_streams": visible(stream_tables.streams),
+    "ins_stream_tasks": visible(stream_tables.stream_tasks),
+    "ins_stream_progress": visible(stream_progress),
+    "ins_stream_quarantine": visible(stream_quarantine),
+    "ins_stream_metrics": visible(stream_metrics),
+    "ins_users": users,
+    "ins_user_privileges": user_privileges,
+    "ins_audit_log": audit_log,
 }
 
 

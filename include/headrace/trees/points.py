@@ -20,10 +20,11 @@ from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.points import MapRows, ReplacedPoints
 from headrace.storage.spark.frames import map_partitions, read_batches
 from headrace.trees.firing import Firing
+from headrace.trees.owners import as_owner
 from headrace.trees.series import resolve_series
 from headrace.trees.tablets import DEVICE, WrittenTablets
 from headrace.trees.trigger_drops import complete_interrupted
-from headrace.trees.trigger_writes import as_owner, inserted_rows
+from headrace.trees.trigger_writes import inserted_rows
 from headrace.trees.triggers import match_triggers
 
 if TYPE_CHECKING:
@@ -92,13 +93,14 @@ class DeviceRows:
 def write_points(
     context: Context,
     points: Sequence[Points],
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
     fired_by: frozenset[str] = frozenset(),
 ) -> dict[str, WriteMetrics]:
     """Write points in one commit for each database; of points at the same instant the last are kept. Calls triggers.
 
     Those with replaced points, and those that are not rows in memory, have to be alone. `check` is called before each commit;
-    what it raises prevents the commit. `fired_by` has the ids of the triggers that have inserted the points, which are not called.
+    what it raises prevents the commit. Points that replace none, without a `check`, may share a commit with those of others.
+    `fired_by` has the ids of the triggers that have inserted the points, which are not called.
 
     Raises:
         TriggerFireError: A trigger failed; its `is_written` is True if the points are written.
@@ -144,7 +146,7 @@ def write_insertions(firing: Firing, fired_by: frozenset[str]) -> None:
     for trigger, insertions in firing.owned_insertions():
         try:
             rows = [DeviceRows((series,), table) for series, table in inserted_rows(firing.context, insertions)]
-            write_points(as_owner(firing.context, trigger), rows, fired_by=fired_by | {trigger.id})
+            write_points(as_owner(firing.context, trigger.owner), rows, fired_by=fired_by | {trigger.id})
         except Error as error:
             firing.note_failure(trigger, error)
 
@@ -161,15 +163,19 @@ def written_tablets(part: StoredPoints, devices: Mapping[str, Device], precision
     )
 
 
-def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Callable[[], None]) -> WriteMetrics:
+def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Callable[[], None] | None) -> WriteMetrics:
     """Write the points of one database."""
     table, database = context.catalog.tables.get(name, TREE_TABLE), context.catalog.databases.get(name)
     tables, max_rows, first = context.tables, context.settings.driver_rows, parts[0]
     if callable(first.rows):
         return first.rows()
     if not isinstance(first.rows, Sequence):
-        return tables.frames.write_points(table, database, first.rows, first.replaced, max_rows=max_rows, check=check)
+        return tables.frames.write_points(
+            table, database, first.rows, first.replaced, max_rows=max_rows, check=check or (lambda: None)
+        )
     nothing = tables.schema(table, database).empty_table().select([TIME_COLUMN, DEVICE])
     rows = [row for part in parts if isinstance(part.rows, Sequence) for row in part.rows]
     combined = pa.concat_tables([nothing, *rows], promote_options="default")
-    return tables.writer.write_points(table, database, combined, first.replaced, max_rows=max_rows, check=check)
+    if context.group_commit is not None and check is None and first.replaced is None:
+        return context.group_commit.write_points(table, database, combined, max_rows=max_rows)
+    return tables.writer.write_points(table, database, combined, first.replaced, max_rows=max_rows, check=check or (lambda: None))

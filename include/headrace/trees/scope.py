@@ -8,22 +8,25 @@ from headrace.code.languages import registered_language
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.context import Context
+from headrace.model.access import Privilege
 from headrace.model.expressions import ColumnRef, Expression, walk
 from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
 from headrace.model.trees import Device
 from headrace.trees.devices import device_tables, devices_of
+from headrace.trees.visibility import visible_devices
 
 
 def tree_scope(
     query: TreeQuery, context: Context, timezone: str | None = None, functions: Collection[str] | None = None
 ) -> TreeScope:
-    """Return what the paths of a query are resolved against: the devices that they may name.
+    """Return what the paths of a query are resolved against: the devices that they may name, as far as the user may read.
 
     `timezone` is the zone of the session; None for that of the settings. `functions` are the registered functions that the query
     may call; None for all.
     """
-    return scope_of(devices_of(list(named_patterns(query)), context), context, timezone, functions)
+    devices = visible_devices(devices_of(list(named_patterns(query)), context), context, Privilege.READ_DATA)
+    return scope_of(devices, context, timezone, functions)
 
 
 def scope_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from headrace.model.tables import Database
 from headrace.model.time import Precision
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries
-from headrace.model.triggers import RegisteredTrigger
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.storage.types import arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
@@ -26,11 +24,6 @@ from headrace.trees.databases import database_of
 from headrace.trigger import Insertion
 
 TIMESTAMP: Final = DataType(TypeKind.TIMESTAMP)
-
-
-def as_owner(context: Context, trigger: RegisteredTrigger) -> Context:
-    """Return a context whose rights are those of the trigger's owner."""
-    return replace(context, authorize_points=partial(context.authorize_points_of, trigger.owner))
 
 
 def inserted_rows(context: Context, insertions: Sequence[Insertion]) -> list[tuple[DeviceSeries, pa.Table]]:

@@ -66,7 +66,7 @@ def describe_plan(context: Context, record: JobRecord) -> str:
 
 def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
     def execute(sql: str, dialect: str, user: str) -> None:
-        from headrace.service.connection import connect
+        from headrace.service.connecting import connect
 
         with connect(settings=settings, dialect=dialect, user=user) as connection:
             connection.execute(sql)

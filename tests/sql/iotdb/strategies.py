@@ -6,8 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headrace.model import access_statements as access
 from headrace.model import tree_queries as queries
 from headrace.model import tree_statements as model
+from headrace.model.access import Grantee, GranteeKind
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.paths import PathPattern, join_path, quote_node
 from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlugin
@@ -19,6 +21,7 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.triggers import TriggerEvent, TriggerType
 from headrace.model.types import TIMESTAMP
 from headrace.model.values import Now
+from headrace.sql.iotdb.access import PRIVILEGES
 from headrace.sql.iotdb.expressions import is_constant
 from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS, UNITS
 
@@ -217,6 +220,8 @@ shows = st.one_of(
     st.sampled_from(
         ["all ttl", "functions", "continuous queries", "device templates", "version", "current_timestamp", "pipeplugins"]
     ).map(model.TreeShow),
+    st.builds(model.TreeShow, st.just("queries"), limit=_maybe(naturals), offset=_maybe(naturals)),
+    st.builds(model.KillQueries, _maybe(st.sampled_from(["1:2", "it's"]))),
     st.builds(model.TreeShow, st.just("triggers"), details=st.booleans()),
     st.builds(model.TreeShow, st.just("pipe"), name=pipe_names),
     st.builds(model.TreeShow, st.just("pipes"), where=_maybe(st.builds(lambda name: ("sink", "", "used by", name), names))),
@@ -252,7 +257,24 @@ stage_attributes = st.dictionaries(text, text, max_size=3).map(lambda attributes
 stage_changes = st.tuples(
     *(_maybe(st.builds(model.StageChange, st.just(stage), stage_attributes, st.booleans())) for stage in PipeStage)
 ).map(lambda changes: tuple(change for change in changes if change is not None))
+people = names.filter(lambda name: name.lower() != "root")
+grantees = st.builds(Grantee, st.sampled_from(GranteeKind), people)
+privileges = _tuples(st.sampled_from(PRIVILEGES))
+access_statements = st.one_of(
+    st.builds(access.CreateUser, people, text),
+    st.builds(access.AlterUser, people | st.just("root"), text),
+    st.builds(access.DropUser, people),
+    st.builds(access.CreateRole, people),
+    st.builds(access.DropRole, people),
+    st.builds(access.GrantRole, people, people, st.booleans()),
+    st.builds(access.GrantPrivileges, privileges, _tuples(patterns), grantees, st.booleans()),
+    st.builds(access.RevokePrivileges, privileges, _tuples(patterns), grantees),
+    st.builds(access.ListUsers, _maybe(people)),
+    st.builds(access.ListRoles, _maybe(people | st.just("root"))),
+    st.builds(access.ListPrivileges, grantees | st.just(Grantee(GranteeKind.USER, "root"))),
+)
 statements: st.SearchStrategy[Any] = st.one_of(
+    access_statements,
     st.builds(model.CreateTreeDatabase, patterns, _maybe(naturals)),
     st.builds(model.DropTreeDatabases, _tuples(patterns)),
     st.builds(model.CreateTimeseries, paths, st.tuples(declared)),

@@ -130,8 +130,8 @@ def test_errors_carry_the_status_of_iotdb(text: str, status: int) -> None:
 
 
 def test_what_comes_later_is_not_supported() -> None:
-    with pytest.raises(NotSupportedError, match="users and roles come with a later version"):
-        parse("drop role r", "iotdb")
+    with pytest.raises(NotSupportedError, match="views come with a later version"):
+        parse("drop view root.v", "iotdb")
 
 
 def test_parameters_are_written_as_the_language_has_them() -> None:

@@ -9,7 +9,7 @@ from headrace.cli.console import err, out
 from headrace.cli.demo.steps import Demonstration, elapsed_seconds, print_heading, print_line
 from headrace.cli.system import down, up
 from headrace.runtime.airflow import AirflowClient
-from headrace.service.connection import connect
+from headrace.service.connecting import connect
 from headrace.settings import Settings, load
 
 NEXT_STEPS = """

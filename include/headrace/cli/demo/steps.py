@@ -24,7 +24,8 @@ from headrace.errors import InternalError, OperationalError
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.positions import is_behind
 from headrace.runtime.airflow import AirflowClient
-from headrace.service.connection import Connection, connect
+from headrace.service.connecting import connect
+from headrace.service.connection import Connection
 from headrace.streams.kind import STREAM
 from headrace.streams.sources.source_tables import latest_offsets
 

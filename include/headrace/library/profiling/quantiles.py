@@ -41,11 +41,14 @@ class QuantileFunction(RowsFunction):
 
 
 class Median(QuantileFunction):
-    """The median: the value in the middle, or the mean of the two in the middle. With `error`, the lower of the two."""
+    """The median: the value in the middle, or the mean of the two in the middle. With `error`, the lower of the two.
+
+    The sum of two FLOAT values is a FLOAT, as in IoTDB's function.
+    """
 
     def compute_finite(self, times: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Points:  # noqa: ARG002
         """Return the median at time 0."""
-        return one_point(find_lower_quantile(values, 0.5) if self.error else np.median(values.astype(np.float64)))
+        return one_point(find_lower_quantile(values, 0.5) if self.error else find_median(values))
 
 
 class MedianDeviation(QuantileFunction):
@@ -117,6 +120,16 @@ def find_sorted(values: npt.NDArray[Any], index: int) -> Any:
 def find_lower_quantile(values: npt.NDArray[Any], rank: float) -> Any:
     """Return the value at a rank, or the lower one of the two around it."""
     return find_sorted(values, int(rank * (len(values) - 1)))
+
+
+def find_median(values: npt.NDArray[Any]) -> float:
+    """Return the value in the middle, or the mean of the two there."""
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    ordered = np.partition(values, (low, high))
+    if low == high:
+        return float(ordered[low])
+    with np.errstate(over="ignore"):
+        return float(np.add(ordered[low], ordered[high], dtype=np.float32 if values.dtype == np.float32 else np.float64)) / 2
 
 
 def find_median_deviation(values: Values) -> float:

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from headrace.library.repair.speeds import RepairFunction, find_deviation, find_speed_limits, find_speeds, find_window_ends
 from headrace.library.series import Points, Times, Values, interpolate
+from headrace.library.steps import StepLimit
 from headrace.udf import ParameterError, Parameters
 
 METHODS: Final = ("screen", "lsgreedy")
 MAX_BLOCK_VALUES: Final = 1 << 22
 MIN_CHANGE: Final = 1e-12
-MAX_REPAIRS_PER_ROW: Final = 100
+STEPS_PER_REDUCTION: Final = 5000
 
 
 class ValueRepair(RepairFunction):
@@ -26,13 +27,15 @@ class ValueRepair(RepairFunction):
     median of itself and of what the next values within five intervals allow, within what the repaired value before allows.
 
     With `lsgreedy`, changes of speed stay within three times `sigma` of `center` (0): the largest is reduced first, until none is
-    larger. `sigma` is by default the standard deviation, found in the same way. Up to 100 reductions a row are made.
+    larger. `sigma` is by default the standard deviation, found in the same way. A reduction costs 5000 steps; if many changes
+    have to be reduced, their number grows with the third power of that of the rows.
     """
 
     def read_attributes(self, parameters: Parameters) -> None:
         """Read the method and its limits."""
         self.method = parameters.get_string_or_default("method", "screen").lower()
         self.low, self.high = parameters.get_double("minSpeed"), parameters.get_double("maxSpeed")
+        self._limit = StepLimit.of("valuerepair", parameters)
         self.center, self.sigma = parameters.get_double_or_default("center", 0), parameters.get_double("sigma")
         if self.method not in METHODS:
             raise ParameterError("Illegal method.")
@@ -62,7 +65,7 @@ class ValueRepair(RepairFunction):
         if len(values) < 3:
             return values
         sigma = find_deviation(np.diff(find_speeds(times, values))) if self.sigma is None else self.sigma
-        return reduce_changes(times, values, self.center, sigma)
+        return reduce_changes(times, values, self.center, sigma, self._limit)
 
 
 def find_middles(times: Times, values: Values, low: float, high: float) -> Values:
@@ -108,22 +111,21 @@ def follow(times: Times, middles: Values, low: float, high: float) -> Values:
     return repaired
 
 
-def reduce_changes(times: Times, values: Values, center: float, sigma: float) -> Values:
+def reduce_changes(times: Times, values: Values, center: float, sigma: float, limit: StepLimit) -> Values:
     """Return values whose speeds change by at most three sigma from the center, by reducing the largest change first."""
     x, t = values.tolist(), times.tolist()
     changes = [0.0, *np.diff(find_speeds(times, values)).tolist()]
     heap = [(-abs(change - center), row) for row, change in enumerate(changes) if row and abs(change - center) > 3 * sigma]
     heapq.heapify(heap)
-    repairs = MAX_REPAIRS_PER_ROW * len(x)
-    while heap and repairs:
+    while heap:
         excess, row = heapq.heappop(heap)
         if -excess < max(MIN_CHANGE, 3 * sigma):
             break
         if -excess != abs(changes[row] - center):
             continue  # The change has changed since.
-        repairs -= 1
+        limit.add(STEPS_PER_REDUCTION, "reducing changes of speed")
         reduction = -excess if sigma < MIN_CHANGE else max(sigma, -excess / 3)
-        rise = reduction * (t[row + 1] - t[row]) * (t[row] - t[row - 1]) / (t[row + 1] - t[row - 1])
+        rise = reduction * ((t[row + 1] - t[row]) * (t[row] - t[row - 1]) / (t[row + 1] - t[row - 1]))
         x[row] += rise if changes[row] > center else -rise
         for near in range(max(1, row - 1), min(len(x) - 2, row + 1) + 1):
             speed, next_speed = (x[near] - x[near - 1]) / (t[near] - t[near - 1]), (x[near + 1] - x[near]) / (t[near + 1] - t[near])

@@ -8,23 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from headrace.errors import ConfigurationError, StorageError
-from headrace.model.paths import unquote_node
-from headrace.model.tree_types import type_name
+from headrace.errors import StorageError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
-from headrace.pipes.events import DEVICE, TIME, DeleteEvent, DeviceRows, Event, InsertEvent, Measurement
+from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
+from headrace.pipes.sinks.delta_layouts import DAY, Layout, find_layout
 from headrace.storage.delta.handles import first_line
-from headrace.storage.object_store import delta_options
-from headrace.storage.types import MICROSECONDS, arrow_type
-from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.storage.object_store import delta_options, normalize
+from headrace.storage.types import MICROSECONDS
 
-DAY: Final = "day"
-RESERVED: Final = (TIME, DEVICE, DAY)
 NULL_IF_DELETED: Final = "CASE WHEN s.{0} IS NOT NULL THEN NULL ELSE t.{0} END"
 """What remains of a column's value when the rows to erase have one there."""
 
@@ -42,9 +37,8 @@ def read_options(attributes: PipeAttributes) -> DeltaOptions:
     uri = attributes.first("connector.uri", "sink.uri")
     if not uri:
         raise pipe_error("sink.uri must be specified", hint="name a folder or s3://bucket/path, such as 'sink.uri'='/data/plant'")
-    return DeltaOptions(
-        uri.removeprefix("file://"), attributes.boolean("connector.partition-by-day", "sink.partition-by-day", default=True)
-    )
+    by_day = attributes.boolean("connector.partition-by-day", "sink.partition-by-day", default=True)
+    return DeltaOptions(normalize(uri.removeprefix("file://")), by_day)
 
 
 def validate(attributes: PipeAttributes) -> None:
@@ -60,8 +54,9 @@ def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
 class DeltaSink:
     """Upserts points into a table with a row for each device and time, and a column for each measurement.
 
-    A commit carries the number of its batch, so a batch that is delivered again changes nothing. Deleted points become NULL, rows
-    without any go. Statements are left out.
+    The table is the sink's own, which gets a column for each new measurement, or a supertable of another home. A commit carries the
+    number of its batch, so a batch that is delivered again changes nothing. Deleted points become NULL, rows without any go.
+    Statements are left out.
     """
 
     def __init__(self, options: DeltaOptions) -> None:
@@ -74,11 +69,8 @@ class DeltaSink:
             exists = DeltaTable.is_deltatable(self._options.uri, storage_options=self._storage)
         if not exists:
             self._create()
-        names = self._schema().names
-        if not {TIME, DEVICE}.issubset(names) or (DAY in names) != self._options.by_day:
-            raise ConfigurationError(
-                f"{self._options.uri} holds another Delta table: its columns are {', '.join(names)}", hint="use an empty folder"
-            )
+        with storage_errors(self._options.uri):
+            find_layout(self._open(), self._options.by_day)
 
     def heartbeat(self) -> None:
         """Do nothing: there is no connection."""
@@ -86,13 +78,14 @@ class DeltaSink:
     def transfer(self, delivery: Delivery) -> None:
         """Commit the events, in order. The last commit carries the number of the batch."""
         table = self._open()
+        layout = find_layout(table, self._options.by_day)
         done = table.transaction_version(delivery.pipe_id)
         if done is not None and done >= delivery.batch:
             return
         events = [event for event in delivery.events if isinstance(event, InsertEvent | DeleteEvent)]
         for number, event in enumerate(events, start=1):
             is_last = number == len(events)
-            self._commit(event, Transaction(delivery.pipe_id, delivery.batch) if is_last else None)
+            self._commit(layout, event, Transaction(delivery.pipe_id, delivery.batch) if is_last else None)
 
     def close(self) -> None:
         """Do nothing."""
@@ -116,48 +109,26 @@ class DeltaSink:
     def _schema(self) -> pa.Schema:
         return pa.schema(self._open().schema())
 
-    def _commit(self, event: Event, transaction: Transaction | None) -> None:
+    def _commit(self, layout: Layout, event: Event, transaction: Transaction | None) -> None:
         assert isinstance(event, InsertEvent | DeleteEvent)
-        rows = self._rows(event.data)
-        properties = CommitProperties(app_transactions=[transaction] if transaction is not None else None)
         with storage_errors(self._options.uri):
+            rows = layout.rows(event.data, self._schema())
             self._add_columns(rows)
+            properties = CommitProperties(app_transactions=[transaction] if transaction is not None else None)
             merge = self._open().merge(
-                rows, " AND ".join(self._conditions(rows)), source_alias="s", target_alias="t", commit_properties=properties
+                rows, " AND ".join(layout.conditions(rows)), source_alias="s", target_alias="t", commit_properties=properties
             )
-            names = [name for name in rows.column_names if name not in RESERVED]
+            names = [name for name in rows.column_names if name not in layout.keys]
             if isinstance(event, InsertEvent):
                 upsert(merge, names, rows.column_names)
             else:
-                erase(merge, names, self._schema().names)
-
-    def _conditions(self, rows: pa.Table) -> Iterator[str]:
-        """Yield the conditions of equal keys; bounds keep files that cannot have them from being read."""
-        yield from (f"t.{name} = s.{name}" for name in RESERVED if name in rows.column_names)
-        for name in (DAY,) if self._options.by_day else ():
-            ends = pc.min_max(rows[name])
-            yield f"t.{name} >= '{ends['min'].as_py()}' AND t.{name} <= '{ends['max'].as_py()}'"
+                erase(merge, names, [name for name in self._schema().names if name not in layout.keys])
 
     def _add_columns(self, rows: pa.Table) -> None:
         missing = [field for field in rows.schema if field.name not in self._schema().names]
         if missing:
             empty = rows.slice(0, 0)
             write_deltalake(self._options.uri, empty, mode="append", schema_mode="merge", storage_options=self._storage)
-
-    def _rows(self, data: DeviceRows) -> pa.Table:
-        """Return one row for each device and time in the columns of the table, with the last value of each measurement."""
-        columns: dict[str, Any] = {TIME: as_microseconds(data), DEVICE: data.rows[DEVICE].cast(pa.string())}
-        if self._options.by_day:
-            columns[DAY] = columns[TIME].cast(pa.date32())
-        present = self._schema()
-        for name, measurement in data.columns.items():
-            values = data.rows[name].cast(stored_type(measurement, data))
-            own = column_name(measurement, values.type, present)
-            columns[own] = pc.coalesce(values, columns[own]) if own in columns else values
-        keys = [name for name in RESERVED if name in columns]
-        names = [name for name in columns if name not in keys]
-        grouped = pa.table(columns).group_by(keys, use_threads=False).aggregate([(name, "last") for name in names])
-        return grouped.select([*keys, *(f"{name}_last" for name in names)]).rename_columns([*keys, *names])
 
 
 def upsert(merge: Any, names: Sequence[str], columns: Sequence[str]) -> None:
@@ -167,9 +138,8 @@ def upsert(merge: Any, names: Sequence[str], columns: Sequence[str]) -> None:
     merge.when_matched_update(values).when_not_matched_insert(inserted).execute()
 
 
-def erase(merge: Any, names: Sequence[str], stored: Sequence[str]) -> None:
-    """Remove values, and rows without any other."""
-    others = [name for name in stored if name not in RESERVED]
+def erase(merge: Any, names: Sequence[str], others: Sequence[str]) -> None:
+    """Remove values, and rows without any of the others."""
     rest = [NULL_IF_DELETED.format(quoted(name)) if name in names else f"t.{quoted(name)}" for name in others]
     is_empty = " AND ".join(f"({value}) IS NULL" for value in rest)
     merge.when_matched_delete(is_empty).when_matched_update(
@@ -180,29 +150,6 @@ def erase(merge: Any, names: Sequence[str], stored: Sequence[str]) -> None:
 def quoted(name: str) -> str:
     """Return a column's name as merges write it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def as_microseconds(data: DeviceRows) -> pa.ChunkedArray:
-    """Return the times of rows as timestamps; fractions of a microsecond are cut off."""
-    unit = stored_units_per_tick(data.precision)
-    ticks = data.rows[TIME]
-    microseconds = pc.multiply_checked(ticks, unit) if data.precision.nanoseconds >= 1_000 else pc.divide(ticks, 1_000)
-    return microseconds.cast(pa.int64()).cast(MICROSECONDS)
-
-
-def stored_type(measurement: Measurement, data: DeviceRows) -> pa.DataType:
-    """Return the type of a column. Instants are numbers of ticks, as they are in events."""
-    type_ = arrow_type(measurement.type, data.precision)
-    return pa.int64() if pa.types.is_timestamp(type_) else type_
-
-
-def column_name(measurement: Measurement, type_: pa.DataType, present: pa.Schema) -> str:
-    """Return the column of a measurement: its name, followed by its type if the column of that name has another type or use."""
-    name = unquote_node(measurement.name)
-    index = present.get_field_index(name)
-    if name not in RESERVED and (index < 0 or present.field(index).type == type_):
-        return name
-    return f"{name}_{type_name(measurement.type).lower()}"
 
 
 @contextmanager

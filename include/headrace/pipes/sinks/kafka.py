@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import DatabaseError, TerminalError
+from headrace.errors import DatabaseError, OperationalError, TerminalError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, StatementEvent
 from headrace.pipes.formats.codecs import encoder
@@ -26,6 +26,7 @@ from headrace.pipes.kafka import (
     TOPIC_NAME,
     checked_client,
     client_settings,
+    is_refusal,
     message_of,
     partitions_of,
     raise_unreachable,
@@ -85,10 +86,12 @@ class KafkaSink:
             **client_settings(attributes, "producer.", FIXED),
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,
+            "error_cb": self._noted,
         }
         self._topics: set[str] = set()
         self._producer: Any = None
         self._failure: Any = None
+        self._refusal: Any = None
 
     def handshake(self) -> None:
         """Connect, and check that the topic exists if its name is the same for all rows."""
@@ -98,7 +101,18 @@ class KafkaSink:
 
     def heartbeat(self) -> None:
         """Ask for the topics."""
-        self._topics = set(partitions_of(self._connected(), self._servers))
+        producer, self._refusal = self._connected(), None
+        try:
+            self._topics = set(partitions_of(producer, self._servers))
+        except OperationalError:
+            producer.poll(0)
+            if self._refusal is not None:
+                raise translated(self._refusal, f"Kafka at {self._servers} cannot be used") from None
+            raise
+
+    def _noted(self, error: Any) -> None:
+        """Note that the broker refuses the client, or the client the broker: the client only tries again."""
+        self._refusal = error if is_refusal(error) else self._refusal
 
     def transfer(self, delivery: Delivery) -> None:
         """Produce a message for each row and statement; return when all are acknowledged."""

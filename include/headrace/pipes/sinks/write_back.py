@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -29,6 +28,7 @@ from headrace.storage.values.columns import InvalidValues
 from headrace.storage.values.scalars import TimeContext, stored_units_per_tick
 from headrace.storage.values.tree_columns import to_series_values
 from headrace.trees.databases import databases_of, new_database
+from headrace.trees.owners import as_owner
 from headrace.trees.points import Points, StoredPoints, write_points
 
 __all__ = ["create", "validate"]
@@ -39,8 +39,7 @@ TIMESTAMP = DataType(TypeKind.TIMESTAMP)
 
 def create(_: PipeAttributes, pipe: PipeContext) -> Sink:
     """Create the sink, which writes with the rights of the pipe's owner."""
-    context = pipe.context
-    return WriteBackSink(replace(context, authorize_points=partial(context.authorize_points_of, pipe.owner)))
+    return WriteBackSink(as_owner(pipe.context, pipe.owner))
 
 
 class WriteBackSink:

@@ -16,6 +16,7 @@ from headrace.pipes.history import HISTORY, History
 from headrace.pipes.large_commits import LargeCommits
 from headrace.pipes.plugins import PipeContext, SourceBatch
 from headrace.pipes.selection import Selection
+from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.options import SourceOptions, TimeWindow
 from headrace.pipes.sources.present_schema import SCHEMA, PresentSchema, is_read
 from headrace.pipes.sources.statements import RowsFirst, StatementLog
@@ -47,6 +48,7 @@ class ChangeSource:
             pipe.context, pipe.pipe_id, self._selection, options.history or options.realtime or TimeWindow(), tables
         )
         self._schema = PresentSchema(pipe.context, options.pattern, options.included, tables)
+        self._captured = CapturedSchema(pipe.context, pipe.pipe_id) if options.is_snapshot else None
         self._log = StatementLog(pipe.context, self._feeds, options.pattern, options.included)
         self._follows_log = options.statements and options.realtime is not None
         if self._follows_log:
@@ -63,7 +65,7 @@ class ChangeSource:
         elif STATEMENTS not in offsets and (until is None or STATEMENTS in until):
             return self._begin_statements(offsets, until)
         if not is_read(offsets):
-            return self._schema.read(offsets)
+            return self._read_schema(offsets)
         if NEXT_CHUNK in offsets:
             return self._read_history(offsets)
         if self._options.realtime is None:
@@ -135,6 +137,12 @@ class ChangeSource:
         """Return whether tasks of Airflow transfer the history."""
         rows = sum(chunk.rows for chunk in chunks)
         return self._pipe.leaves_history and rows > self._context.settings.resident_history_rows
+
+    def _read_schema(self, offsets: Offsets) -> SourceBatch | None:
+        """Return the next statements of the present schema; of a snapshot, of that which was captured when it was created."""
+        if self._captured is not None and SCHEMA in offsets and self._captured.exists():
+            return self._captured.read(offsets)
+        return self._schema.read(offsets)
 
     def _read_history(self, offsets: Offsets) -> SourceBatch | None:
         chunks, number = self._planned(offsets), offsets[NEXT_CHUNK]

@@ -39,14 +39,22 @@ def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
     """Create the source."""
     feeds: Feeds = pipe.shared.feeds
     name = attributes.text(*DATABASE), attributes.text(*TABLE)
-    feed = feeds.feed(source_id(*name), lambda: table_feed(pipe.context, *name))
-    return ChangeSource(pipe, table_options(attributes, pipe.context.settings.timezone), lambda: [feed])
+    feeds.follow_table(source_id(*name), lambda: table_feed(pipe.context, *name))
+    options = table_options(attributes, pipe.context.settings.timezone)
+    return ChangeSource(pipe, options, lambda: feeds.table(source_id(*name)))
 
 
 def begin(attributes: PipeAttributes, context: Context) -> Offsets:
     """Return the offsets at which a pipe begins that is created now; raise `NotFoundError` if there is no such table."""
     feed = table_feed(context, attributes.text(*DATABASE), attributes.text(*TABLE))
     return first_offsets(context, table_options(attributes, context.settings.timezone), [feed])
+
+
+def reads(attributes: PipeAttributes, context: Context, table: Table) -> bool:
+    """Return whether a source reads a table that is created after its pipe: in place of one that was dropped."""
+    options = read_options(attributes, context.settings.timezone)
+    name = attributes.text(*DATABASE), attributes.text(*TABLE)
+    return options.realtime is not None and name == (table.database, table.name)
 
 
 def table_options(attributes: PipeAttributes, timezone: str) -> SourceOptions:
@@ -62,12 +70,13 @@ def table_feed(context: Context, database: str, name: str) -> TableFeed:
         NotFoundError: It does not exist.
         NotSupportedError: It is virtual.
     """
+    created = context.catalog.tables.created(database, name) or 0
     table, owner = context.catalog.tables.get(database, name), context.catalog.databases.get(database)
     if table.is_virtual:
         raise NotSupportedError(
             f"{database}.{name} is virtual and has no rows of its own", hint="name the tables that it refers to"
         )
-    return TableFeed(context, table, owner, table_layout(owner.precision))
+    return TableFeed(context, table, owner, table_layout(owner.precision), created)
 
 
 def table_layout(precision: Precision) -> Callable[[Table], TableLayout]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from headrace.context import Context
 from headrace.model.positions import Offsets
+from headrace.model.tables import Table, TableKind
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.feeds import Feeds, TableFeed
 from headrace.pipes.plugins import PipeContext, Source
+from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
+from headrace.pipes.sources.present_schema import PresentSchema
 
 
 def validate(attributes: PipeAttributes) -> None:
@@ -27,6 +30,23 @@ def begin(attributes: PipeAttributes, context: Context) -> Offsets:
     options, feeds = read_options(attributes, context.settings.timezone), Feeds(context)
     feeds.refresh()
     return first_offsets(context, options, matching(feeds, options))
+
+
+def capture(attributes: PipeAttributes, context: Context, pipe_id: str) -> None:
+    """Store the present schema for a snapshot: what changes it later is not to be seen in it."""
+    options = read_options(attributes, context.settings.timezone)
+    if options.is_snapshot and options.statements:
+        feeds = Feeds(context)
+        feeds.refresh()
+        schema = PresentSchema(context, options.pattern, options.included, lambda: matching(feeds, options))
+        CapturedSchema(context, pipe_id).write(schema)
+
+
+def reads(attributes: PipeAttributes, context: Context, table: Table) -> bool:
+    """Return whether a source reads a tree that is created after its pipe."""
+    options = read_options(attributes, context.settings.timezone)
+    is_read = options.realtime is not None and table.kind is TableKind.TREE
+    return is_read and options.pattern.may_match_below(table.database)
 
 
 def matching(feeds: Feeds, options: SourceOptions) -> list[TableFeed]:

@@ -26,7 +26,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.describing import format_instant
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
-from headrace.service.rights import Action, job_securable, on_catalog, on_job
+from headrace.service.rights import Action, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
 
@@ -62,7 +62,7 @@ def plan_create_continuous_query(statement: CreateContinuousQuery, session: Plan
 
 
 def record_query(definition: JobDefinition) -> Stage:
-    """Record a continuous query, which is executed from then on. It may read and write whatever its paths name."""
+    """Record a continuous query, which is executed from then on, with the rights that its owner has then."""
 
     def apply(session: SessionState) -> None:
         session.context.catalog.jobs.create(replace(definition, owner=session.user), state=JobState.RUNNING)
@@ -77,7 +77,7 @@ def record_query(definition: JobDefinition) -> Stage:
             f"  intervals missed: {missed}",
         ]
 
-    return Stage((*on_job(Action.CREATE, definition), *on_catalog(Action.READ, Action.WRITE)), describe, apply)
+    return Stage(on_job(Action.CREATE, definition), describe, apply)
 
 
 def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:

@@ -18,6 +18,7 @@ from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
 from headrace.service.rights import Action, Right, on_catalog, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
+from headrace.service.topics.session_functions import plan_session_functions
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 DESCRIBE_CATALOG: Final = on_catalog(Action.DESCRIBE)
 
 
-def run_query(plan: AnyPlan) -> Stage:
+def run_query(plan: AnyPlan, required: tuple[Right, ...] | None = None) -> Stage:
+    """Run a query. `required` are the rights to read; None for those on its tables."""
+
     def apply(session: SessionState) -> Result:
         from headrace.queries.evaluation import evaluate_query
 
         return Result(evaluate_query(plan, session.context))
 
-    return Stage(read_rights(plan), lambda: describe_query(plan), apply, is_query=True, plan=plan)
+    return Stage(read_rights(plan) if required is None else required, lambda: describe_query(plan), apply, is_query=True, plan=plan)
 
 
-def analyze_query(plan: AnyPlan, *, verbose: bool, planning_ms: float) -> Stage:
+def analyze_query(query: Stage, plan: AnyPlan, *, verbose: bool, planning_ms: float) -> Stage:
     """Run a query, and describe it with what it did instead of its result. `planning_ms` is how long planning it took."""
 
     def apply(session: SessionState) -> Result:
@@ -43,7 +46,7 @@ def analyze_query(plan: AnyPlan, *, verbose: bool, planning_ms: float) -> Stage:
 
         return lines_result(analysis_lines(plan, analysis.analyze_query(plan, session.context), planning_ms, verbose=verbose))
 
-    return Stage(read_rights(plan), lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
+    return Stage(query.required, lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
 
 
 def read_catalog(title: str, read: Callable[[], Result], required: tuple[Right, ...]) -> Stage:
@@ -65,10 +68,12 @@ def lines_result(lines: Sequence[str]) -> Result:
 
 
 def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
-    """Plan a query: on Spark, or over system tables from the catalog."""
+    """Plan a query: on Spark, over system tables from the catalog, or of the session."""
     if reads_system_tables(statement.query):
         answer = partial(query_system_tables, statement, session)
         return [read_catalog(f"query of {system_tables.SCHEMA}", answer, DESCRIBE_CATALOG)]
+    if session.dialect == "tdengine" and (stages := plan_session_functions(statement.query)) is not None:
+        return stages
     return [run_query(bind_query(statement.query, session))]
 
 
@@ -92,7 +97,7 @@ def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
     query = planned[0].plan if len(planned) == 1 else None
     if query is None:
         raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
-    return [analyze_query(query, verbose=statement.verbose, planning_ms=(perf_counter() - started) * 1000)]
+    return [analyze_query(planned[0], query, verbose=statement.verbose, planning_ms=(perf_counter() - started) * 1000)]
 
 
 def reads_system_tables(query: Query | Union) -> bool:

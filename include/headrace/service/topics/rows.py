@@ -137,7 +137,7 @@ def write_rows(table: Table, database: Database, rows: pa.Table, columns: Sequen
     """Write rows, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
 
     def apply(session: SessionState) -> Result:
-        session.context.tables.writer.write(table, database, rows, update_columns=columns)
+        session.context.row_writer.write(table, database, rows, update_columns=columns)
         return Result(affected=rows.num_rows)
 
     described = f"write {rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(columns)}), one commit"

@@ -28,6 +28,7 @@ from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
+from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
 from headrace.service.topics.snodes import list_queries
 from headrace.sql import to_sql
@@ -37,6 +38,8 @@ from headrace.streams.kind import STREAM
 def plan_show(statement: Show, session: PlanningContext) -> list[Stage]:
     if statement.what == "queries":
         return [list_queries()]
+    if statement.what == "connections":
+        return [list_connections()]
     reader = READERS.get(statement.what)
     if reader is None:
         raise NotSupportedError(
@@ -248,6 +251,8 @@ LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal v
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
     "databases": partial(list_rows, "ins_databases", ("name", "precision")),
+    "users": lambda statement, session: Result(system_tables.users(session.context).like(statement.like)),
+    "user privileges": lambda _, session: Result(system_tables.user_privileges(session.context)),
     "stables": list_stables,
     "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
     "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
+from headrace.model.access import Privilege
 from headrace.model.statements import CreateSnode, DropSnode, KillQuery
+from headrace.model.tree_statements import KillQueries
+from headrace.model.tree_status import TreeStatus
 from headrace.runtime.living_snodes import living_snodes
 from headrace.service.remote import query_snode
-from headrace.service.results import BIGINT, BOOL, INSTANT, INT, STRING, CatalogRows, Result, Type
+from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Result, Type
 from headrace.service.rights import Action, on_catalog
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.sql import to_sql
@@ -36,6 +40,15 @@ COLUMNS: Final[dict[str, Type]] = {
     "sql": STRING,
 }
 """TDengine's. Those of connections and sub-queries are NULL."""
+TREE_COLUMNS: Final[dict[str, Type]] = {
+    "Time": INSTANT,
+    "QueryId": STRING,
+    "DataNodeId": INT,
+    "ElapsedTime": DOUBLE,
+    "Statement": STRING,
+}
+"""IoTDB's; the elapsed time is in seconds."""
+ASKED: Final = "ask the snodes that are alive for the queries that they run"
 
 
 def plan_create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:
@@ -76,45 +89,94 @@ def plan_kill_query(statement: KillQuery, _: PlanningContext) -> list[Stage]:
     id = statement.id
 
     def apply(session: SessionState) -> None:
-        if session.queries is not None:
-            ended = session.queries.kill(id)
-        else:
-            ended = any(is_ended_by(snode, id) for snode in living_snodes(session.context))
-        if not ended:
+        if not kill(id, session):
             raise NotFoundError(f"query {id!r} is not running", hint="SHOW QUERIES lists the running queries")
 
     return [Stage(on_catalog(Action.OPERATE), lambda: [f"have the snode that runs query {id} end it"], apply)]
 
 
-def list_queries() -> Stage:
-    def apply(session: SessionState) -> Result:
-        if session.queries is not None:
-            now = session.context.clock.now()
-            return Result(CatalogRows(COLUMNS, [query_row(query, now) for query in session.queries.all()]))
-        results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
-        return Result(CatalogRows(COLUMNS, [row for result in results if result is not None for row in integer_times(result)]))
+def plan_kill_queries(statement: KillQueries, _: PlanningContext) -> list[Stage]:
+    """Plan KILL QUERY and KILL ALL QUERIES of the IoTDB language."""
+    id = statement.id
 
-    described = "ask the snodes that are alive for the queries that they run"
-    return Stage(on_catalog(Action.DESCRIBE), lambda: [described], apply)
+    def apply(session: SessionState) -> None:
+        for running in running_ids(session) if id is None else ():
+            kill(running, session)
+        if id is not None and not kill(id, session):
+            error = NotFoundError(f"No such query: {id}", hint="SHOW QUERIES lists the running queries")
+            raise error.with_status(TreeStatus.NO_SUCH_QUERY)
+
+    described = "have snodes end all queries that they run" if id is None else f"have the snode that runs query {id} end it"
+    return [Stage(on_catalog(Action.OPERATE), lambda: [described], apply)]
+
+
+def kill(id: str, session: SessionState) -> bool:
+    """End a query; return False if no snode runs it."""
+    if session.queries is not None:
+        return session.queries.kill(id)
+    return any(is_ended_by(snode, id) for snode in living_snodes(session.context))
+
+
+def running_ids(session: SessionState) -> list[str]:
+    """Return the ids of all running queries."""
+    return [str(row[0]) for row in running_rows(session)]
+
+
+def list_queries() -> Stage:
+    return Stage(on_catalog(Action.DESCRIBE), lambda: [ASKED], lambda session: Result(CatalogRows(COLUMNS, running_rows(session))))
+
+
+def list_tree_queries(limit: int | None, offset: int | None) -> Stage:
+    """List queries in IoTDB's form: those that began first come first."""
+    first = offset or 0
+    last = None if limit is None else first + limit
+
+    def apply(session: SessionState) -> Result:
+        names = list(COLUMNS)
+        started, id, elapsed, sql = (names.index(name) for name in ("create_time", "kill_id", "exec_usec", "sql"))
+        ordered = sorted(running_rows(session), key=lambda row: row[started])
+        rows = [(row[started], row[id], 1, row[elapsed] / 1_000_000, row[sql]) for row in ordered]
+        return Result(CatalogRows(TREE_COLUMNS, rows[first:last]))
+
+    return Stage(on_catalog(Action.DESCRIBE), lambda: [ASKED], apply)
+
+
+def running_rows(session: SessionState) -> list[tuple[Any, ...]]:
+    """Return the running queries of all snodes, or of the one that the session is in: those that the user may see."""
+    if session.queries is not None:
+        now = session.context.clock.now()
+        return visible([query_row(query, now) for query in session.queries.all()], COLUMNS, session)
+    results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
+    rows = [row for result in results if result is not None for row in integer_times(result, COLUMNS)]
+    return visible(rows, COLUMNS, session)
+
+
+def visible(rows: list[tuple[Any, ...]], columns: Mapping[str, Type], session: SessionState) -> list[tuple[Any, ...]]:
+    """Return the rows of the user, or with the privilege MAINTAIN those of all; `columns` has `user`."""
+    permissions, column = session.context.permissions(), list(columns).index("user")
+    is_all = permissions.allows(Privilege.MAINTAIN)
+    return [row for row in rows if is_all or row[column] == session.user]
 
 
 def registered(session: PlanningContext) -> set[int]:
     return {member.dnode for member in session.context.catalog.members.all()}
 
 
-def query_row(query: RunningQuery, now: int) -> tuple[object, ...]:
+def query_row(query: RunningQuery, now: int) -> tuple[Any, ...]:
     number = int(query.id.rpartition(":")[2], 16)
     times = (query.started, (now - query.started) * 1000)
     return (query.id, number, None, "headrace", os.getpid(), query.user, None, *times, None, None, None, None, query.sql)
 
 
-def integer_times(result: Result) -> list[tuple[object, ...]]:
+def integer_times(result: Result, columns: Mapping[str, Type]) -> list[tuple[Any, ...]]:
     """Return rows that an snode has sent, with instants as epoch milliseconds."""
     import pyarrow as pa
 
     assert result.table is not None
-    position = list(COLUMNS).index("create_time")
-    table = result.table.set_column(position, "create_time", result.table["create_time"].cast(pa.int64()))
+    table = result.table
+    for position, (name, type_) in enumerate(columns.items()):
+        if type_ == INSTANT:
+            table = table.set_column(position, name, table[name].cast(pa.int64()))
     return [tuple(row.values()) for row in table.to_pylist()]
 
 

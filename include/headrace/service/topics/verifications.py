@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotFoundError, NotSupportedError
+from headrace.model.access import Privilege
 from headrace.model.statements import Select
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import explain_plan
 from headrace.service.results import Result
-from headrace.service.rights import Action, ObjectKind, Right, Securable, on_catalog, read_rights
+from headrace.service.rights import Action, ObjectKind, Right, Securable, globally, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.backfills import parse_query_range, stream_definition
 from headrace.service.topics.continuous_queries import find_query
@@ -76,8 +77,7 @@ def plan_continuous_query_verification(session: PlanningContext, name: str, star
 
     which = "its latest execution" if first is None and last is None else "the executions in the range"
     described = f"compare the targets of continuous query {definition} with what DuckDB computes, for {which}"
-    # Its paths may name any series.
-    return [Stage(on_catalog(Action.READ), lambda: [described], apply)]
+    return [Stage(globally(Privilege.USE_CQ), lambda: [described], apply)]
 
 
 def plan_stream_verification(session: PlanningContext, stream: str) -> list[Stage]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from headrace.model.access_statements import CreateRole, DropRole, DropUser
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.paths import PathPattern
 from headrace.model.statements import Explain, Statement
@@ -15,6 +16,7 @@ from headrace.model.tree_statements import (
     DropTemplate,
     DropTreeDatabases,
     DropTrigger,
+    KillQueries,
     NamedStatement,
     PauseContinuousQuery,
     ResumeContinuousQuery,
@@ -26,8 +28,8 @@ from headrace.model.tree_statements import (
     TreeSelect,
     TreeStatement,
 )
+from headrace.sql.iotdb.access import ROLE, USER, AccessParser
 from headrace.sql.iotdb.expressions import is_constant
-from headrace.sql.iotdb.pipe_plugins import PipePluginParser
 from headrace.sql.iotdb.pipes import WHAT
 from headrace.sql.tokens import TokenType
 
@@ -43,13 +45,11 @@ class InsertHeader:
 
 
 LATER: Final = {
-    **dict.fromkeys(("GRANT", "REVOKE", "LIST"), "privileges come with a later version: every user may do everything"),
     **dict.fromkeys(("FLUSH", "CLEAR", "SETTLE"), "leave it out: writes are durable, and maintenance compacts files"),
     "LOAD": "load exported CSV files with `headrace load`",
-    **dict.fromkeys(("KILL", "MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
+    **dict.fromkeys(("MIGRATE", "RECONSTRUCT", "EXTEND", "REMOVE", "VERIFY", "CALL", "UNLOAD"), "there is no counterpart"),
 }
 LATER_OBJECTS: Final = {
-    **dict.fromkeys(("USER", "ROLE"), "users and roles come with a later version: every user may do everything"),
     "VIEW": "views come with a later version",
     **dict.fromkeys(("TOPIC", "MODEL", "PARTITION"), "it has no counterpart here"),
 }
@@ -63,7 +63,7 @@ DELETE_TIME_ONLY: Final = (
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 
 
-class Parser(PipePluginParser):
+class Parser(AccessParser):
     """Parses one statement of any kind except INSERT, whose rows have a scanner of their own."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -74,8 +74,12 @@ class Parser(PipePluginParser):
         "DELETE": lambda self: self._parse_delete(),
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
+        "GRANT": lambda self: self._parse_grant(),
+        "KILL": lambda self: self._parse_kill(),
+        "LIST": lambda self: self._parse_list_statement(),
         "PAUSE": lambda self: PauseContinuousQuery(self._parse_query_name()),
         "RESUME": lambda self: ResumeContinuousQuery(self._parse_query_name()),
+        "REVOKE": lambda self: self._parse_revoke(),
         "SELECT": lambda self: TreeSelect(self._parse_tree_query()),
         "SET": lambda self: self._parse_set(),
         "SHOW": lambda self: self._parse_show(),
@@ -93,12 +97,14 @@ class Parser(PipePluginParser):
         "FUNCTION": lambda self, _: self._parse_create_function(),
         "PIPE": lambda self, _: self._parse_create_pipe(),
         "PIPEPLUGIN": lambda self, start: self._parse_create_pipe_plugin(start),
+        "ROLE": lambda self, _: CreateRole(self._parse_identifier(ROLE)),
         "SCHEMA": lambda self, _: self._parse_create_template(),
         "STATEFUL": lambda self, start: self._past("TRIGGER")._parse_create_trigger(start),
         "STATELESS": lambda self, start: self._past("TRIGGER")._parse_create_trigger(start),
         "STORAGE": lambda self, _: self._past("GROUP")._parse_create_database(),
         "TIMESERIES": lambda self, _: self._parse_create_timeseries(),
         "TRIGGER": lambda self, start: self._parse_create_trigger(start),
+        "USER": lambda self, _: self._parse_create_user(),
     }
 
     DROPS: ClassVar[Mapping[str, Callable[[Any], TreeStatement]]] = {
@@ -109,10 +115,12 @@ class Parser(PipePluginParser):
         "FUNCTION": lambda self: DropFunction(self._parse_identifier("a function")),
         "PIPE": lambda self: self._parse_drop_pipe(),
         "PIPEPLUGIN": lambda self: self._parse_drop_pipe_plugin(),
+        "ROLE": lambda self: DropRole(self._parse_identifier(ROLE)),
         "SCHEMA": lambda self: DropTemplate(self._past("TEMPLATE")._parse_template_name()),
         "STORAGE": lambda self: DropTreeDatabases(self._past("GROUP")._parse_patterns()),
         "TIMESERIES": lambda self: self._parse_drop_timeseries(),
         "TRIGGER": lambda self: DropTrigger(self._parse_identifier("a trigger")),
+        "USER": lambda self: DropUser(self._parse_identifier(USER)),
     }
 
     def _parse_statement(self) -> Statement:
@@ -134,6 +142,13 @@ class Parser(PipePluginParser):
             self._fail_unsupported(f"{before} {word}", LATER_OBJECTS[word])
         return self._expect_one(*words)
 
+    def _parse_kill(self) -> TreeStatement:
+        """Parse `QUERY 'id'` or `ALL QUERIES`."""
+        if self._expect_one("QUERY", "ALL") == "ALL":
+            self._expect("QUERIES")
+            return KillQueries()
+        return KillQueries(self._parse_string())
+
     def _parse_create(self) -> TreeStatement:
         start = self._index - 1
         return self.CREATES[self._parse_object_kind(*self.CREATES)](self, start)
@@ -142,7 +157,9 @@ class Parser(PipePluginParser):
         return self.DROPS[self._parse_object_kind(*self.DROPS)](self)
 
     def _parse_alter(self) -> TreeStatement:
-        match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA", "PIPE"):
+        match self._parse_object_kind("TIMESERIES", "DATABASE", "STORAGE", "DEVICE", "SCHEMA", "PIPE", "USER"):
+            case "USER":
+                return self._parse_alter_user()
             case "PIPE":
                 return self._parse_alter_pipe()
             case "TIMESERIES":

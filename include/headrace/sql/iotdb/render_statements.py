@@ -182,6 +182,11 @@ def _explain_sql(statement: Explain) -> str:
 
 
 @statement_sql.register
+def _kill_queries_sql(statement: model.KillQueries) -> str:
+    return "KILL ALL QUERIES" if statement.id is None else f"KILL QUERY {LEXICAL_RULES.quote(statement.id)}"
+
+
+@statement_sql.register
 def _tree_show_sql(statement: model.TreeShow) -> str:
     what = statement.what.upper()
     level = text_if(statement.level is not None, f"LEVEL={statement.level}")

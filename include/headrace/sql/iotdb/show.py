@@ -18,7 +18,6 @@ LATER: Final = {
         ("CLUSTER", "CLUSTERID", "VARIABLES", "REGIONS", "DATANODES", "CONFIGNODES", "AINODES", "REGIONID", "TIMESLOTID", "DATA"),
         "there is no cluster; headrace status shows the processes",
     ),
-    **dict.fromkeys(("QUERIES", "QUERY"), "the Spark page shows running queries"),
     **dict.fromkeys(("MODELS", "TOPIC", "TOPICS", "SUBSCRIPTIONS", "VIEW", "SPACE", "THROTTLE"), "it has no counterpart here"),
 }
 
@@ -47,6 +46,7 @@ class ShowParser(SchemaParser):
 
     SHOWS: ClassVar[Mapping[str, Callable[[Any], TreeShow]]] = {
         "ALL": lambda self: self._parse_show_words("all ttl", "TTL"),
+        "AUDIT": lambda self: self._past("LOG")._parse_show_page(TreeShow("audit log")),
         "CHILD": lambda self: self._parse_show_child(),
         "CONTINUOUS": lambda self: self._parse_show_queries(),
         "CQ": lambda self: self._parse_show_executions(),
@@ -62,6 +62,8 @@ class ShowParser(SchemaParser):
         "PIPE": lambda self: TreeShow("pipe", name=self._parse_identifier("a pipe")),
         "PIPEPLUGINS": lambda _: TreeShow("pipeplugins"),
         "PIPES": lambda self: self._parse_show_pipes(),
+        "QUERIES": lambda self: self._parse_show_page(TreeShow("queries")),
+        "QUERY": lambda self: self._past("PROCESSLIST")._parse_show_page(TreeShow("queries")),
         "SCHEMA": lambda self: self._parse_show_words("device templates", "TEMPLATES"),
         "STORAGE": lambda self: self._past("GROUP")._parse_show_databases(),
         "TIMESERIES": lambda self: self._parse_show_timeseries("timeseries"),

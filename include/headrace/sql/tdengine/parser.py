@@ -14,6 +14,7 @@ from headrace.model.statements import (
     DropSnode,
     DropStream,
     Explain,
+    KillConnection,
     KillQuery,
     PauseStream,
     ReplayStream,
@@ -23,15 +24,18 @@ from headrace.model.statements import (
     Statement,
 )
 from headrace.model.tables import Name
+from headrace.sql.tdengine.access import TDengineAccess
 from headrace.sql.tdengine.functions import TDengineFunctions
 from headrace.sql.tdengine.streams import TDengineStreams
-from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 
-LISTS: Final = ("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES")
+LISTS: Final = (
+    *("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES"),
+    *("USERS", "CONNECTIONS"),
+)
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
 
 
-class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
+class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
     """Parses one statement of any kind except INSERT, for which `InsertScanner` exists."""
 
     STATEMENTS: ClassVar[Mapping[str, Callable[[Any], Statement]]] = {
@@ -44,11 +48,13 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
         "DROP": lambda self: self._parse_drop(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "FLUSH": lambda self: self._parse_maintain_database(compact=False),
+        "GRANT": lambda self: self._parse_grant(),
         "KILL": lambda self: self._parse_kill(),
         "PAUSE": lambda self: self._past("STREAM")._parse_control(PauseStream),
         "REPLAY": lambda self: self._past("QUARANTINE", "OF", "STREAM")._parse_control(ReplayStream),
         "RESET": lambda self: self._past("STREAM")._parse_control(ResetStream),
         "RESUME": lambda self: self._past("STREAM")._parse_resume_stream(),
+        "REVOKE": lambda self: self._parse_revoke(),
         "SELECT": lambda self: Select(self._parse_query()),
         "SHOW": lambda self: self._parse_show(),
         "USE": lambda self: self._parse_use(),
@@ -63,6 +69,7 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
         "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
         "FUNCTION": lambda self, start: self._parse_create_function(start),
         "AGGREGATE": lambda self, start: self._past("FUNCTION")._parse_create_function(start, is_aggregate=True),
+        "USER": lambda self, _: self._parse_create_user(),
     }
 
     REPLACES: ClassVar[Mapping[str, Callable[[Any, int], Statement]]] = {
@@ -80,6 +87,7 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
         "QUARANTINE": lambda self: self._past("OF", "STREAM")._parse_control(DropQuarantine),
         "SNODE": lambda self: self._parse_drop_snode(),
         "FUNCTION": lambda self: self._parse_drop_function(),
+        "USER": lambda self: self._parse_drop_user(),
     }
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {
@@ -128,9 +136,10 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
         start = self._index - 2
         return DropSnode(self._parse_dnode(), self._span(start))
 
-    def _parse_kill(self) -> KillQuery:
+    def _parse_kill(self) -> KillQuery | KillConnection:
         start = self._index - 1
-        self._expect("QUERY")
+        if self._expect_one("QUERY", "CONNECTION") == "CONNECTION":
+            return KillConnection(self._parse_integer("the number of a connection"), self._span(start))
         return KillQuery(self._parse_string(), self._span(start))
 
     def _parse_alter(self) -> Statement:
@@ -140,6 +149,8 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
             return self._parse_alter_stream()
         if self._accept("VTABLE"):
             return self._parse_alter_vtable()
+        if self._accept("USER"):
+            return self._parse_alter_user()
         return self._parse_alter_table(supertable=self._expect_one("TABLE", "STABLE") == "STABLE")
 
     def _parse_delete(self) -> Delete:
@@ -166,6 +177,8 @@ class Parser(TDengineVirtualTables, TDengineStreams, TDengineFunctions):
             return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
         if self._accept("TAGS"):
             return self._parse_show_tags(start)
+        if self._accept("USER", "PRIVILEGES"):
+            return Show("user privileges", span=self._span(start))
         kind = self._parse_vtable_kind()
         database = self._parse_show_prefix()
         what = self._expect_one(*(("VTABLES",) if kind else IN_DATABASE if database else LISTS))

@@ -373,6 +373,11 @@ def _kill_query_sql(statement: model.KillQuery) -> str:
     return f"KILL QUERY {LEXICAL_RULES.quote(statement.id)}"
 
 
+@statement_sql.register
+def _kill_connection_sql(statement: model.KillConnection) -> str:
+    return f"KILL CONNECTION {statement.id}"
+
+
 # Functions
 
 

@@ -120,6 +120,26 @@ class Writer:
 
         return self.noted(table, self.commit(table, work))
 
+    def append_new(self, table: Table, database: Database, rows: pa.Table, columns: Collection[str]) -> WriteMetrics | None:
+        """Insert rows in one commit if no two have the same key and none of the keys exists; else write nothing, return None.
+
+        `columns` are those for which the rows have values.
+        """
+        schema = rows_schema(table, database)
+        rows = conform_rows(rows, schema, table.primary_key, table.name)
+        if keep_last_per_key(rows, table.primary_key).num_rows < rows.num_rows:
+            return None
+
+        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
+            all_columns = stored_schema(delta)
+            refuse_retired(all_columns, columns, handle.name)
+            if find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key))).num_rows:
+                return None
+            return append_rows(delta, rows, None, all_columns)
+
+        written = self.commit(table, work)
+        return None if written is None else self.noted(table, written)
+
     def replace(
         self,
         table: Table,

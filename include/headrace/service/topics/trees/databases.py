@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from headrace.context import Context
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Database
 from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
-from headrace.service.rights import Action, on_database
+from headrace.service.rights import globally, on_paths
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.databases import remove_database
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
@@ -44,7 +45,7 @@ def create_tree(database: Database, ttl_ms: int | None = None, *, if_not_exists:
     """Create a database of the IoTDB language with its table; `ttl_ms` is None for no limit."""
     ttl = "" if ttl_ms is None else f", rows live for {ttl_ms} ms"
     return Stage(
-        on_database(Action.CREATE, database.name),
+        globally(Privilege.MANAGE_DATABASE),
         lambda: [f"create database {database.name} (time zone {database.timezone}){ttl}"],
         lambda session: make_tree(session.context, database, ttl_ms, if_not_exists=if_not_exists),
     )
@@ -98,7 +99,7 @@ def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
     path, ttl_ms = str(pattern), statement.ttl_ms
     return [
         Stage(
-            on_database(Action.ALTER, database),
+            on_paths(Privilege.WRITE_SCHEMA, (pattern,)),
             lambda: [f"keep rows of {path} {'without limit' if ttl_ms is None else f'for {ttl_ms} ms'}"],
             lambda session: session.context.catalog.trees.set_ttl(path, ttl_ms, ttl_log(session.context, path, ttl_ms)),
         )

@@ -14,6 +14,7 @@ from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.pipes import Pipe, PipeStage, without_prefix
 from headrace.model.tree_statements import AlterPipe, CreatePipe, DropPipe, StageChange, StartPipe, StopPipe
 from headrace.model.tree_status import TreeStatus
+from headrace.pipes.builtin import BY_NAME
 from headrace.pipes.kind import PIPE
 from headrace.pipes.lookup import plugin_name
 from headrace.pipes.plugins import PipeContext
@@ -61,17 +62,23 @@ def record_pipe(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, 
     """Connect to the receiver of a new pipe, and record the pipe, which its snode then runs."""
 
     def apply(session: SessionState) -> None:
-        from headrace.pipes.lifecycle import initial_progress
+        from headrace.pipes.lifecycle import forget, initial_progress
 
         owned = replace(job, owner=session.user)
         check_receiver(pipe_context(owned, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         definition = with_stages(owned, protect(stages, plugins, session), plugins, started=job.created)
+        is_created = False
         try:
             progress = initial_progress(session.context, definition)
-            session.context.catalog.jobs.create(definition, if_not_exists=if_not_exists, progress=progress)
+            is_created = session.context.catalog.jobs.create(
+                definition, if_not_exists=if_not_exists, progress=progress, plugins=registered_names(plugins)
+            )
         except ExistsError as error:
             message = f"Failed to create pipe {job.name}, the pipe with the same name has been created"
             raise ExistsError(message, hint=error.hint).with_status(TreeStatus.PIPE_ERROR) from None
+        finally:
+            if not is_created:
+                forget(session.context, definition)
 
     def describe() -> list[str]:
         return [f"create pipe {job.name}", *describe_stages(stages, plugins), *describe_handshake(stages)]
@@ -117,7 +124,8 @@ def redefine_pipe(
         if connects:
             check_receiver(pipe_context(job, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         protected = protect(stages, plugins, session, kept=job.stages)
-        context.catalog.jobs.redefine(with_stages(job, protected, plugins, started=context.clock.now()))
+        definition = with_stages(job, protected, plugins, started=context.clock.now())
+        context.catalog.jobs.redefine(definition, registered_names(plugins))
         if record.state is JobState.STOPPED:
             state = record.resumed_state if record.desired is DesiredState.RUNNING else JobState.PAUSED
             context.catalog.jobs.set_state(job.id, state)
@@ -127,6 +135,11 @@ def redefine_pipe(
         return [f"alter pipe {job.name}, which continues where it is", *describe_stages(stages, plugins), *handshake]
 
     return Stage(on_job(Action.OPERATE, job), describe, apply)
+
+
+def registered_names(plugins: Mapping[PipeStage, Plugin]) -> list[str]:
+    """Return the names of those plugins that users have registered, as the catalog has them."""
+    return [plugin.name.upper() for plugin in plugins.values() if plugin.name not in BY_NAME]
 
 
 def plan_drop_pipe(statement: DropPipe, session: PlanningContext) -> list[Stage]:

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import DataError, ProgrammingError, TypeMismatchError
+from headrace.model.access import Privilege
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.paths import join_path
 from headrace.model.statements import Now, RowValue
@@ -23,7 +24,7 @@ from headrace.model.triggers import RegisteredTrigger, TriggerEvent
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.queries.instants import constant_ticks, present_ticks, text_ticks
 from headrace.service.results import Result
-from headrace.service.rights import Action, on_catalog, on_database
+from headrace.service.rights import globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
@@ -102,9 +103,11 @@ def write_series(
     is created from the template too. `triggers` returns the triggers that the write calls.
     """
     database = device.database.name
-    extends = (on_catalog(Action.ALTER) if template else on_database(Action.ALTER, database)) if missing else ()
-    activates = on_database(Action.ALTER, database) if is_new else ()
-    writes = on_database(Action.WRITE, database) if rows.num_rows else ()
+    created = [join_path((device.path, new.measurement)) for new in missing]
+    extends = (globally(Privilege.EXTEND_TEMPLATE) if template else on_paths(Privilege.WRITE_SCHEMA, created)) if missing else ()
+    activates = on_paths(Privilege.WRITE_SCHEMA, (device.path,)) if is_new else ()
+    written = [join_path((device.path, name)) for name in rows.column_names[1:]]
+    writes = on_paths(Privilege.WRITE_DATA, written) if rows.num_rows else ()
 
     def describe() -> list[str]:
         lines = []
@@ -125,7 +128,7 @@ def write_series(
         write_points(session.context, [DeviceRows((device,), rows)])
         return Result(affected=rows.num_rows) if rows.num_rows else None
 
-    return Stage((*extends, *activates, *writes), describe, apply)
+    return Stage((*writes, *activates, *extends), describe, apply)
 
 
 def check_names(statement: TreeInsert) -> None:
@@ -249,7 +252,7 @@ def plan_tree_delete(statement: TreeDelete, session: PlanningContext) -> list[St
 def clear(database: Database, columns: Sequence[tuple[str, tuple[str, ...]]], times: tuple[int, int]) -> Stage:
     """Delete values within a range of ticks, both ends inclusive: columns by device."""
     return Stage(
-        on_database(Action.WRITE, database.name),
+        on_paths(Privilege.WRITE_DATA, [join_path((path, name)) for path, names in columns for name in names]),
         lambda: [f"delete values of {device} ({', '.join(names)}), 1 time range" for device, names in columns],
         lambda session: Result(affected=clear_series(session.context, database, columns, (times,))),
     )

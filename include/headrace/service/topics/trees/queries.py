@@ -7,11 +7,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from headrace.errors import ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.describing import describe_query, explain_plan
 from headrace.service.results import INSTANT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import Action, Right, database_securable, on_catalog, read_rights
+from headrace.service.rights import Right, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog, run_query
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.compute.iotdb.select import TreePlan
 
 
-def find_last(plan: LastPlan) -> Stage:
+def find_last(plan: LastPlan, reads: tuple[Right, ...]) -> Stage:
     def apply(session: SessionState) -> Result:
         from headrace.compute.iotdb.last import last_points, last_points_locally
         from headrace.queries import running
@@ -38,11 +39,10 @@ def find_last(plan: LastPlan) -> Stage:
         with translated():
             return Result(collect_arrow(last_points(plan, lambda scan: read_scan(scan, context)), running.check))
 
-    rights = tuple(Right(Action.READ, database_securable(scan.database.name)) for scan in plan.rows.scans)
-    return Stage(rights, lambda: [f"find the latest point of {len(plan.series)} series"], apply, is_query=True)
+    return Stage(reads, lambda: [f"find the latest point of {len(plan.series)} series"], apply, is_query=True)
 
 
-def group_by_tags(plan: TagPlan) -> Stage:
+def group_by_tags(plan: TagPlan, reads: tuple[Right, ...]) -> Stage:
     """Run a query whose rows are groups of series."""
 
     def apply(session: SessionState) -> Result:
@@ -53,10 +53,10 @@ def group_by_tags(plan: TagPlan) -> Stage:
     def describe() -> list[str]:
         return ["query on Spark", *explain_plan(plan.plan), f"groups by tags {', '.join(plan.keys)}: {len(plan.groups)}"]
 
-    return Stage(read_rights(plan.plan), describe, apply, is_query=True)
+    return Stage(reads, describe, apply, is_query=True)
 
 
-def write_into(plan: TreePlan, targets: Sequence[IntoColumn]) -> Stage:
+def write_into(plan: TreePlan, targets: Sequence[IntoColumn], reads: tuple[Right, ...]) -> Stage:
     """Run a query and write each column of its result to a series, or with ALIGN BY DEVICE each column of each device."""
 
     def apply(session: SessionState) -> Result:
@@ -72,7 +72,8 @@ def write_into(plan: TreePlan, targets: Sequence[IntoColumn]) -> Stage:
     def describe() -> list[str]:
         return [*describe_query(plan.plan), *(f"write {target.source} to {target.path}" for target in targets)]
 
-    return Stage((*read_rights(plan.plan), *on_catalog(Action.WRITE)), describe, apply)
+    writes = on_paths(Privilege.WRITE_DATA, (target.path for target in targets))
+    return Stage((*reads, *writes), describe, apply)
 
 
 def plan_tree_select(statement: TreeSelect, session: PlanningContext) -> list[Stage]:
@@ -88,24 +89,25 @@ def query_stages(query: TreeQuery, session: PlanningContext) -> list[Stage]:
     from headrace.compute.iotdb.by_tags import TagQuery
     from headrace.compute.iotdb.into import check_into, into_targets
     from headrace.compute.iotdb.last import bind_last
-    from headrace.trees.scope import tree_scope
+    from headrace.trees.scope import series_patterns, tree_scope
 
     if query.into:
         check_into(query)
+    reads = on_paths(Privilege.READ_DATA, series_patterns(query)) or DESCRIBE_CATALOG
     scope, tags = tree_scope(query, session.context), grouped_tags(query)
     if query.last:
         last = bind_last(query, scope)
-        return [no_series("Timeseries", "Value", "DataType") if last is None else find_last(last)]
+        return [no_series("Timeseries", "Value", "DataType") if last is None else find_last(last, reads)]
     if tags:
         grouped = TagQuery(query, scope, tags).plan()
-        return [no_series() if grouped is None else group_by_tags(grouped)]
+        return [no_series() if grouped is None else group_by_tags(grouped, reads)]
     bound = bind_tree(query, scope)
     if query.into and bound is None:
         nothing = report([], by_device=False)
-        return [Stage(on_catalog(Action.WRITE), lambda: ["query of no series: nothing to write"], lambda _: nothing)]
+        return [Stage(reads, lambda: ["query of no series: nothing to write"], lambda _: nothing)]
     if bound is None:
         return [no_series()]
-    return [write_into(bound, into_targets(query, bound)) if query.into else run_query(bound.plan)]
+    return [write_into(bound, into_targets(query, bound), reads) if query.into else run_query(bound.plan, reads)]
 
 
 def grouped_tags(query: TreeQuery) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from headrace.catalog.templates import nested_path
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import AlterTimeseries, CreateTimeseries, DropTimeseries, TimeseriesChange, TimeseriesSpec
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_ENCODINGS, type_name
 from headrace.model.trees import NO_LABELS, Device, DeviceSeries, NewSeries, SeriesLabels, Timeseries
-from headrace.service.rights import Action, on_database
+from headrace.service.rights import on_paths
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.checks import check_series
 from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
@@ -36,7 +37,7 @@ def plan_create_timeseries(statement: CreateTimeseries, session: PlanningContext
     return [
         *makers,
         Stage(
-            on_database(Action.ALTER, database.name),
+            on_paths(Privilege.WRITE_SCHEMA, [join_path((path, spec.measurement)) for spec in statement.series]),
             lambda: [describe_creation(device, device.series)],
             lambda session: create_series(session.context, [device]),
         ),
@@ -106,7 +107,7 @@ def plan_drop_timeseries(statement: DropTimeseries, session: PlanningContext) ->
 def remove_from(database: Database, series: Sequence[tuple[str, tuple[str, ...]]]) -> Stage:
     """Remove series of devices with their values: measurements by device."""
     return Stage(
-        on_database(Action.ALTER, database.name),
+        on_paths(Privilege.WRITE_SCHEMA, [join_path((device, name)) for device, names in series for name in names]),
         lambda: [f"delete series of {device} with their values: {', '.join(names)}" for device, names in series],
         lambda session: remove_series(session.context, database, series),
     )
@@ -130,7 +131,7 @@ def plan_alter_timeseries(statement: AlterTimeseries, session: PlanningContext) 
     database, path = session.context.catalog.databases.get(device.database), device.path
     return [
         Stage(
-            on_database(Action.ALTER, database.name),
+            on_paths(Privilege.WRITE_SCHEMA, (statement.path,)),
             lambda: [f"change alias, tags or attributes of a series of {path}"],
             lambda session: change_device(session.context, database, path, change),
         )

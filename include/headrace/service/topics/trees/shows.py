@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.context import Context
 from headrace.errors import NotFoundError, NotSupportedError
+from headrace.model.access import Privilege
 from headrace.model.functions import RegisteredFunction
 from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.tree_statements import TreeShow
@@ -18,16 +19,19 @@ from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import DEFAULT_COMPRESSION, default_encoding, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
 from headrace.service.results import BIGINT, INT, STRING, CatalogRows, Result
-from headrace.service.rights import Action, on_catalog
+from headrace.service.rights import on_paths
 from headrace.service.stage import PlanningContext, Stage
+from headrace.service.statement_rights import SHOWS as SHOWN
 from headrace.service.topics.continuous_queries import show_executions, show_queries
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
+from headrace.service.topics.snodes import list_tree_queries
 from headrace.service.topics.trees.activity import SeriesPair, active_devices, latest_times, pair_key
 from headrace.service.topics.trees.pipe_plugins import show_pipe_plugins
 from headrace.service.topics.trees.pipe_shows import show_pipe, show_pipes
 from headrace.service.topics.trees.triggers import show_triggers
 from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
 from headrace.trees.scope import ttl_by_device
+from headrace.trees.visibility import visible_devices, visible_paths
 
 EVERYTHING: Final = (PathPattern((ROOT, "**")),)
 NODE_KINDS: Final = ("SG INTERNAL", "DATABASE", "INTERNAL", "DEVICE", "TIMESERIES")
@@ -42,6 +46,8 @@ SCALARS: Final = frozenset(("cast", "diff", "replace", "round", "substring"))
 
 
 def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]:
+    if statement.what == "queries":
+        return [list_tree_queries(statement.limit, statement.offset)]
     if statement.what not in SHOWS:
         raise NotSupportedError(
             f"SHOW {statement.what.upper()} is not supported", hint=f"supported are {', '.join(sorted(SHOWS))}", span=statement.span
@@ -51,8 +57,8 @@ def plan_tree_show(statement: TreeShow, session: PlanningContext) -> list[Stage]
     if statement.time is not None or statement.what == "latest timeseries":
         # Spark reads the times of points.
         described = f"{title}: read the catalog, and the times of points on Spark"
-        return [Stage(on_catalog(Action.DESCRIBE, Action.READ), lambda: [described], lambda _: read(), is_query=True)]
-    return [read_catalog(title, read, DESCRIBE_CATALOG)]
+        return [Stage(on_paths(Privilege.READ_DATA, patterns_of(statement)), lambda: [described], lambda _: read(), is_query=True)]
+    return [read_catalog(title, read, SHOWN.get(statement.what, DESCRIBE_CATALOG))]
 
 
 def answer(statement: TreeShow, context: Context) -> Result:
@@ -68,11 +74,16 @@ def patterns_of(statement: TreeShow) -> tuple[PathPattern, ...]:
     return statement.patterns or EVERYTHING
 
 
+def known_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
+    """Return the devices whose path may match one of the patterns or begin one, as far as the user may know of them."""
+    return visible_devices(devices_of(patterns, context), context, Privilege.READ_SCHEMA)
+
+
 def matching_devices(patterns: Sequence[PathPattern], context: Context) -> list[Device]:
     """Return the devices whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
-    candidates = devices_of(patterns, context)
+    candidates = known_devices(patterns, context)
     matched = {device.path for device in candidates if any(pattern.matches(device.nodes) for pattern in patterns)}
     return [device for device in SeriesTree(candidates, concurrent_order).walk_devices() if device.path in matched]
 
@@ -81,7 +92,7 @@ def matching_series(patterns: Sequence[PathPattern], context: Context) -> Iterat
     """Yield the series whose path matches, in IoTDB's order."""
     from headrace.compute.iotdb.schema import SeriesTree, concurrent_order
 
-    tree = SeriesTree(devices_of(patterns, context), concurrent_order)
+    tree = SeriesTree(known_devices(patterns, context), concurrent_order)
     if len(patterns) == 1:
         return ((ref.device, ref.series) for ref in tree.iterate(patterns[0]))
     matched = {ref.path: (ref.device, ref.series) for pattern in patterns for ref in tree.iterate(pattern)}
@@ -92,7 +103,7 @@ def databases(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the databases of trees, and tables of databases that the pattern names."""
     patterns = patterns_of(statement)
     present = [*context.catalog.trees.databases(), *(table_path(table) for table in named_tables(patterns, context))]
-    names = [name for name in present if matches_any(name, patterns)]
+    names = visible_paths((name for name in present if matches_any(name, patterns)), context)
     types = {
         "Database": STRING,
         "SchemaReplicationFactor": INT,
@@ -249,7 +260,7 @@ def number_of_series(statement: TreeShow, context: Context) -> int:
     patterns = patterns_of(statement)
     if statement.where is not None or statement.time is not None or len(patterns) > 1:
         return sum(1 for _ in chosen_series(statement, context))
-    return SeriesTree(devices_of(patterns, context)).count(patterns[0])
+    return SeriesTree(known_devices(patterns, context)).count(patterns[0])
 
 
 def all_paths(patterns: Sequence[PathPattern], context: Context) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -257,8 +268,9 @@ def all_paths(patterns: Sequence[PathPattern], context: Context) -> Iterator[tup
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
-    devices = (device for name in trees.databases() for device in trees.all(name))
-    return SeriesTree([*devices, *table_devices(patterns, context)]).nodes(trees.databases())
+    names = visible_paths(trees.databases(), context)
+    present = [*(device for name in names for device in trees.all(name)), *table_devices(patterns, context)]
+    return SeriesTree(visible_devices(present, context, Privilege.READ_SCHEMA)).nodes(names)
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
@@ -291,8 +303,14 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
 
 
+def visible_ttls(context: Context) -> dict[str, int]:
+    """Return the times to live by path, of paths that the user may know of."""
+    ttls = context.catalog.trees.ttls()
+    return {path: ttls[path] for path in visible_paths(ttls, context)}
+
+
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
-    rules = context.catalog.trees.ttls()
+    rules = visible_ttls(context)
     ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
     for pattern in statement.patterns:
         if not pattern.has_wildcard:
@@ -302,7 +320,7 @@ def ttl(statement: TreeShow, context: Context) -> CatalogRows:
 
 def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
     """Return every time to live; that of the whole tree comes first."""
-    rules = {"root.**": "INF"} | {path: str(value) for path, value in context.catalog.trees.ttls().items()}
+    rules = {"root.**": "INF"} | {path: str(value) for path, value in visible_ttls(context).items()}
     return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(rules.items()))
 
 
@@ -371,7 +389,15 @@ def function_kind(name: str, *, aggregate: bool) -> str:
     return "native" if aggregate else "built-in scalar" if name in SCALARS else "built-in UDTF"
 
 
+def show_audit_log(_: TreeShow, context: Context) -> CatalogRows:
+    """Return what users did and were refused, the newest first."""
+    from headrace.service.system_tables import audit_log
+
+    return audit_log(context)
+
+
 SHOWS: Final[dict[str, Callable[[TreeShow, Context], CatalogRows]]] = {
+    "audit log": show_audit_log,
     "continuous queries": show_queries,
     "cq executions": show_executions,
     "databases": databases,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headrace.catalog.templates import already_set, duplicate_name, nested_path, still_set
 from headrace.errors import ExistsError, IntegrityError, NotFoundError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
 from headrace.model.tree_statements import (
@@ -20,7 +21,7 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import Device, DeviceTemplate, NewSeries
-from headrace.service.rights import Action, on_catalog, on_database
+from headrace.service.rights import ADMINISTER, globally, on_paths
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.series import check_encoding, describe_types, new_series
 from headrace.trees import schema_statements
@@ -59,7 +60,7 @@ def plan_create_template(statement: CreateTemplate, session: PlanningContext) ->
     kind = "aligned device template" if template.aligned else "device template"
     return [
         Stage(
-            on_catalog(Action.CREATE),
+            ADMINISTER,
             lambda: [f"create {kind} {template.name}: {describe_types(template.series)}"],
             lambda session: session.context.catalog.templates.create(
                 template, [logged(session.context, schema_statements.create_template(template))]
@@ -82,7 +83,7 @@ def plan_drop_template(statement: DropTemplate, session: PlanningContext) -> lis
     name = statement.name
     return [
         Stage(
-            on_catalog(Action.DROP),
+            ADMINISTER,
             lambda: [f"drop device template {name}"],
             lambda session: session.context.catalog.templates.drop(
                 name, [logged(session.context, schema_statements.drop_template(name))]
@@ -111,7 +112,7 @@ def plan_alter_template(statement: AlterTemplate, session: PlanningContext) -> l
     series = new_series(statement.series)
     return [
         Stage(
-            on_catalog(Action.ALTER),
+            globally(Privilege.EXTEND_TEMPLATE),
             lambda: [describe_extension(template.name, series)],
             lambda session: extend_template(session.context, template.name, series),
         )
@@ -139,7 +140,7 @@ def plan_set_template(statement: SetTemplate, session: PlanningContext) -> list[
 def assign(database: Database, path: str, name: str | None) -> Stage:
     """Set a device template to a path, or remove it from there if `name` is None."""
     return Stage(
-        on_database(Action.ALTER, database.name),
+        ADMINISTER,
         lambda: [f"unset device template from {path}" if name is None else f"set device template {name} to {path}"],
         lambda session: assign_template(session.context, database, path, name),
     )
@@ -189,7 +190,7 @@ def plan_activate_template(statement: ActivateTemplate, session: PlanningContext
     template = covering[1].name
     return [
         Stage(
-            on_database(Action.ALTER, database.name),
+            on_paths(Privilege.WRITE_SCHEMA, (path,)),
             lambda: [describe_activation(template, path)],
             lambda session: activate_devices(session.context, database, [path], template),
         )
@@ -225,7 +226,7 @@ def plan_deactivate_template(statement: DeactivateTemplate, session: PlanningCon
 def deactivate(database: Database, devices: Sequence[str]) -> Stage:
     """Remove devices that use a template, with their values."""
     return Stage(
-        on_database(Action.ALTER, database.name),
+        on_paths(Privilege.WRITE_SCHEMA, devices),
         lambda: [f"delete the series of {device} with their values" for device in devices],
         lambda session: deactivate_devices(session.context, database, devices),
     )

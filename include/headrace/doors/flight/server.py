@@ -1,0 +1,179 @@
+"""The server of Flight SQL: which call means what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from headrace.doors.flight.errors import with_flight_errors
+from headrace.doors.flight.ingest import ingest
+from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
+from headrace.doors.flight.metadata import METADATA
+from headrace.doors.flight.statements import ClientStatements, parameter_rows
+from headrace.errors import NotSupportedError
+from headrace.runtime.flight_sql import (
+    CANCELED,
+    CLOSED,
+    NOT_CANCELABLE,
+    decode_command,
+    decode_request,
+    encode,
+    encode_command,
+    schema_bytes,
+)
+
+BATCH_ROWS: Final = 65_536
+ACTIONS: Final = {
+    "CreatePreparedStatement": "prepares a statement",
+    "ClosePreparedStatement": "forgets a prepared statement",
+    "CancelQuery": "drops a result",
+    "CancelFlightInfo": "drops a result",
+    "CloseSession": "closes the connection",
+}
+
+
+class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers the calls of clients, each on a connection of its user."""
+
+    def __init__(self, location: str, logins: Logins, tls: list[tuple[bytes, bytes]] | None = None) -> None:
+        """Bind an address: `grpc://host:port`, or `grpc+tls://host:port` with pairs of certificate and key."""
+        self._logins = logins
+        self._clients: dict[str, ClientStatements] = {}
+        self._lock = threading.Lock()
+        middleware = {"login": LoginFactory(logins)}
+        super().__init__(location, auth_handler=NoHandshake(), tls_certificates=tls or [], middleware=middleware)
+
+    @with_flight_errors
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """Run a query, and say how its rows are fetched."""
+        name, command = decode_command(descriptor.command or b"")
+        client = self._client(context)
+        if name in METADATA:
+            return flight_info(METADATA[name](client.connection, command).schema, descriptor, descriptor.command, -1)
+        if name == "CommandStatementQuery":
+            handle, table = client.run(command.query)
+        elif name == "CommandPreparedStatementQuery":
+            handle, table = client.run_prepared(command.prepared_statement_handle)
+        else:
+            raise not_supported(name)
+        ticket = encode_command("TicketStatementQuery", statement_handle=handle)
+        return flight_info(table.schema, descriptor, ticket, table.num_rows)
+
+    @with_flight_errors
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """Return the columns of a query or of metadata."""
+        name, command = decode_command(descriptor.command or b"")
+        client = self._client(context)
+        if name in METADATA:
+            return flight.SchemaResult(METADATA[name](client.connection, command).schema)
+        if name != "CommandStatementQuery":
+            raise not_supported(name)
+        handle, _, schema = client.prepare(command.query)
+        client.unprepare(handle)
+        return flight.SchemaResult(schema)
+
+    @with_flight_errors
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Send rows."""
+        name, command = decode_command(ticket.ticket)
+        client = self._client(context)
+        if name in METADATA:
+            table = METADATA[name](client.connection, command)
+        elif name == "TicketStatementQuery":
+            table = client.take(command.statement_handle)
+        else:
+            raise not_supported(name)
+        return flight.RecordBatchStream(table.to_reader(BATCH_ROWS))
+
+    @with_flight_errors
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Take a statement that changes something, parameters of a prepared one, or rows to write."""
+        name, command = decode_command(descriptor.command or b"")
+        client = self._client(context)
+        batches = (chunk.data for chunk in reader)
+        if name == "CommandStatementUpdate":
+            affected = client.connection.execute(command.query).affected
+        elif name == "CommandPreparedStatementUpdate":
+            affected = client.update_prepared(command.prepared_statement_handle, parameter_rows(batches))
+        elif name == "CommandPreparedStatementQuery":
+            client.prepared(command.prepared_statement_handle).parameters = parameter_rows(batches)
+            writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult")))
+            return
+        elif name == "CommandStatementIngest":
+            affected = ingest(client.connection, command, reader)
+        else:
+            raise not_supported(name)
+        writer.write(pa.py_buffer(encode("DoPutUpdateResult", record_count=affected)))
+
+    @with_flight_errors
+    def do_action(self, context: Any, action: Any) -> Any:
+        """Run an action; see `ACTIONS`."""
+        actions: dict[str, Callable[[Any, bytes], bytes | None]] = {
+            "CreatePreparedStatement": self._prepare,
+            "ClosePreparedStatement": self._unprepare,
+            "CancelQuery": self._cancel_query,
+            "CancelFlightInfo": self._cancel_info,
+            "CloseSession": self._close_session,
+        }
+        if action.type not in actions:
+            raise not_supported(action.type)
+        response = actions[action.type](context, action.body.to_pybytes())
+        return iter([] if response is None else [flight.Result(pa.py_buffer(response))])
+
+    def list_actions(self, context: Any) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+        """Return the actions."""
+        return iter(ACTIONS.items())
+
+    def _client(self, context: Any) -> ClientStatements:
+        login = context.get_middleware("login").login
+        with self._lock:
+            client = self._clients.get(login.token)
+            if client is None:
+                self._clients = {token: other for token, other in self._clients.items() if self._logins.is_open(token)}
+                client = self._clients[login.token] = ClientStatements(login.connection)
+        return client
+
+    def _prepare(self, context: Any, body: bytes) -> bytes:
+        request = decode_request("ActionCreatePreparedStatementRequest", body)
+        handle, prepared, schema = self._client(context).prepare(request.query)
+        names = [str(number + 1) for number in range(len(prepared.template.spans))]
+        return encode_command(
+            "ActionCreatePreparedStatementResult",
+            prepared_statement_handle=handle,
+            dataset_schema=schema_bytes(schema) if prepared.reads else b"",
+            parameter_schema=schema_bytes(pa.schema([(name, pa.null()) for name in names])),
+        )
+
+    def _unprepare(self, context: Any, body: bytes) -> None:
+        request = decode_request("ActionClosePreparedStatementRequest", body)
+        self._client(context).unprepare(request.prepared_statement_handle)
+
+    def _cancel_query(self, context: Any, body: bytes) -> bytes:
+        return encode("ActionCancelQueryResult", result=self._drop(context, decode_request("ActionCancelQueryRequest", body).info))
+
+    def _cancel_info(self, context: Any, body: bytes) -> bytes:
+        return encode("CancelFlightInfoResult", status=self._drop(context, decode_request("CancelFlightInfoRequest", body).info))
+
+    def _drop(self, context: Any, info: bytes) -> int:
+        client = self._client(context)
+        commands = [decode_command(endpoint.ticket.ticket) for endpoint in flight.FlightInfo.deserialize(info).endpoints]
+        dropped = [client.drop(command.statement_handle) for name, command in commands if name == "TicketStatementQuery"]
+        return CANCELED if any(dropped) else NOT_CANCELABLE
+
+    def _close_session(self, context: Any, _body: bytes) -> bytes:
+        self._logins.close(context.get_middleware("login").login.token)
+        return encode("CloseSessionResult", status=CLOSED)
+
+
+def flight_info(schema: pa.Schema, descriptor: Any, ticket: bytes, rows: int) -> Any:
+    """Return what a client needs to fetch rows from the server that it has asked."""
+    return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], rows, -1)
+
+
+def not_supported(name: str) -> NotSupportedError:
+    """Return the error for a command that is none of ours."""
+    return NotSupportedError(f"{name} is not supported", hint="use statements, prepared statements, or ingestion into tables")

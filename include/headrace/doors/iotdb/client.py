@@ -1,0 +1,134 @@
+"""One client: its session, the results that it reads, and what its calls do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.doors.iotdb.results import ResultReader
+from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
+from headrace.errors import AuthenticationError, LimitError
+from headrace.model.types import TypeKind
+
+if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
+    from headrace.doors.gate import DoorConnection, Gate, Origin
+    from headrace.doors.iotdb.transfers import PipeReceiver
+    from headrace.service.results import Result
+    from headrace.service.rights import Right
+    from headrace.service.session import Session
+    from headrace.service.stage import Stage
+
+DIALECT: Final = "iotdb"
+MAX_RESULTS: Final = 100
+"""Results that a client may have open at once."""
+
+
+class Client:
+    """The state of one connection. Its calls come one after the other."""
+
+    def __init__(self, gate: Gate, origin: Origin) -> None:
+        """Take what opens sessions, and where the client comes from."""
+        self.gate, self.origin = gate, origin
+        self.receiver: PipeReceiver | None = None
+        """What receives from a pipe, once it has introduced itself."""
+        self._connection: DoorConnection | None = None
+        self._statements, self._queries = itertools.count(1), itertools.count(1)
+        self._results: dict[int, tuple[int, ResultReader]] = {}
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether the client has a session."""
+        return self._connection is not None
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the connection has to end."""
+        return self._connection is not None and self._connection.is_killed
+
+    @property
+    def connection(self) -> DoorConnection:
+        """The session.
+
+        Raises:
+            AuthenticationError: The client has not logged in.
+            OperationalError: The connection was killed.
+        """
+        if self._connection is None:
+            raise AuthenticationError("Log in failed. Either you are not authorized or the session has timed out.").with_status(
+                NOT_LOGGED_IN
+            )
+        self._connection.check()
+        return self._connection
+
+    @property
+    def session(self) -> Session:
+        """The session that runs statements."""
+        return self.connection.session
+
+    def log_in(self, user: str, password: str) -> DoorConnection:
+        """Open a session in place of that which is open.
+
+        Raises:
+            AuthenticationError: User or password are wrong.
+        """
+        self.log_out()
+        self._connection = self.gate.open(self.origin, user, password, DIALECT)
+        return self._connection
+
+    def log_out(self) -> None:
+        """Close the session and its results."""
+        self._results.clear()
+        self.receiver = None
+        if self._connection is not None:
+            self.gate.close(self._connection)
+            self._connection = None
+
+    def execute(self, sql: str) -> Result:
+        """Run a statement."""
+        return self.connection.execute(sql)
+
+    def query(self, sql: str) -> tuple[Result, frozenset[str]]:
+        """Run a statement like `execute`, and return the names of columns of its result that are declared as STRING too."""
+        result, plan = self.connection.run(sql)
+        return result, string_columns(plan)
+
+    def run(self, described: str, rights: Sequence[Right], plan: Callable[[Session], Sequence[Stage]]) -> Result:
+        """Plan and apply stages; `described` is what the list of connections shows, and `rights` are checked first."""
+        return self.connection.apply(described, rights, plan)
+
+    def open_statement(self) -> int:
+        """Return the number of a statement of the client."""
+        return next(self._statements)
+
+    def keep(self, statement: int | None, reader: ResultReader) -> int:
+        """Keep a result whose rows the client will ask for, and return its number.
+
+        Raises:
+            LimitError: Too many are open.
+        """
+        number = next(self._queries)
+        if reader.has_more:
+            if len(self._results) >= MAX_RESULTS:
+                raise LimitError(f"{MAX_RESULTS} results are open", hint="close results that are not read to their end")
+            self._results[number] = (statement or 0, reader)
+        return number
+
+    def result(self, number: int) -> ResultReader | None:
+        """Return a result with rows that were not read; None if there is none."""
+        return self._results.get(number, (0, None))[1]
+
+    def drop_result(self, number: int) -> None:
+        """Forget a result. Idempotent."""
+        self._results.pop(number, None)
+
+    def drop_statement(self, statement: int) -> None:
+        """Forget the results of a statement. Idempotent."""
+        for number in [number for number, (own, _) in self._results.items() if own == statement]:
+            del self._results[number]
+
+
+def string_columns(plan: AnyPlan | None) -> frozenset[str]:
+    """Return the columns of a query that are declared as STRING, which are stored as TEXT is."""
+    return frozenset() if plan is None else frozenset(one.name for one in plan.outputs if one.type.kind is TypeKind.NCHAR)

@@ -1,0 +1,184 @@
+"""Calls that write and delete points."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.doors.iotdb import messages
+from headrace.doors.iotdb.insertion import plan_tablets, write_rights
+from headrace.doors.iotdb.records import collect
+from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
+from headrace.doors.iotdb.statuses import success
+from headrace.doors.iotdb.tablets import Tablet, decode_tablet, decode_tablets, device_nodes, measurement_name
+from headrace.errors import DataError
+from headrace.model.access import Privilege
+from headrace.model.expressions import Scalar
+from headrace.model.paths import PathPattern, join_path
+from headrace.model.tree_statements import TreeInsert
+from headrace.model.types import TypeKind
+from headrace.service.dispatch import plan
+from headrace.service.rights import on_paths
+from headrace.trees.databases import database_of
+
+if TYPE_CHECKING:
+    from headrace.doors.iotdb.client import Client
+    from headrace.service.session import Session
+    from headrace.service.stage import Stage
+
+NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+INTEGER: Final = re.compile(r"[+-]?\d+")
+TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
+
+
+def write(client: Client, described: str, tablets: Sequence[Tablet]) -> messages.Message:
+    """Write tablets, all or none."""
+    client.run(described, write_rights(tablets), lambda session: plan_tablets(tablets, session))
+    return success()
+
+
+def insert_tablet(client: Client, request: messages.InsertTablet) -> messages.Message:
+    """Write rows of one device."""
+    client.connection.check()
+    return write(client, f"insertTablet {request.prefixPath}", [decode_tablet(request)])
+
+
+def insert_tablets(client: Client, request: messages.InsertTablets) -> messages.Message:
+    """Write rows of several devices."""
+    client.connection.check()
+    return write(client, f"insertTablets of {len(request.prefixPaths)} devices", decode_tablets(request))
+
+
+def insert_record(client: Client, request: messages.InsertRecord) -> messages.Message:
+    """Write a row of a device."""
+    client.connection.check()
+    tablets = collect(
+        [request.prefixPath], [request.timestamp], [request.measurements], [request.values], aligned=bool(request.isAligned)
+    )
+    return write(client, f"insertRecord {request.prefixPath}", tablets)
+
+
+def insert_records(client: Client, request: messages.InsertRecords) -> messages.Message:
+    """Write rows of devices."""
+    client.connection.check()
+    tablets = collect(
+        request.prefixPaths, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned)
+    )
+    return write(client, f"insertRecords of {len(request.timestamps)} rows", tablets)
+
+
+def insert_device_records(client: Client, request: messages.InsertDeviceRecords) -> messages.Message:
+    """Write rows of one device."""
+    client.connection.check()
+    devices = [request.prefixPath] * len(request.timestamps)
+    tablets = collect(devices, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned))
+    return write(client, f"insertRecordsOfOneDevice {request.prefixPath}", tablets)
+
+
+def insert_string_record(client: Client, request: messages.InsertStringRecord) -> messages.Message:
+    """Write a row whose values are texts."""
+    return write_texts(
+        client,
+        [request.prefixPath],
+        [request.timestamp],
+        [request.measurements],
+        [request.values],
+        aligned=bool(request.isAligned),
+    )
+
+
+def insert_string_records(client: Client, request: messages.InsertStringRecords) -> messages.Message:
+    """Write rows whose values are texts."""
+    return write_texts(
+        client,
+        request.prefixPaths,
+        request.timestamps,
+        request.measurementsList,
+        request.valuesList,
+        aligned=bool(request.isAligned),
+    )
+
+
+def insert_string_device_records(client: Client, request: messages.InsertStringDeviceRecords) -> messages.Message:
+    """Write rows of one device whose values are texts."""
+    devices = [request.prefixPath] * len(request.timestamps)
+    return write_texts(
+        client, devices, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned)
+    )
+
+
+def write_texts(
+    client: Client,
+    devices: Sequence[str],
+    times: Sequence[int],
+    names: Sequence[Sequence[str]],
+    values: Sequence[Sequence[str]],
+    *,
+    aligned: bool,
+) -> messages.Message:
+    """Write rows whose values are texts, which become values of the types of their series, as in INSERT."""
+    if not len(devices) == len(times) == len(names) == len(values):
+        raise DataError("the lists of the request differ in length", hint="use a client library of IoTDB")
+    groups: dict[tuple[str, tuple[str, ...]], list[tuple[int, Sequence[str]]]] = defaultdict(list)
+    for device, time, own, row in zip(devices, times, names, values, strict=True):
+        if len(own) != len(row):
+            raise DataError(f"{len(own)} measurements have {len(row)} values", hint="send a value for each measurement")
+        groups[device, tuple(map(measurement_name, own))].append((time, row))
+
+    def stages(session: Session) -> list[Stage]:
+        inserts = [text_insert(session, device, own, rows, aligned=aligned) for (device, own), rows in groups.items()]
+        return [stage for insert in inserts for stage in plan(insert, session)]
+
+    paths = dict.fromkeys(join_path((*device_nodes(device), name)) for device, own in groups for name in own)
+    client.run(f"insertStringRecords of {len(times)} rows", on_paths(Privilege.WRITE_DATA, paths), stages)
+    return success()
+
+
+def text_insert(
+    session: Session, device: str, names: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]], *, aligned: bool
+) -> TreeInsert:
+    """Return the INSERT of rows whose values are texts."""
+    nodes = device_nodes(device)
+    path, context = join_path(nodes), session.context
+    database = database_of(path, context)
+    present = None if database is None else context.catalog.trees.find(database, [path]).get(path)
+    found = [None if present is None else present.find(name) for name in names]
+    kinds = [None if series is None else series.type.kind for series in found]
+    values = tuple(tuple(constant(text, kind) for text, kind in zip(row, kinds, strict=True)) for _, row in rows)
+    return TreeInsert(PathPattern(nodes), tuple(names), tuple(time for time, _ in rows), values, aligned)
+
+
+def constant(text: str | None, kind: TypeKind | None) -> Any:
+    """Return the constant that a text is in INSERT, unless its series has texts."""
+    if text is None or kind in TEXT_KINDS:
+        return text
+    if kind is TypeKind.VARBINARY:
+        return text.encode()
+    lower = text.lower()
+    value: Scalar = text
+    if lower in ("true", "false"):
+        value = lower == "true"
+    elif INTEGER.fullmatch(text):
+        value = int(text)
+    elif NUMBER.fullmatch(text) or lower == "nan":
+        value = math.nan if lower == "nan" else float(text)
+    return value
+
+
+def delete_data(client: Client, request: messages.DeleteData) -> messages.Message:
+    """Delete points of series."""
+    patterns = ", ".join(".".join(legal_nodes(path)) for path in request.paths)
+    bounds = [f"time >= {request.startTime}"] if request.startTime >= FIRST_TICK else []
+    bounds += [f"time <= {request.endTime}"] if request.endTime <= LAST_TICK else []
+    where = f" where {' and '.join(bounds)}" if bounds else ""
+    client.execute(f"delete from {patterns}{where}")
+    return success()
+
+
+def drop_rows(client: Client, _: messages.Message) -> messages.Message:
+    """Receive rows and drop them, which measures the network."""
+    client.connection.check()
+    return success()

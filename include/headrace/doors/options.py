@@ -1,0 +1,69 @@
+"""Where a door listens, according to the settings."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.settings import Settings
+
+NAMES: Final = ("iotdb", "tdengine", "flight")
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """Where a door listens.
+
+    Attributes:
+        host: The address that it binds.
+        port: The port; 0 for any free port.
+        certificate: The PEM file of its certificate; empty if connections are not encrypted.
+        key: The PEM file of the certificate's key.
+    """
+
+    host: str
+    port: int
+    certificate: str = ""
+    key: str = ""
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.certificate != ""
+
+
+def door_options(settings: Settings, name: str) -> DoorOptions | None:
+    """Return where a door listens, or None if the settings leave it closed.
+
+    Raises:
+        ConfigurationError: The settings name an unknown door, or one would be open to other machines without TLS.
+    """
+    names = [part.strip().lower() for part in settings.doors.split(",") if part.strip()]
+    unknown = next((one for one in names if one not in NAMES), None)
+    if unknown is not None:
+        raise ConfigurationError(f"there is no door {unknown!r}", hint=f"HEADRACE_DOORS takes {', '.join(NAMES)}")
+    if name not in names:
+        return None
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise ConfigurationError(
+            "TLS needs a certificate and its key", hint="set both HEADRACE_TLS_CERTIFICATE and HEADRACE_TLS_KEY, or neither"
+        )
+    options = DoorOptions(settings.door_host, getattr(settings, f"{name}_port"), settings.tls_certificate, settings.tls_key)
+    if not (options.uses_tls or settings.doors_without_tls or is_loopback(options.host)):
+        raise ConfigurationError(
+            f"door {name} would be open to other machines at {options.host} without TLS",
+            hint="set HEADRACE_TLS_CERTIFICATE and HEADRACE_TLS_KEY, or HEADRACE_DOORS_WITHOUT_TLS=true behind a proxy",
+        )
+    return options
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""The door `tdengine`: TDengine's REST interface and its schemaless writing, over HTTP."""

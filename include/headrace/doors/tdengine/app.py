@@ -1,0 +1,169 @@
+"""The HTTP application of the door: SQL, login, and schemaless writing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from headrace.doors.gate import Origin, TooManyConnectionsError
+from headrace.doors.tdengine.access import Access, Credentials
+from headrace.doors.tdengine.answers import Format, answer
+from headrace.doors.tdengine.codes import OTHER, code_of, description
+from headrace.doors.tdengine.ingest import Ingestion
+from headrace.doors.tdengine.requests import TooLargeError, read_body
+from headrace.doors.tdengine.schemaless.writes import SchemalessWriter
+from headrace.errors import AuthenticationError, DataError, Error, InternalError
+from headrace.model.masking import masked
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from headrace.compute import AnyPlan
+    from headrace.doors.gate import Gate
+    from headrace.service.results import Result
+
+logger = logging.getLogger(__name__)
+
+NAME: Final = "tdengine"
+MAX_SQL_BYTES: Final = 16 << 20
+MAX_STATEMENTS: Final = 64
+"""Statements that run at the same time; others wait."""
+Handle = Callable[["Request"], Awaitable[Response]]
+
+
+@dataclass(slots=True)
+class RestInterface:
+    """Answers `/rest/…`."""
+
+    gate: Gate
+    access: Access
+    limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_STATEMENTS))
+
+    async def sql(self, request: Request) -> Response:
+        """Run the statement in the body, in the database of the path, if there is one."""
+        user = await self.user(request)
+        format = format_of(request)
+        body = await read_body(request, MAX_SQL_BYTES)
+        database = request.path_params.get("database")
+        result, plan = await run_sync(self.run, origin_of(request), user, text_of(body), database, limiter=self.limiter)
+        return StreamingResponse(answer(result, plan, format), media_type="application/json")
+
+    async def login(self, request: Request) -> Response:
+        """Return a token that replaces a name and a password."""
+        names = request.path_params
+        token = await run_sync(self.access.token, names["user"], names["password"], limiter=self.limiter)
+        return JSONResponse({"code": 0, "desc": token})
+
+    async def user(self, request: Request) -> str:
+        """Return the user of a request, or raise `AuthenticationError`."""
+        return await authenticated(self.access, self.access.credentials(*credentials_of(request)), self.limiter)
+
+    def run(self, origin: Origin, user: str, sql: str, database: str | None) -> tuple[Result, AnyPlan | None]:
+        """Run a statement in a session of its own."""
+        connection = self.gate.open_as(origin, user, NAME, database)
+        try:
+            return connection.run(sql)
+        finally:
+            self.gate.close(connection)
+
+
+async def authenticated(access: Access, credentials: Credentials, limiter: anyio.CapacityLimiter) -> str:
+    """Return the user of credentials; checking a password takes a thread."""
+    known = access.known_user(credentials)
+    return known if known is not None else await run_sync(access.user, credentials, limiter=limiter)
+
+
+def credentials_of(request: Request) -> tuple[str, dict[str, str]]:
+    return request.headers.get("authorization", ""), dict(request.query_params)
+
+
+def origin_of(request: Request) -> Origin:
+    client = request.client
+    return Origin(NAME, "" if client is None else f"{client.host}:{client.port}")
+
+
+def text_of(body: bytes) -> str:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise DataError("the body is not UTF-8", hint="encode it as UTF-8") from None
+    if not text.strip():
+        raise DataError("the body has no statement", hint="send the statement as the body")
+    return text
+
+
+def format_of(request: Request) -> Format:
+    """Return how the request wants rows to be written."""
+    timezone = request.query_params.get("tz") or "UTC"
+    try:
+        ZoneInfo(timezone)
+    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        raise HTTPException(400, f"unknown time zone {timezone}") from None
+    except KeyError:
+        raise HTTPException(400, f"unknown time zone {timezone}") from None
+    return Format(timezone, request.query_params.get("row_with_meta", "").lower() == "true")
+
+
+def guarded(handle: Handle) -> Handle:
+    """Return a handler that answers errors as TDengine does: with status 200, unless the request itself is at fault."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except Error as error:
+            return JSONResponse({"code": code_of(error), "desc": description(error)}, status_of(error))
+        except HTTPException as error:
+            return JSONResponse({"code": OTHER, "desc": error.detail}, error.status_code)
+        except Exception as error:
+            logger.exception("unexpected error in a request of the door %s: %s", NAME, masked(str(request.url.path)))
+            return JSONResponse({"code": OTHER, "desc": f"{type(error).__name__}: {error}"}, 500)
+
+    return answered
+
+
+def status_of(error: Error) -> int:
+    match error:
+        case AuthenticationError():
+            return 401
+        case TooLargeError():
+            return 413
+        case TooManyConnectionsError():
+            return 503
+        case InternalError():
+            return 500
+        case _:
+            return 200
+
+
+async def ping(_: Request) -> Response:
+    """Say that the door is open."""
+    return Response()
+
+
+def create_app(gate: Gate) -> Starlette:
+    """Return the application."""
+    access, settings = Access(gate.authenticate, gate.context.settings), gate.context.settings
+    rest = RestInterface(gate, access)
+    writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
+    ingestion = Ingestion(writer, access, settings.group_commit_bytes)
+    route = partial(Route, methods=["POST"])
+    return Starlette(
+        routes=[
+            route("/rest/sql", guarded(rest.sql)),
+            route("/rest/sql/{database}", guarded(rest.sql)),
+            Route("/rest/login/{user}/{password}", guarded(rest.login), methods=["GET"]),
+            Route("/-/ping", ping, methods=["GET"]),
+            *(route(path, handler) for path, handler in ingestion.handlers().items()),
+        ]
+    )

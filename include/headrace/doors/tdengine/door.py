@@ -1,0 +1,62 @@
+"""The server of the door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.doors.options import DoorOptions, door_options
+from headrace.doors.tls import server_context
+
+if TYPE_CHECKING:
+    from headrace.doors.gate import Gate
+    from headrace.runtime.http import Endpoint
+
+NAME = "tdengine"
+
+
+class TDengineDoor:
+    """Serves TDengine's REST interface and schemaless writing. See `runtime.door.Door`."""
+
+    def __init__(self, gate: Gate, options: DoorOptions) -> None:
+        """Create it; `options` say where it listens."""
+        self._gate = gate
+        self._options = options
+        self._endpoint: Endpoint | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return NAME
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as host:port; without a port before it is started on any."""
+        port = self._options.port if self._endpoint is None else self._endpoint.port
+        return f"{self._options.host}:{port}"
+
+    def start(self) -> None:
+        """Start serving."""
+        from headrace.doors.tdengine.app import create_app
+        from headrace.runtime.http import Endpoint
+
+        options, settings = self._options, self._gate.context.settings
+        self._endpoint = Endpoint(
+            create_app(self._gate),
+            options.port,
+            options.host,
+            tls=server_context(options),
+            max_connections=settings.door_connections,
+            setting="HEADRACE_TDENGINE_PORT",
+        )
+        self._endpoint.start()
+
+    def stop(self) -> None:
+        """Stop; requests in progress have two seconds to finish."""
+        if self._endpoint is not None:
+            self._endpoint.stop()
+
+
+def create_tdengine_door(gate: Gate) -> TDengineDoor | None:
+    """Return the door, unless the settings leave it closed."""
+    options = door_options(gate.context.settings, NAME)
+    return None if options is None else TDengineDoor(gate, options)

@@ -1,0 +1,289 @@
+"""Who may do what: users, roles, and privileges on paths of trees and on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, node_matches, split_path
+
+ADMINISTRATOR: Final = "root"
+"""The user who may do everything, who cannot be dropped, and whose rights cannot be revoked."""
+EVERYWHERE: Final = f"{ROOT}.{ANY_LEVELS}"
+TOKEN_PREFIX: Final = "hrt_"
+"""How tokens begin, so that they differ from passwords."""
+TOKEN_WORD: Final = " token "
+MIN_NAME_LENGTH: Final = 4
+MIN_PASSWORD_LENGTH: Final = 4
+MAX_NAME_LENGTH: Final = 32
+
+
+class Privilege(StrEnum):
+    """Privileges by IoTDB's names, and TDengine's two on tables. The order is that in which they are listed."""
+
+    MANAGE_USER = "MANAGE_USER"
+    MANAGE_ROLE = "MANAGE_ROLE"
+    USE_TRIGGER = "USE_TRIGGER"
+    USE_UDF = "USE_UDF"
+    USE_CQ = "USE_CQ"
+    USE_PIPE = "USE_PIPE"
+    USE_MODEL = "USE_MODEL"
+    EXTEND_TEMPLATE = "EXTEND_TEMPLATE"
+    MANAGE_DATABASE = "MANAGE_DATABASE"
+    MAINTAIN = "MAINTAIN"
+    READ_DATA = "READ_DATA"
+    WRITE_DATA = "WRITE_DATA"
+    READ_SCHEMA = "READ_SCHEMA"
+    WRITE_SCHEMA = "WRITE_SCHEMA"
+    READ_TABLE = "READ_TABLE"
+    WRITE_TABLE = "WRITE_TABLE"
+
+    @property
+    def is_on_paths(self) -> bool:
+        """Whether it is granted on paths of a tree; others of IoTDB are granted on `root.**` only."""
+        return self in ON_PATHS
+
+    @property
+    def is_on_tables(self) -> bool:
+        """Whether it is granted on tables."""
+        return self in ON_TABLES
+
+
+ON_PATHS: Final = (Privilege.READ_DATA, Privilege.WRITE_DATA, Privilege.READ_SCHEMA, Privilege.WRITE_SCHEMA)
+ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+TABLE_PRIVILEGES: Final = {"READ": Privilege.READ_TABLE, "WRITE": Privilege.WRITE_TABLE}
+"""TDengine's privileges on tables by its names; ALL are both."""
+GLOBAL: Final = tuple(one for one in Privilege if not one.is_on_paths and not one.is_on_tables)
+IMPLIED_BY: Final = {Privilege.READ_DATA: Privilege.WRITE_DATA, Privilege.READ_SCHEMA: Privilege.WRITE_SCHEMA}
+"""The privilege to write, by the one to read, which it includes. It does not include the option to grant it."""
+GROUPS: Final = {
+    "READ": (Privilege.READ_DATA, Privilege.READ_SCHEMA),
+    "WRITE": (Privilege.WRITE_DATA, Privilege.WRITE_SCHEMA),
+}
+"""What IoTDB writes for several privileges. ALL are those that it can grant on `root.**`."""
+
+
+class GranteeKind(StrEnum):
+    """Who has a grant."""
+
+    USER = "user"
+    ROLE = "role"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grantee:
+    """A user or a role."""
+
+    kind: GranteeKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.capitalize()} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A privilege on a target: a path that may end in `**`, or `database.table` in which the table may be `*`.
+
+    Attributes:
+        privilege: What may be done.
+        target: On what.
+        with_option: Whether it may be granted to others.
+        condition: On tags, of a privilege on a table; empty if there is none.
+    """
+
+    privilege: Privilege
+    target: str
+    with_option: bool = False
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user as stored. `password` is a hash, or empty if no one can log in by a password."""
+
+    name: str
+    password: str
+    created: int
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as stored: whose it is, what for, and until when, in epoch milliseconds."""
+
+    id: str
+    user: str
+    hash: str
+    purpose: str
+    reads_only: bool
+    created: int
+    expires: int | None = None
+
+    @property
+    def principal(self) -> str:
+        """The name under which a program with the token acts. No user has such a name, as it has spaces."""
+        return f"{self.user}{TOKEN_WORD}{self.id}"
+
+    def is_valid(self, now: int) -> bool:
+        """Return whether the token has not expired."""
+        return self.expires is None or now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """What a user did or tried at a time, in epoch milliseconds, and why it was refused."""
+
+    number: int
+    time: int
+    user: str
+    address: str
+    action: str
+    statement: str
+    is_allowed: bool
+    reason: str
+
+
+def covers(granted: Sequence[str], asked: Sequence[str]) -> bool:
+    """Return whether each path that a pattern may match is one of a grant, which ends in `**` or has no wildcard."""
+    if granted[-1] == ANY_LEVELS:
+        prefix = granted[:-1]
+        return len(asked) >= len(granted) and tuple(asked[: len(prefix)]) == tuple(prefix)
+    return tuple(granted) == tuple(asked)
+
+
+def may_overlap(granted: Sequence[str], asked: Sequence[str]) -> bool:
+    """Return whether a path can exist that matches both patterns."""
+    if not granted or not asked:
+        return not granted and not asked
+    rest = [(granted[1:], asked[1:])]
+    if granted[0] == ANY_LEVELS:
+        rest.append((granted, asked[1:]))
+    if asked[0] == ANY_LEVELS:
+        rest.append((granted[1:], asked))
+    if len(rest) == 1 and not (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])):
+        return False
+    return any(may_overlap(*pair) for pair in rest)
+
+
+@dataclass(frozen=True)
+class PathFilter:
+    """The paths on which a user has a privilege: prefixes of subtrees, and full paths. Costs the depth of a path."""
+
+    subtrees: frozenset[tuple[str, ...]]
+    paths: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, targets: Iterable[str]) -> PathFilter:
+        """Return the filter of granted paths."""
+        nodes = [split_path(target) for target in targets]
+        subtrees = frozenset(path[:-1] for path in nodes if path[-1] == ANY_LEVELS)
+        return cls(subtrees, frozenset(path for path in nodes if path[-1] != ANY_LEVELS))
+
+    @property
+    def allows_all(self) -> bool:
+        """Whether no path is left out."""
+        return (ROOT,) in self.subtrees
+
+    def includes_below(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether all paths below a node are included."""
+        return any(nodes[:length] in self.subtrees for length in range(1, len(nodes) + 1))
+
+    def includes(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether a path is included."""
+        return nodes in self.paths or any(nodes[:length] in self.subtrees for length in range(1, len(nodes)))
+
+    @cached_property
+    def ancestors(self) -> frozenset[tuple[str, ...]]:
+        """The nodes below which some paths are included, and those above them."""
+        return frozenset(path[:length] for path in (*self.subtrees, *self.paths) for length in range(1, len(path) + 1))
+
+    def touches(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether a node is included, or paths below it may be."""
+        return nodes in self.ancestors or self.includes(nodes)
+
+
+EVERY_PATH: Final = PathFilter(frozenset({(ROOT,)}), frozenset())
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What a user may do, by grants of their own (under the role "") and those of their roles. Immutable."""
+
+    user: str
+    grants: tuple[tuple[str, Grant], ...] = ()
+    roles: tuple[str, ...] = ()
+    is_administrator: bool = False
+    _filters: dict[Privilege, PathFilter] = field(default_factory=dict, compare=False, repr=False)
+
+    def allows(self, privilege: Privilege, path: PathPattern | None = None) -> bool:
+        """Return whether the user has a privilege, on all paths of a pattern if it is one on paths."""
+        if self.is_administrator:
+            return True
+        if path is None:
+            return any(grant.privilege is privilege for _, grant in self.grants)
+        targets = (split_path(grant.target) for grant in self._of(privilege))
+        return any(covers(target, path.nodes) for target in targets)
+
+    def may_grant(self, grant: Grant) -> bool:
+        """Return whether the user may grant and revoke what they have themselves with the option to grant it."""
+        asked = split_path(grant.target)
+        return self.is_administrator or any(
+            own.with_option and own.privilege is grant.privilege and covers(split_path(own.target), asked) for _, own in self.grants
+        )
+
+    def paths(self, privilege: Privilege) -> PathFilter:
+        """Return the paths on which the user has a privilege. Computed once."""
+        if self.is_administrator:
+            return EVERY_PATH
+        if privilege not in self._filters:
+            self._filters[privilege] = PathFilter.of(grant.target for grant in self._of(privilege))
+        return self._filters[privilege]
+
+    def allows_table(self, privilege: Privilege, database: str, table: str) -> bool:
+        """Return whether the user has a privilege on a table. A table of a tree may be read by who may read all of its paths."""
+        if self.is_administrator:
+            return True
+        if database.startswith(f"{ROOT}."):
+            return privilege is Privilege.READ_TABLE and self.allows(Privilege.READ_DATA, as_pattern(f"{database}.{ANY_LEVELS}"))
+        accepted = {"*.*", f"{database}.*", f"{database}.{table}"}
+        return any(grant.privilege is privilege and grant.target in accepted for _, grant in self.grants)
+
+    def sees_database(self, name: str) -> bool:
+        """Return whether the user may know of a database: it may have tables or paths on which the user has a privilege."""
+        if self.is_administrator or not name:
+            return self.is_administrator
+        if name.startswith(f"{ROOT}."):
+            return any(self.paths(privilege).touches(split_path(name)) for privilege in IMPLIED_BY)
+        granted = (grant.target.split(".")[0] for _, grant in self.grants if grant.privilege.is_on_tables)
+        return any(database in ("*", name) for database in granted)
+
+    def _of(self, privilege: Privilege) -> list[Grant]:
+        accepted = (privilege, IMPLIED_BY.get(privilege))
+        return [grant for _, grant in self.grants if grant.privilege in accepted]
+
+
+def reading_only(permissions: Permissions) -> Permissions:
+    """Return those of the permissions that only read."""
+    if permissions.is_administrator:
+        reads = (*((privilege, EVERYWHERE) for privilege in IMPLIED_BY), (Privilege.READ_TABLE, "*.*"))
+        return Permissions(permissions.user, tuple(("", Grant(privilege, target)) for privilege, target in reads))
+    read_by = {writing: reading for reading, writing in IMPLIED_BY.items()}
+    kept = [(role, grant, read_by.get(grant.privilege, grant.privilege)) for role, grant in permissions.grants]
+    grants = tuple(
+        (role, Grant(reads, grant.target)) for role, grant, reads in kept if reads in (*IMPLIED_BY, Privilege.READ_TABLE)
+    )
+    return Permissions(permissions.user, grants, permissions.roles)
+
+
+def administrator(name: str = ADMINISTRATOR) -> Permissions:
+    """Return the permissions of who may do everything."""
+    return Permissions(name, is_administrator=True)
+
+
+def as_pattern(path: str) -> PathPattern:
+    """Return a path in canonical spelling as a pattern."""
+    return PathPattern(split_path(path))

@@ -1,0 +1,68 @@
+"""The schema of trees as it was when a pipe was created, as statements in files beside the pipe's checkpoints."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pyarrow import fs
+
+from headrace.context import Context
+from headrace.model.positions import Offsets
+from headrace.pipes.checkpoints import storage_error
+from headrace.pipes.events import StatementEvent
+from headrace.pipes.plugins import SourceBatch
+from headrace.pipes.sources.present_schema import SCHEMA, PresentSchema
+from headrace.storage.object_store import file_system, is_object_store
+
+PAGE: Final = "schema-{:06d}.json"
+
+
+class CapturedSchema:
+    """Files with the statements of a batch each. They go with the checkpoints of the pipe."""
+
+    def __init__(self, context: Context, pipe_id: str) -> None:
+        """Take the folder; nothing is read yet."""
+        self._system, root = file_system(context.state_uri)
+        self._is_remote = is_object_store(context.state_uri)
+        self._folder = f"{root}/{pipe_id}"
+
+    def write(self, schema: PresentSchema) -> None:
+        """Write the present schema; raise `OperationalError` if the storage fails."""
+        offsets: Offsets = {SCHEMA: 0}
+        page = 0
+        try:
+            if not self._is_remote:
+                self._system.create_dir(self._folder, recursive=True)
+            while (batch := schema.read(offsets)) is not None:
+                statements = [[event.category, event.sql] for event in batch.events if isinstance(event, StatementEvent)]
+                with self._system.open_output_stream(self._path(page)) as file:
+                    file.write(json.dumps(statements).encode())
+                offsets, page = batch.offsets, page + 1
+        except OSError as error:
+            raise storage_error("written", error) from error
+
+    def exists(self) -> bool:
+        """Return whether a schema was captured."""
+        return self._has(0)
+
+    def read(self, offsets: Offsets) -> SourceBatch:
+        """Return the next statements; after the last, an empty batch whose offsets say that the schema was read."""
+        page = offsets[SCHEMA]
+        if not self._has(page):
+            return SourceBatch((), {name: offset for name, offset in offsets.items() if name != SCHEMA})
+        try:
+            with self._system.open_input_stream(self._path(page)) as file:
+                statements = json.loads(file.read())
+        except OSError as error:
+            raise storage_error("read", error) from error
+        return SourceBatch([StatementEvent(sql, category) for category, sql in statements], {**offsets, SCHEMA: page + 1})
+
+    def _has(self, page: int) -> bool:
+        try:
+            return bool(self._system.get_file_info(self._path(page)).type == fs.FileType.File)
+        except OSError as error:
+            raise storage_error("read", error) from error
+
+    def _path(self, page: int) -> str:
+        return f"{self._folder}/{PAGE.format(page)}"

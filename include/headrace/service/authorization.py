@@ -1,0 +1,119 @@
+"""Decides by the grants in the catalog what users may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import Error, NotFoundError, PermissionDeniedError
+from headrace.model.access import Permissions, Privilege, as_pattern
+from headrace.model.paths import ROOT
+from headrace.model.tree_status import TreeStatus
+from headrace.pipes.kind import PIPE
+from headrace.queries.kind import CONTINUOUS_QUERY
+from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table
+from headrace.streams.kind import STREAM
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
+BY_KIND: Final[Mapping[str, Privilege]] = {
+    ObjectKind.FUNCTION: Privilege.USE_UDF,
+    ObjectKind.TRIGGER: Privilege.USE_TRIGGER,
+    ObjectKind.PIPE_PLUGIN: Privilege.USE_PIPE,
+    CONTINUOUS_QUERY: Privilege.USE_CQ,
+    PIPE: Privilege.USE_PIPE,
+}
+"""The privilege that allows everything with objects of a kind."""
+FILTERED: Final = (Privilege.READ_DATA, Privilege.READ_SCHEMA)
+"""Privileges that a statement does not need: without them paths are as if they did not exist."""
+READING: Final = (Action.READ, Action.DESCRIBE)
+HINT: Final = "the administrator can GRANT it; LIST PRIVILEGES OF USER … shows what a user may do"
+
+
+class CatalogAuthorizer:
+    """Checks rights against the grants of the catalog, which are read once for each change of them. Thread-safe."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Create an authorizer of the users of a catalog."""
+        self._catalog = catalog
+
+    def permissions(self, user: str) -> Permissions:
+        """Return what a user may do; nothing if the user does not exist any more."""
+        try:
+            return self._catalog.access.permissions(user)
+        except NotFoundError:
+            return Permissions(user)
+
+    def authorize(self, user: str, rights: Sequence[Right]) -> None:
+        """Return if the user has all of the rights; see `Authorizer`."""
+        permissions = self.permissions(user)
+        if permissions.is_administrator:
+            return
+        lacking = [right for right in rights if not is_allowed(right, permissions)]
+        if lacking:
+            raise denied(lacking)
+
+
+def is_allowed(right: Right, permissions: Permissions) -> bool:
+    """Return whether a user who is not the administrator has a right."""
+    action, target = right.action, right.target
+    if isinstance(action, Privilege):
+        if target.kind != ObjectKind.PATH:
+            return permissions.allows(action)
+        return action in FILTERED or permissions.allows(action, as_pattern(target.name))
+    if action is Action.DESCRIBE:
+        return may_describe(target, permissions)
+    if target.kind in BY_KIND:
+        return permissions.allows(BY_KIND[target.kind])
+    if target.kind == ObjectKind.DATABASE and is_tree(target.database):
+        return action in (Action.CREATE, Action.DROP) and permissions.allows(Privilege.MANAGE_DATABASE)
+    if target.kind == ObjectKind.CATALOG and action is Action.OPERATE:
+        return permissions.allows(Privilege.MAINTAIN)
+    if target.kind in (ObjectKind.CATALOG, ObjectKind.DATABASE):
+        return False
+    privilege = Privilege.READ_TABLE if action in READING else Privilege.WRITE_TABLE
+    return permissions.allows_table(privilege, target.database, target.name)
+
+
+def may_describe(target: Securable, permissions: Permissions) -> bool:
+    """Return whether a user may know of an object. Lists leave out what the user may not know of."""
+    if target.kind == ObjectKind.DATABASE:
+        return permissions.sees_database(target.database)
+    if target.kind == ObjectKind.TABLE:
+        return any(
+            permissions.allows_table(privilege, target.database, target.name)
+            for privilege in (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+        )
+    return target.kind != STREAM or permissions.sees_database(target.database)
+
+
+def is_tree(database: str) -> bool:
+    """Return whether a database is a tree by its name."""
+    return database.startswith(ROOT + ".")
+
+
+def denied(rights: Sequence[Right]) -> Error:
+    """Return the error for rights that a user lacks, in the words of their language. It names only what the statement names."""
+    first = rights[0]
+    if first.action is Action.ADMINISTER:
+        message = "Only the admin user can perform this operation"
+        return PermissionDeniedError(message, hint="connect as root").with_status(TreeStatus.NO_PERMISSION)
+    needed = privilege_words(first, rights)
+    if needed is None:
+        return denied_table()
+    message = f"No permissions for this operation, please add privilege {needed}"
+    return PermissionDeniedError(message, hint=HINT).with_status(TreeStatus.NO_PERMISSION)
+
+
+def privilege_words(first: Right, rights: Sequence[Right]) -> str | None:
+    """Return the privilege of IoTDB that a user lacks; None for a right on tables."""
+    target = first.target
+    if isinstance(first.action, Privilege):
+        paths = [right.target.name for right in rights if right.action is first.action and right.target.kind == ObjectKind.PATH]
+        return f"{first.action} on [{', '.join(paths)}]" if paths else str(first.action)
+    if target.kind in BY_KIND:
+        return str(BY_KIND[target.kind])
+    if target.kind == ObjectKind.DATABASE and is_tree(target.database):
+        return str(Privilege.MANAGE_DATABASE)
+    return str(Privilege.MAINTAIN) if target.kind == ObjectKind.CATALOG and first.action is Action.OPERATE else None

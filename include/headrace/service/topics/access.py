@@ -1,0 +1,368 @@
+"""Users, roles and privileges: create and drop, grant and revoke, and what there is to list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.errors import Error, PermissionDeniedError, ProgrammingError
+from headrace.model import access_statements as model
+from headrace.model.access import (
+    ADMINISTRATOR,
+    EVERYWHERE,
+    GLOBAL,
+    GROUPS,
+    MAX_NAME_LENGTH,
+    MIN_NAME_LENGTH,
+    ON_PATHS,
+    TABLE_PRIVILEGES,
+    Grant,
+    Grantee,
+    GranteeKind,
+    Permissions,
+    Privilege,
+)
+from headrace.model.paths import PathPattern
+from headrace.model.tree_status import TreeStatus
+from headrace.service.results import BOOL, STRING, CatalogRows, Result
+from headrace.service.rights import ADMINISTER, Right, globally, on_paths
+from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.statement_rights import MANAGE_ROLE, MANAGE_USER
+from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
+from headrace.sql.iotdb.status import SEMANTIC_ERROR
+
+MAX_PASSWORD_LENGTH: Final = 128
+
+
+def change(title: str, apply: Callable[[SessionState], None], required: tuple[Right, ...]) -> Stage:
+    return Stage(required, lambda: [title], apply, is_audited=True)
+
+
+# Users
+
+
+def plan_create_user(statement: model.CreateUser, _: PlanningContext) -> list[Stage]:
+    """Plan CREATE USER, who may do nothing yet."""
+    check_name(statement.name)
+    check_password(statement.password)
+
+    def apply(session: SessionState) -> None:
+        from headrace.runtime.passwords import hash_password
+
+        session.context.catalog.access.create_user(statement.name, hash_password(statement.password))
+
+    return [change(f"create user {statement.name}", apply, MANAGE_USER)]
+
+
+def plan_alter_user(statement: model.AlterUser, session: PlanningContext) -> list[Stage]:
+    """Plan ALTER USER: a new password, or whether the user may log in. All may change their own password."""
+    name, password = statement.name, statement.password
+    if password is not None:
+        check_password(password)
+    if name != ADMINISTRATOR:
+        session.context.catalog.access.check_exists(Grantee(GranteeKind.USER, name))
+
+    def apply(session: SessionState) -> None:
+        from headrace.runtime.passwords import hash_password
+
+        access, hashed = session.context.catalog.access, None if password is None else hash_password(password)
+        if name == ADMINISTRATOR and hashed is not None:
+            access.set_administrator(hashed)
+        else:
+            access.change_user(name, password=hashed, is_enabled=statement.is_enabled)
+
+    is_own = name == session.context.user and statement.is_enabled is None
+    title = f"change the password of user {name}" if password is not None else f"change whether user {name} may log in"
+    return [change(title, apply, DESCRIBE_CATALOG if is_own else MANAGE_USER)]
+
+
+def plan_drop_user(statement: model.DropUser, session: PlanningContext) -> list[Stage]:
+    """Plan DROP USER, with what was granted to the user."""
+    refuse_administrator(statement.name, "dropped")
+    return [drop(Grantee(GranteeKind.USER, statement.name), session, MANAGE_USER)]
+
+
+def drop(grantee: Grantee, session: PlanningContext, required: tuple[Right, ...]) -> Stage:
+    session.context.catalog.access.check_exists(grantee)
+    return change(f"drop {grantee.kind} {grantee.name}", lambda session: session.context.catalog.access.drop(grantee), required)
+
+
+def refuse_administrator(name: str, verb: str) -> None:
+    if name == ADMINISTRATOR:
+        raise ProgrammingError(f"user {ADMINISTRATOR} cannot be {verb}", hint="name another user")
+
+
+def check_name(name: str) -> None:
+    """Raise `ProgrammingError` for a name that users and roles cannot have."""
+    check_text(name, MAX_NAME_LENGTH)
+    refuse_administrator(name, "created")
+
+
+def check_password(password: str) -> None:
+    """Raise `ProgrammingError` for a password that users cannot have."""
+    check_text(password, MAX_PASSWORD_LENGTH)
+
+
+def check_text(text: str, most: int) -> None:
+    if " " in text:
+        raise illegal("The name or password cannot contain spaces")
+    if len(text) < MIN_NAME_LENGTH:
+        raise illegal(f"The length of name or password must be greater than or equal to {MIN_NAME_LENGTH}")
+    if len(text) > most:
+        raise illegal(f"The length of name or password must be less than or equal to {most}")
+
+
+def illegal(message: str, hint: str = "choose another one") -> Error:
+    return ProgrammingError(message, hint=hint).with_status(TreeStatus.ILLEGAL_PARAMETER)
+
+
+# Roles
+
+
+def plan_create_role(statement: model.CreateRole, _: PlanningContext) -> list[Stage]:
+    """Plan CREATE ROLE, which no one has yet."""
+    check_name(statement.name)
+    return [
+        change(
+            f"create role {statement.name}",
+            lambda session: session.context.catalog.access.create_role(statement.name),
+            MANAGE_ROLE,
+        )
+    ]
+
+
+def plan_drop_role(statement: model.DropRole, session: PlanningContext) -> list[Stage]:
+    """Plan DROP ROLE, which takes it from its users."""
+    return [drop(Grantee(GranteeKind.ROLE, statement.name), session, MANAGE_ROLE)]
+
+
+def plan_grant_role(statement: model.GrantRole, session: PlanningContext) -> list[Stage]:
+    """Plan GRANT ROLE and REVOKE ROLE."""
+    user, role = statement.user, statement.role
+    access = session.context.catalog.access
+    access.check_exists(Grantee(GranteeKind.USER, user))
+    access.check_exists(Grantee(GranteeKind.ROLE, role))
+
+    def apply(session: SessionState) -> None:
+        access = session.context.catalog.access
+        (access.remove_role if statement.revoke else access.add_role)(user, role)
+
+    title = f"take role {role} from user {user}" if statement.revoke else f"give role {role} to user {user}"
+    return [change(title, apply, MANAGE_ROLE)]
+
+
+# Privileges
+
+
+def plan_grant_privileges(statement: model.GrantPrivileges, session: PlanningContext) -> list[Stage]:
+    """Plan GRANT of privileges, which the user must have with the option to grant them."""
+    grants = checked_grants(statement, session, "GRANT", with_option=statement.with_option)
+    grantee = statement.grantee
+    return [
+        change(
+            describe_grants("grant", grants, f"to {grantee}"),
+            lambda session: session.context.catalog.access.grant(grantee, grants),
+            rights_on(grants),
+        )
+    ]
+
+
+def plan_revoke_privileges(statement: model.RevokePrivileges, session: PlanningContext) -> list[Stage]:
+    """Plan REVOKE of privileges, which the user must have with the option to grant them."""
+    grants = checked_grants(statement, session, "REVOKE")
+    grantee = statement.grantee
+    present = {(grant.privilege, grant.target) for grant in session.context.catalog.access.grants(grantee)}
+    if statement.privileges == ("ALL",):
+        # All are those that there are.
+        grants = [grant for grant in grants if (grant.privilege, grant.target) in present] or grants
+    for grant in grants:
+        if (grant.privilege, grant.target) not in present:
+            from headrace.catalog.access import not_granted
+
+            raise not_granted(grantee, grant)
+    return [
+        change(
+            describe_grants("revoke", grants, f"from {grantee}"),
+            lambda session: session.context.catalog.access.revoke(grantee, grants),
+            rights_on(grants),
+        )
+    ]
+
+
+def checked_grants(
+    statement: model.GrantPrivileges | model.RevokePrivileges, session: PlanningContext, verb: str, *, with_option: bool = False
+) -> list[Grant]:
+    """Return the grants of a statement, which the user may make.
+
+    Raises:
+        ProgrammingError: A path is not one on which a privilege can be granted.
+        PermissionDeniedError: The user may not.
+        NotFoundError: There is no such user or role.
+    """
+    grants = [
+        Grant(privilege, str(path), with_option) for path in statement.paths for privilege in expanded(statement.privileges, path)
+    ]
+    permissions = session.context.permissions()
+    if not all(map(permissions.may_grant, grants)):
+        raise not_grantable(verb, statement.grantee)
+    if statement.grantee.name == ADMINISTRATOR:
+        raise ProgrammingError(f"the rights of user {ADMINISTRATOR} cannot be changed", hint="name another user")
+    session.context.catalog.access.check_exists(statement.grantee)
+    return list(dict.fromkeys(grants))
+
+
+def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) -> list[Stage]:
+    """Plan GRANT and REVOKE of privileges on tables, which only the administrator may."""
+    grantee, target = Grantee(GranteeKind.USER, statement.user), f"{statement.database}.{statement.table}"
+    refuse_administrator(statement.user, "granted anything: that user may do everything")
+    access = session.context.catalog.access
+    access.check_exists(grantee)
+    written = statement.privileges
+    names = [name for name in TABLE_PRIVILEGES if name in written or "ALL" in written]
+    grants = [Grant(TABLE_PRIVILEGES[name], target) for name in names]
+    if statement.revoke and "ALL" in statement.privileges:
+        present = access.grants(grantee)
+        grants = [grant for grant in grants if grant in present] or grants
+    verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
+
+    def apply(session: SessionState) -> None:
+        access = session.context.catalog.access
+        (access.revoke if statement.revoke else access.grant)(grantee, grants)
+
+    return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
+
+
+def not_grantable(verb: str, grantee: Grantee) -> Error:
+    """Return the error for privileges that the user may not grant."""
+    message = (
+        f"Has no permission to execute {verb}_{grantee.kind.upper()}, please ensure you have these privileges and the grant option"
+        " is TRUE when granted"
+    )
+    hint = "who may grant a privilege was granted it WITH GRANT OPTION"
+    return PermissionDeniedError(message, hint=hint).with_status(TreeStatus.NOT_HAS_PRIVILEGE_GRANTOPT)
+
+
+def expanded(names: Sequence[str], path: PathPattern) -> list[Privilege]:
+    """Return the privileges that names stand for on a path.
+
+    Raises:
+        ProgrammingError: A privilege cannot be granted on the path.
+    """
+    check_grantable(path)
+    is_everywhere = str(path) == EVERYWHERE
+    privileges: list[Privilege] = []
+    for name in names:
+        own = (*GLOBAL, *ON_PATHS) if name == "ALL" else GROUPS.get(name) or (Privilege(name),)
+        if not is_everywhere and not all(privilege.is_on_paths for privilege in own):
+            message = f"[{name}] can only be set on path: {EVERYWHERE}"
+            raise ProgrammingError(message, hint=f"write ON {EVERYWHERE}", span=path.span).with_status(SEMANTIC_ERROR)
+        privileges += own
+    return privileges
+
+
+def check_grantable(path: PathPattern) -> None:
+    """Raise `ProgrammingError` unless a pattern is a path without wildcards, maybe with `**` as its end."""
+    nodes = path.nodes[:-1] if path.nodes[-1] == "**" else path.nodes
+    if PathPattern(nodes).has_wildcard:
+        message = f"Illegal pattern path: {path}, only pattern path that end with ** are supported."
+        raise illegal(message, "write a full path, or one that ends with .**")
+
+
+def rights_on(grants: Sequence[Grant]) -> tuple[Right, ...]:
+    """Return the rights that grants are about. The option to grant them has been checked."""
+    rights = (
+        on_paths(grant.privilege, [grant.target]) if grant.privilege.is_on_paths else globally(grant.privilege) for grant in grants
+    )
+    return tuple(dict.fromkeys(right for some in rights for right in some))
+
+
+def describe_grants(verb: str, grants: Sequence[Grant], whom: str) -> str:
+    """Return what EXPLAIN says of grants."""
+    return f"{verb} {', '.join(f'{grant.privilege} on {grant.target}' for grant in grants)} {whom}"
+
+
+# Lists
+
+
+def plan_list_users(statement: model.ListUsers, session: PlanningContext) -> list[Stage]:
+    """Plan LIST USER [OF ROLE]."""
+    access, role = session.context.catalog.access, statement.role
+
+    def names() -> list[str]:
+        if role is None:
+            return sorted({ADMINISTRATOR, *(user.name for user in access.users())})
+        access.check_exists(Grantee(GranteeKind.ROLE, role))
+        return access.members(role)
+
+    return [list_names("User", names, MANAGE_USER)]
+
+
+def plan_list_roles(statement: model.ListRoles, session: PlanningContext) -> list[Stage]:
+    """Plan LIST ROLE [OF USER]."""
+    access, user = session.context.catalog.access, statement.user
+
+    def names() -> list[str]:
+        if user not in (None, ADMINISTRATOR):
+            access.check_exists(Grantee(GranteeKind.USER, user))
+        return access.roles(user)
+
+    return [list_names("Role", names, DESCRIBE_CATALOG if user == session.context.user else MANAGE_ROLE)]
+
+
+def list_names(header: str, names: Callable[[], list[str]], required: tuple[Right, ...]) -> Stage:
+    def read() -> Result:
+        return Result(CatalogRows({header: STRING}, [(name,) for name in names()]))
+
+    return read_catalog(f"list {header.lower()}s", read, required)
+
+
+def plan_list_privileges(statement: model.ListPrivileges, session: PlanningContext) -> list[Stage]:
+    """Plan LIST PRIVILEGES: of a user with those of their roles, or of a role. All may list their own."""
+    grantee, access = statement.grantee, session.context.catalog.access
+    is_role = grantee.kind is GranteeKind.ROLE
+    own = session.context.permissions()
+    if not is_role:
+        required = DESCRIBE_CATALOG if grantee.name == session.context.user else MANAGE_USER
+    else:
+        required = DESCRIBE_CATALOG if grantee.name in own.roles else MANAGE_ROLE
+
+    def read() -> Result:
+        if is_role:
+            access.check_exists(grantee)
+            grants = tuple((grantee.name, grant) for grant in access.grants(grantee))
+        else:
+            grants = listed_grants(access.permissions(grantee.name))
+        columns = {"Role": STRING, "Path": STRING, "Privileges": STRING, "GrantOption": BOOL}
+        return Result(CatalogRows(columns, [(role, *shown(grant)) for role, grant in in_order(grants)]))
+
+    return [read_catalog(f"list privileges of {grantee.kind} {grantee.name}", read, required)]
+
+
+def listed_grants(permissions: Permissions) -> tuple[tuple[str, Grant], ...]:
+    """Return the grants of a user; all that can be granted for the administrator."""
+    if permissions.is_administrator:
+        return tuple(("", Grant(privilege, EVERYWHERE, with_option=True)) for privilege in (*GLOBAL, *ON_PATHS))
+    return permissions.grants
+
+
+def in_order(grants: Sequence[tuple[str, Grant]]) -> list[tuple[str, Grant]]:
+    """Order grants as IoTDB lists them: for each role those that are not on paths, then paths in the order of their first grant."""
+    roles: dict[str, int] = {}
+    paths: dict[tuple[str, str], int] = {}
+    for at, (role, grant) in enumerate(grants):
+        roles.setdefault(role, at)
+        if grant.privilege not in GLOBAL:
+            paths.setdefault((role, grant.target), at)
+    privileges = list(Privilege)
+
+    def place(one: tuple[str, Grant]) -> tuple[int, int, int]:
+        role, grant = one
+        path = -1 if grant.privilege in GLOBAL else paths[role, grant.target]
+        return roles[role], path, privileges.index(grant.privilege)
+
+    return sorted(grants, key=place)
+
+
+def shown(grant: Grant) -> tuple[str, str, bool]:
+    """Return a grant as LIST PRIVILEGES shows it."""
+    return grant.target, grant.privilege.value, grant.with_option
