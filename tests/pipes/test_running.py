@@ -95,6 +95,21 @@ def test_deaths_and_failures_change_nothing_but_repeat_batches(
         assert received == expected(connection, database, database, None, None)
 
 
+def test_a_part_of_a_large_commit_that_was_not_delivered_comes_again(connection: headrace.Connection) -> None:
+    name = f"p{next(numbers)}"
+    database = f"root.{name}"
+    connection.execute(f"insert into {database}.d1(time, a) values (1, 1), (2, 2), (3, 3), (4, 4)")
+    sink = f"'sink'='recording-sink', 'name'='{name}'"
+    connection.execute(f"create pipe {name} with source ('pattern'='{database}', 'history.enable'='false') with sink ({sink})")
+    # Four updates, which have eight rows in the change feed, and two new rows: more than the driver takes at once.
+    connection.execute(f"insert into {database}.d1(time, a) values (1, 5), (2, 6), (3, 7), (4, 8), (5, 9), (6, 10)")
+    RECORDERS[name].failures = 1
+    run(connection, name)
+    assert RECORDERS[name].failures == 0
+    values = {time: row["a"] for rows in by_device(RECORDERS[name].events()).values() for _, time, row in rows}
+    assert values == {time: time + 4 for time in range(1, 7)}
+
+
 def by_device(events: Sequence[Event]) -> dict[str, list[Any]]:
     """Return what happens to the rows of each device, in order, however it is divided into events."""
     rows: dict[str, list[Any]] = defaultdict(list)

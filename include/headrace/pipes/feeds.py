@@ -79,6 +79,10 @@ class TableFeed:
         """The key in offsets of the next part of a large commit."""
         return f"{self.id}#part"
 
+    def part(self, offsets: Offsets) -> int:
+        """Return the number of the next part of a large commit."""
+        return offsets.get(self.part_key, 0) if self.is_of(offsets) else 0
+
     @property
     def _created_key(self) -> str:
         return created_key(self.id)

@@ -191,7 +191,9 @@ class ChangeSource:
         for feed in self._tables():
             offset = feed.offset(offsets)
             end = None if until is None else feed.offset(until)
-            if end is not None and end <= offset:
+            if until is not None and feed.part(until) > feed.part(offsets):
+                end = None  # a part of the large commit that comes next, after which the offset is the same
+            elif end is not None and end <= offset:
                 continue
             batch = None
             with unless_dropped(feed):
@@ -207,8 +209,7 @@ class ChangeSource:
     def _read_large(self, feed: TableFeed, batch: FeedBatch, offsets: Offsets, window: TimeWindow) -> SourceBatch:
         """Return the next part of a large commit, which is a batch of its own."""
         assert batch.large is not None
-        part = feed.part_key
-        number = offsets.get(part, 0) if feed.is_of(offsets) else 0
+        part, number = feed.part_key, feed.part(offsets)
         events: Sequence[Event] | None = None
         with unless_dropped(feed):
             events = self._large.read(feed, batch.last, batch.large, number)
