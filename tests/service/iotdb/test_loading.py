@@ -226,7 +226,7 @@ def test_a_load_into_a_tree_is_explained(plant: headrace.Connection, file: Writi
     assert session.explain(stages) == [
         "load 1 file of 12 bytes into device root.plant.line1: all rows or none",
         "create the series that are missing",
-        "needs the right to alter database root.plant, write database root.plant",
+        "needs the right to WRITE_DATA on root.plant.line1.**, WRITE_SCHEMA on root.plant.line1.**",
     ]
 
 

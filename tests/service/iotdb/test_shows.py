@@ -178,4 +178,4 @@ def test_a_snode_is_asked_for_what_needs_spark(plant: headrace.Connection, sql: 
 
 def test_reading_points_needs_the_right_to_read(plant: headrace.Connection) -> None:
     rights = [first(plant, f"explain show devices{condition}")[-1] for condition in ("", " where time > 1")]
-    assert rights == ["needs the right to describe catalog", "needs the right to describe catalog, read catalog"]
+    assert rights == ["needs the right to describe catalog", "needs the right to READ_DATA on root.**"]

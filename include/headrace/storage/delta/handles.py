@@ -31,13 +31,13 @@ UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
 MAX_UNVERIFIED_S: Final = 10.0
 # File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
-MAX_WRITTEN_BYTES: Final = 32 << 20
-WrittenRows = LruCache[str, pa.Table]
-"""The rows of data files, by path. A data file never changes."""
+MAX_CACHED_BYTES: Final = 32 << 20
+CachedRows = LruCache[str, pa.Table]
+"""Rows of data files, by path. A data file never changes."""
 
 
-def written_rows() -> WrittenRows:
-    return LruCache(MAX_WRITTEN_BYTES, lambda rows: rows.nbytes)
+def cached_rows() -> CachedRows:
+    return LruCache(MAX_CACHED_BYTES, lambda rows: rows.nbytes)
 
 
 @contextmanager
@@ -80,11 +80,15 @@ class Handle:
     not wait for a long commit.
     """
 
-    def __init__(self, uri: str, name: str, written: WrittenRows | None = None) -> None:
-        """Create a handle of a table that is opened on first use; `written` has rows that this process has written."""
+    def __init__(self, uri: str, name: str, written: CachedRows | None = None, keys: CachedRows | None = None) -> None:
+        """Create a handle of a table that is opened on first use.
+
+        `written` has rows that this process has written, `keys` the keys of files that it has written or read.
+        """
         self.uri = uri
         self.name = name
-        self.written = written_rows() if written is None else written
+        self.written = cached_rows() if written is None else written
+        self.keys = cached_rows() if keys is None else keys
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.
@@ -291,7 +295,8 @@ class Handles:
         self.uri = uri.rstrip("/")
         self._open: dict[tuple[str, str], Handle] = {}
         self._mutex = threading.Lock()
-        self._written = written_rows()
+        self._written = cached_rows()
+        self._keys = cached_rows()
 
     def reader(self, table: Table) -> Handle:
         """Return the handle for reading a table's rows."""
@@ -313,7 +318,7 @@ class Handles:
 
     def _handle(self, purpose: str, uri: str, name: str) -> Handle:
         with self._mutex:
-            return self._open.setdefault((purpose, uri), Handle(uri, name, self._written))
+            return self._open.setdefault((purpose, uri), Handle(uri, name, self._written, self._keys))
 
 
 def path_segment(name: str) -> str:

@@ -8,18 +8,19 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from headrace.errors import DataError, InternalError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle
-from headrace.storage.delta.pruning import Bounds, key_filter, prune_files, time_bounds
+from headrace.storage.delta.pruning import Bounds, as_stored_integers, key_filter, prune_files, time_bounds
 from headrace.storage.delta.row_order import has_distinct_times
 from headrace.storage.types import MICROSECONDS
 
 _ORDER: Final = "__order"
 MIN_CHECKED_ROWS: Final = 10_000
+MAX_CACHED_ROWS: Final = 131_072
+"""Rows of a data file whose keys stay in memory."""
 
 
 def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: str) -> pa.Table:
@@ -92,20 +93,51 @@ def semi_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.join(others.select(list(key)), keys=list(key), join_type="left semi") if rows.num_rows else rows
 
 
-def find_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
-    """Return the keys that the table holds. Files are pruned by statistics: for keys newer than all rows, none is read."""
+def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
+    """Return the keys that the table holds, whose data files are `files`.
+
+    Files are pruned by statistics: for keys newer than all rows, none is read. The keys of small files are read once.
+    """
     nothing = keys.slice(0, 0)
     if keys.num_rows == 0:
         return nothing
-    bounds = time_bounds(keys, table.timestamp.name)
+    bounds, primary = time_bounds(keys, table.timestamp.name), list(table.primary_key)
     names = pc.unique(keys[table.series_key]).to_pylist()
-    files = prune_files(handle.files(delta), table, schema, bounds, names)
-    if files.num_rows == 0:
-        return nothing
-    primary = list(table.primary_key)
-    pushed, series = key_filter(table, schema, bounds, names), (table.series_key, names)
-    stored = read_data_files(handle.uri, files["path"].to_pylist(), schema, primary, pushed, series=series)
-    return semi_join(keys, stored, primary) if stored.num_rows else nothing
+    pruned = prune_files(files, table, schema, bounds, names)
+    is_small = pc.fill_null(pc.less_equal(pruned["num_records"], MAX_CACHED_ROWS), False)
+    small, large = (pruned.filter(mask)["path"].to_pylist() for mask in (is_small, pc.invert(is_small)))
+    stored = [rows_at(pa.concat_tables(cached_keys(handle, table, schema, path) for path in small), keys, table)] if small else []
+    if large:
+        pushed, series = key_filter(table, schema, bounds, names), (table.series_key, names)
+        stored.append(read_data_files(handle.uri, large, schema, primary, pushed, series=series))
+    stored = [rows for rows in stored if rows.num_rows]
+    return semi_join(keys, pa.concat_tables(stored), primary) if stored else nothing
+
+
+def cached_keys(handle: Handle, table: Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Return the keys of a data file, with the series as a dictionary."""
+    keys = handle.keys.get(f"{handle.uri}/{path}")
+    if keys is None:
+        rows = read_data_files(handle.uri, [path], schema, list(table.primary_key), None)
+        keys = keep_keys(handle, table, path, rows)
+    return keys
+
+
+def keep_keys(handle: Handle, table: Table, path: str, rows: pa.Table) -> pa.Table:
+    """Keep the keys of the rows of a small data file in memory, and return them."""
+    keys = rows.select(list(table.primary_key)).combine_chunks()
+    position = keys.column_names.index(table.series_key)
+    keys = keys.set_column(position, table.series_key, keys[table.series_key].dictionary_encode())
+    if keys.num_rows <= MAX_CACHED_ROWS:
+        handle.keys.put(f"{handle.uri}/{path}", keys)
+    return keys
+
+
+def rows_at(rows: pa.Table, keys: pa.Table, table: Table) -> pa.Table:
+    """Return the stored keys at instants of others: few, or none, where these are of other series or new."""
+    name = table.timestamp.name
+    found = rows.filter(pc.is_in(as_stored_integers(rows[name]), as_stored_integers(keys[name]).combine_chunks()))
+    return found.cast(keys.schema)
 
 
 def quote_identifier(name: str) -> str:

@@ -5,9 +5,7 @@ The few files that hold the keys are read whole, and the commit replaces them, w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake.exceptions import CommitFailedError
 
 from headrace.model.tables import Table
-from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
-from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry, write_entry
+from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry
+from headrace.storage.delta.commits import Commit, WriteMetrics
+from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.pruning import prune_files
 from headrace.storage.delta.staged_files import now_ms, write_file, write_parquet
@@ -29,8 +27,6 @@ from headrace.storage.row_matching import Int64s, match_rows
 from headrace.storage.types import with_all_columns
 
 if TYPE_CHECKING:
-    from deltalake.transaction import AddAction
-
     from headrace.storage.delta.handles import Handle
     from headrace.storage.delta.snapshots import Snapshot
 
@@ -186,7 +182,7 @@ def commit_replacement(
 ) -> None:
     uri, data = handle.uri, replacement.data()
     added = [write_file(uri, rows, table, data_change=True) for rows in data]
-    actions = [commit_info(metrics), *map(add_action, added)]
+    actions = [replacement_info(metrics), *map(add_action, added)]
     written = [action.path for action in added]
     if replacement.removed:
         Path(uri, CHANGES).mkdir(exist_ok=True)
@@ -194,14 +190,7 @@ def commit_replacement(
         actions.append({"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}})
         written.append(path)
     actions += [remove_action(entry) for entry in replacement.removed]
-    actions += [{"txn": {"appId": app, "version": version}} for app, version in recorded_by(commit).items()]
-    try:
-        write_entry(uri, metrics.version, actions)
-    except CommitFailedError:
-        for path in written:
-            with suppress(OSError):
-                os.unlink(f"{uri}/{path}")
-        raise
+    commit_files(handle, metrics.version, actions, commit, written)
     removed = [entry["path"] for entry in replacement.removed]
     handle.advance(snapshot.after(removed, [file_entry(action, rows, table) for action, rows in zip(added, data, strict=True)]))
     keep_written(handle, removed, {action.path: rows for action, rows in zip(added, data, strict=True)})
@@ -217,27 +206,6 @@ def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.
             handle.written.put(f"{handle.uri}/{path}", rows.take(pa.array(np.arange(rows.num_rows))))
 
 
-def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
-    columns = {"path": [action.path], "size_bytes": [action.size], "num_records": [rows.num_rows]}
-    for name in (table.timestamp.name, table.series_key):
-        ends, type_ = pc.min_max(rows[name]), rows.schema.field(name).type
-        columns |= {f"{end}.{name}": pa.array([ends[end].as_py()], type_) for end in ("min", "max")}
-    return pa.table(columns)
-
-
-def add_action(action: AddAction) -> dict[str, Any]:
-    return {
-        "add": {
-            "path": action.path,
-            "partitionValues": {},
-            "size": action.size,
-            "modificationTime": action.modification_time,
-            "dataChange": True,
-            "stats": action.stats,
-        }
-    }
-
-
 def remove_action(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "remove": {
@@ -251,11 +219,10 @@ def remove_action(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def commit_info(metrics: WriteMetrics) -> dict[str, Any]:
+def replacement_info(metrics: WriteMetrics) -> dict[str, Any]:
     counts = {
         "num_target_rows_inserted": metrics.inserted,
         "num_target_rows_updated": metrics.updated,
         "num_target_rows_deleted": metrics.deleted,
     }
-    info = {"timestamp": now_ms(), "operation": "MERGE", "operationParameters": {}, "readVersion": metrics.version - 1}
-    return {"commitInfo": {**info, "engineInfo": "headrace", "operationMetrics": counts}}
+    return commit_info("MERGE", {}, metrics.version, counts)

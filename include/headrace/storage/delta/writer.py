@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from headrace.errors import ConflictError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.delta import merging, spark_merges
+from headrace.storage.delta.appending import append
 from headrace.storage.delta.commits import (
     RETIRED,
     Commit,
@@ -66,15 +66,6 @@ Result = TypeVar("Result")
 Version = TypeVar("Version", DeltaTable, Snapshot)
 
 
-class Outcome(Enum):
-    """Why a replacement was not written without delta-rs."""
-
-    RECORDED = auto()
-    """Its commit was recorded before."""
-    LEFT = auto()
-    """It is left to delta-rs."""
-
-
 class Writer:
     """Commits to tables, one writer at a time per table, each commit a compare-and-set on the table's version.
 
@@ -108,17 +99,26 @@ class Writer:
         rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
         written = schema.names if update_columns is None else update_columns
 
+        def has_nothing_to_write(handle: Handle, version: DeltaTable | Snapshot) -> bool:
+            return is_recorded(handle, version, commit) or (rows.num_rows == 0 and commit is None)
+
+        def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
+            if has_nothing_to_write(handle, snapshot):
+                return WriteMetrics(snapshot.number)
+            refuse_retired(snapshot.schema, written, handle.name)
+            return append(handle, snapshot, table, rows, commit)
+
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
-            if is_recorded(handle, delta, commit) or (rows.num_rows == 0 and commit is None):
+            if has_nothing_to_write(handle, delta):
                 return WriteMetrics(delta.version())
             all_columns = stored_schema(delta)
             refuse_retired(all_columns, written, handle.name)
-            stored = find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key)))
+            stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key)))
             if stored.num_rows == 0:
                 return append_rows(delta, rows, commit, all_columns)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
 
-        return self.noted(table, self.commit(table, work))
+        return self.noted(table, self._commit_small(table, append_small, work))
 
     def append_new(self, table: Table, database: Database, rows: pa.Table, columns: Collection[str]) -> WriteMetrics | None:
         """Insert rows in one commit if no two have the same key and none of the keys exists; else write nothing, return None.
@@ -130,14 +130,18 @@ class Writer:
         if keep_last_per_key(rows, table.primary_key).num_rows < rows.num_rows:
             return None
 
+        def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
+            refuse_retired(snapshot.schema, columns, handle.name)
+            return append(handle, snapshot, table, rows, None)
+
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             all_columns = stored_schema(delta)
             refuse_retired(all_columns, columns, handle.name)
-            if find_stored_keys(handle, delta, table, schema, rows.select(list(table.primary_key))).num_rows:
+            if find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key))).num_rows:
                 return None
             return append_rows(delta, rows, None, all_columns)
 
-        written = self.commit(table, work)
+        written = self._commit_small(table, append_small, work)
         return None if written is None else self.noted(table, written)
 
     def replace(
@@ -168,27 +172,23 @@ class Writer:
         deleted_keys = _keys(deletes, schema, key)
         deleted_keys = anti_join(keep_last_per_key(deleted_keys, key), rows, key)
 
-        def rewrite_files(handle: Handle, snapshot: Snapshot) -> WriteMetrics | Outcome:
+        def rewrite_files(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
             if is_recorded(handle, snapshot, commit):
-                return Outcome.RECORDED
-            return rewrite(handle, snapshot, table, rows, deleted_keys, commit) or Outcome.LEFT
+                return None
+            return rewrite(handle, snapshot, table, rows, deleted_keys, commit)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             if is_recorded(handle, delta, commit):
                 return None
             keys = pa.concat_tables([rows.select(key), deleted_keys])
-            stored = keys if is_update else find_stored_keys(handle, delta, table, schema, keys)
+            stored = keys if is_update else find_stored_keys(handle, handle.files(delta), table, schema, keys)
             if stored.num_rows == 0:
                 return append_rows(delta, rows, commit)
             marked = merging.mark_operations(rows, deleted_keys if is_update else semi_join(deleted_keys, stored, key))
             written = merging.replace(delta, table, schema, marked, merge_scope(stored, table), commit)
             return written if written.rows else commit_transactions(delta, commit)
 
-        with self.exclusive(self.lock_name(table)):
-            handle = self._handles.writer(table)
-            rewritten = self.attempts_at_snapshot(handle, rewrite_files) if is_local(handle.uri) else Outcome.LEFT
-            left = self.attempts(handle, work) if rewritten is Outcome.LEFT else None
-        written = left if isinstance(rewritten, Outcome) else rewritten
+        written = self._commit_small(table, rewrite_files, work)
         return None if written is None else self.noted(table, written)
 
     def write_points(
@@ -209,6 +209,12 @@ class Writer:
         schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
         rows = keep_last_values_per_key(conform_rows(rows, schema, key, table.name), key)
 
+        def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
+            if replaced is not None:
+                return None
+            check()
+            return append(handle, snapshot, table, rows, None)
+
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             check()
             if replaced is not None:
@@ -219,12 +225,12 @@ class Writer:
                 if replacement.changes_stored_rows():
                     return merging.replace(delta, table, schema, replacement.reader(), replacement.scope(), None)
                 return append_rows(delta, rows, None)
-            stored = find_stored_keys(handle, delta, table, schema, rows.select(key))
+            stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(key))
             if stored.num_rows == 0:
                 return append_rows(delta, rows, None)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), written, None)
 
-        return self.noted(table, self.commit(table, work))
+        return self.noted(table, self._commit_small(table, append_small, work))
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
@@ -299,6 +305,18 @@ class Writer:
         """Do `work` at the table's newest version while no other Headrace process writes to it."""
         with self.exclusive(self.lock_name(table)):
             return self.attempts(self._handles.writer(table), work)
+
+    def _commit_small(
+        self,
+        table: Table,
+        small: Callable[[Handle, Snapshot], Result | None],
+        work: Callable[[Handle, DeltaTable], Result],
+    ) -> Result:
+        """Do `small` at the newest version of a local table, without delta-rs; `work` if it returns None, or for other tables."""
+        with self.exclusive(self.lock_name(table)):
+            handle = self._handles.writer(table)
+            written = self.attempts_at_snapshot(handle, small) if is_local(handle.uri) else None
+            return self.attempts(handle, work) if written is None else written
 
     def lock_name(self, table: Table) -> str:
         """Return the name of the lock under which a table's rows are written."""
