@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +31,7 @@ from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.reconciliation import Reconciler
 from headrace.runtime.sharing import port_of, read_shared_jobs
+from headrace.runtime.signals import stop_signals
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
 from headrace.runtime.trigger_calls import trigger_runner
 from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
@@ -100,7 +99,7 @@ class Snode:
 
     def run(self, wait_s: float | None) -> Exit:
         """Run until the end; see `run_snode`."""
-        with self._signals():
+        with stop_signals(self._request_stop):
             lease = self._take_lease(wait_s)
             if lease is None:
                 return Exit.OK if self._stop_requested.is_set() else Exit.LEASE_HELD
@@ -363,23 +362,9 @@ class Snode:
             logger.warning("leaving triggers out of the metrics: %s", error.message)
             return ()
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        def request_stop(*_: object) -> None:
-            self._stop_requested.set()
-            self._wake.set()
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        previous_handlers = {
-            signal_number: signal.signal(signal_number, request_stop) for signal_number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for signal_number, handler in previous_handlers.items():
-                signal.signal(signal_number, handler)
+    def _request_stop(self) -> None:
+        self._stop_requested.set()
+        self._wake.set()
 
 
 def identity_of(lease: Lease) -> Identity:
