@@ -1,0 +1,92 @@
+"""Appends without delta-rs, which takes as long to plan a small one and to read the log again as to write its rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
+
+from headrace.model.tables import Table
+from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
+from headrace.storage.delta.keys import find_stored_keys, keep_keys
+from headrace.storage.delta.log import can_write_entry, write_entry
+from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, now_ms, write_file
+from headrace.storage.types import with_all_columns
+
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
+
+    from headrace.storage.delta.handles import Handle
+    from headrace.storage.delta.snapshots import Snapshot
+
+MAX_APPENDED_ROWS: Final = ROW_GROUP_ROWS
+"""delta-rs writes more rows at once, whose planning matters little."""
+
+
+def append(handle: Handle, snapshot: Snapshot, table: Table, rows: pa.Table, commit: Commit | None) -> WriteMetrics | None:
+    """Append rows, which are distinct by key, if no row has one of their keys. None, and no commit, if delta-rs has to do it."""
+    if not 0 < rows.num_rows <= MAX_APPENDED_ROWS or not can_write_entry(snapshot) or not has_types(rows, snapshot.schema):
+        return None
+    if find_stored_keys(handle, snapshot.files, table, snapshot.schema, rows.select(list(table.primary_key))).num_rows:
+        return None
+    metrics = WriteMetrics(snapshot.number + 1, inserted=rows.num_rows)
+    complete = with_all_columns(rows, snapshot.schema)
+    added = write_file(handle.uri, complete, table, data_change=True)
+    commit_files(handle, metrics.version, [append_info(metrics), add_action(added)], commit, [added.path])
+    handle.advance(snapshot.after([], [file_entry(added, complete, table)]))
+    keep_keys(handle, table, added.path, complete)
+    return metrics
+
+
+def has_types(rows: pa.Table, schema: pa.Schema) -> bool:
+    """Return whether a table has all columns of rows, in their types."""
+    return all(field.name in schema.names and schema.field(field.name).type == field.type for field in rows.schema)
+
+
+def commit_files(
+    handle: Handle, version: int, actions: Sequence[dict[str, Any]], commit: Commit | None, written: Sequence[str]
+) -> None:
+    """Commit actions with the transactions that a commit records. If another writer was first, remove the written files."""
+    recorded = [{"txn": {"appId": app, "version": number}} for app, number in recorded_by(commit).items()]
+    try:
+        write_entry(handle.uri, version, [*actions, *recorded])
+    except CommitFailedError:
+        for path in written:
+            with suppress(OSError):
+                os.unlink(f"{handle.uri}/{path}")
+        raise
+
+
+def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
+    columns = {"path": [action.path], "size_bytes": [action.size], "num_records": [rows.num_rows]}
+    for name in (table.timestamp.name, table.series_key):
+        ends, type_ = pc.min_max(rows[name]), rows.schema.field(name).type
+        columns |= {f"{end}.{name}": pa.array([ends[end].as_py()], type_) for end in ("min", "max")}
+    return pa.table(columns)
+
+
+def add_action(action: AddAction) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": action.path,
+            "partitionValues": {},
+            "size": action.size,
+            "modificationTime": action.modification_time,
+            "dataChange": True,
+            "stats": action.stats,
+        }
+    }
+
+
+def append_info(metrics: WriteMetrics) -> dict[str, Any]:
+    return commit_info("WRITE", {"mode": "Append"}, metrics.version, {"num_added_files": 1, "num_added_rows": metrics.inserted})
+
+
+def commit_info(operation: str, parameters: dict[str, str], version: int, counts: dict[str, int]) -> dict[str, Any]:
+    info = {"timestamp": now_ms(), "operation": operation, "operationParameters": parameters, "readVersion": version - 1}
+    return {"commitInfo": {**info, "engineInfo": "headrace", "operationMetrics": counts}}
