@@ -81,22 +81,22 @@ class DoorConnection:
         Raises:
             Error: The statement failed, or the connection was killed.
         """
-        with self._statement(sql):
+        with self.statement(sql):
             return self.session.execute(sql)
 
     def run(self, sql: str) -> tuple[Result, AnyPlan | None]:
         """Run one statement like `execute`, and return the plan too if it is a query of rows: that has the declared types."""
-        with self._statement(sql), with_statement(sql):
+        with self.statement(sql), with_statement(sql):
             stages = self.session.stages(sql)
             return self.session.run(stages, sql), stages[-1].plan if stages else None
 
     def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[Session], Sequence[Stage]]) -> Result:
         """Do what a client asks for without a statement; see `Session.apply`."""
-        with self._statement(described):
+        with self.statement(described):
             return self.session.apply(described, rights, lambda: make_stages(self.session))
 
     @contextmanager
-    def _statement(self, sql: str) -> Iterator[None]:
+    def statement(self, sql: str) -> Iterator[None]:
         """Note what this thread runs."""
         with self.lock:
             self.check()

@@ -14,6 +14,8 @@ from headrace.model.types import TypeKind
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.doors.gate import DoorConnection, Gate, Origin
+    from headrace.doors.iotdb.grouping import TabletWriter
+    from headrace.doors.iotdb.tablets import Tablet
     from headrace.doors.iotdb.transfers import PipeReceiver
     from headrace.service.results import Result
     from headrace.service.rights import Right
@@ -28,9 +30,9 @@ MAX_RESULTS: Final = 100
 class Client:
     """The state of one connection. Its calls come one after the other."""
 
-    def __init__(self, gate: Gate, origin: Origin) -> None:
-        """Take what opens sessions, and where the client comes from."""
-        self.gate, self.origin = gate, origin
+    def __init__(self, gate: Gate, origin: Origin, writer: TabletWriter) -> None:
+        """Take what opens sessions, where the client comes from, and what writes tablets of all clients."""
+        self.gate, self.origin, self._writer = gate, origin, writer
         self.receiver: PipeReceiver | None = None
         """What receives from a pipe, once it has introduced itself."""
         self._connection: DoorConnection | None = None
@@ -97,6 +99,12 @@ class Client:
     def run(self, described: str, rights: Sequence[Right], plan: Callable[[Session], Sequence[Stage]]) -> Result:
         """Plan and apply stages; `described` is what the list of connections shows, and `rights` are checked first."""
         return self.connection.apply(described, rights, plan)
+
+    def write(self, described: str, tablets: Sequence[Tablet]) -> None:
+        """Write tablets, all or none."""
+        connection = self.connection
+        with connection.statement(described):
+            self._writer.write(connection.session, described, tablets)
 
     def open_statement(self) -> int:
         """Return the number of a statement of the client."""

@@ -16,6 +16,7 @@ from headrace.doors.gate import Gate, Origin
 from headrace.doors.iotdb.calls import PARAMETERS, answer
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, BrokenFrameError, ByteBudget, read_body, read_size, write_frame
+from headrace.doors.iotdb.grouping import TabletWriter
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.tls import server_context
@@ -57,6 +58,7 @@ class IotdbDoor:
         self._stopping = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._tablets = TabletWriter()
         self._has_started = threading.Event()
 
     @property
@@ -112,7 +114,7 @@ class IotdbDoor:
             writer.transport.abort()
             return
         self._connections.add(task)
-        client = Client(self._gate, Origin(NAME, peer_name(writer)))
+        client = Client(self._gate, Origin(NAME, peer_name(writer)), self._tablets)
         try:
             await self._serve_client(client, reader, writer)
         except BrokenFrameError as error:

@@ -35,6 +35,10 @@ from headrace.trees.points import DeviceRows, write_points
 TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
 
 
+class MissingSeriesError(Exception):
+    """Series that do not exist would have to be created."""
+
+
 @dataclass(slots=True)
 class _Schema:
     """What there is of the devices that tablets are of.
@@ -58,11 +62,12 @@ class _Schema:
         return series or (None if template is None else template.find(measurement))
 
 
-def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext) -> list[Stage]:
-    """Plan the writing of tablets, all or none.
+def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext, *, creates: bool = True) -> list[Stage]:
+    """Plan the writing of tablets, all or none. With `creates`, series that are missing are created.
 
     Raises:
         Error: Values cannot be stored in their series, or series cannot be created; nothing is planned.
+        MissingSeriesError: Series are missing that must not be created.
     """
     tablets = [tablet for tablet in tablets if len(tablet.times) and tablet.columns]
     schema = read_schema(tablets, session)
@@ -75,6 +80,8 @@ def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext) -> list[St
         table = stored_rows(tablet, schema)
         if table.num_rows:
             rows.append(DeviceRows((device_series(tablet, schema),), table))
+    if not creates and (schema.makers or any(missing.values())):
+        raise MissingSeriesError
     if not rows:
         return schema.makers
     return [*schema.makers, write_rows(rows, (*write_rights(tablets), *missing_rights(missing, schema)))]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.doors.iotdb import messages
-from headrace.doors.iotdb.insertion import plan_tablets, write_rights
 from headrace.doors.iotdb.pipe_tablets import read_insert_node, read_logged_node, read_raw_tablet
 from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.statuses import (
@@ -150,8 +149,7 @@ def check_precision(precision: str | None) -> None:
 
 def write(client: Client, tablets: Sequence[Tablet]) -> messages.Status:
     """Write tablets, all or none."""
-    described = f"pipeTransfer of {len(tablets)} tablets"
-    client.run(described, write_rights(tablets), lambda session: plan_tablets(tablets, session))
+    client.write(f"pipeTransfer of {len(tablets)} tablets", tablets)
     return success()
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.doors.iotdb import messages
-from headrace.doors.iotdb.insertion import plan_tablets, write_rights
 from headrace.doors.iotdb.records import collect
 from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
 from headrace.doors.iotdb.statuses import success
@@ -36,7 +35,7 @@ TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
 
 def write(client: Client, described: str, tablets: Sequence[Tablet]) -> messages.Message:
     """Write tablets, all or none."""
-    client.run(described, write_rights(tablets), lambda session: plan_tablets(tablets, session))
+    client.write(described, tablets)
     return success()
 
 
