@@ -129,11 +129,12 @@ class IotdbDoor:
             client.log_out()
 
     async def _serve_client(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer calls one after the other."""
-        while not client.is_killed:
+        """Answer calls one after the other. A connection that is killed ends with the answer that says so."""
+        is_open = True
+        while is_open:
             size = await read_size(reader, is_logged_in=client.is_logged_in)
             async with self._budget.reserve(size):
-                frame = await read_body(reader, size)
+                frame, is_open = await read_body(reader, size), not client.is_killed
                 content = await self._loop.run_in_executor(self._pool, handle, client, frame)
                 del frame
                 await write_frame(writer, content)
