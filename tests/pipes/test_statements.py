@@ -180,7 +180,9 @@ def test_the_receiver_has_what_the_sender_has(
         run(sender, statement, prefix)
     pipe = Pipe(sender, prefix, **{"pattern": pattern, "history.enable": str(has_history).lower()})
     if not has_history:
-        for statement in ("create database root.x", *TEMPLATES):
+        # A template that is set elsewhere could not be dropped when the sender drops it.
+        is_set = f"root.{prefix}x.t.".startswith(pattern)
+        for statement in ("create database root.x", *(TEMPLATES if is_set else TEMPLATES[:1])):
             run(receiver, statement, prefix)
     for number, statement in enumerate(after if has_history else (*before, *after)):
         run(sender, statement, prefix)
