@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,10 @@ def tablet(device: str, time: int, value: object, kind: TypeKind = TypeKind.DOUB
     return Tablet(("root", "plant", device), False, np.array([time]), {measurement: column})
 
 
+def has_waiting(writer: TabletWriter, count: int) -> bool:
+    return writer.waiting == count
+
+
 def write_together(plant: headrace.Connection, tablets: Sequence[Tablet], user: str = "root") -> list[Future[None]]:
     """Write tablets by a call each, all but the first of which arrive while a commit is waited for."""
     context, writer = plant.session.context, TabletWriter()
@@ -53,8 +58,7 @@ def write_together(plant: headrace.Connection, tablets: Sequence[Tablet], user: 
             futures = []
             for number, one in enumerate(tablets):
                 futures.append(pool.submit(write, one))
-                expected = max(0, number + 1 - MAX_GROUPS)
-                wait_until(lambda expected=expected: writer.waiting == expected, "the call to wait")
+                wait_until(partial(has_waiting, writer, max(0, number + 1 - MAX_GROUPS)), "the call to wait")
         return futures
 
 
