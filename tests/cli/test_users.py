@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.app import app
+from headrace.cli.system import print_first_password
 from headrace.errors import AuthenticationError, Error, ExistsError, PermissionDeniedError
+from headrace.settings import load
 
 
 @pytest.fixture
@@ -60,6 +62,20 @@ def test_a_new_password_replaces_the_old_one(home: Path) -> None:
 def test_the_administrator_gets_a_password_too(home: Path) -> None:
     password = secret_in(run(home, "password", "root"))
     assert values(home, "root", password) == [1.0]
+
+
+@pytest.mark.parametrize("options", [{"doors": "iotdb"}, {"auth": "required"}])
+def test_the_first_start_that_needs_a_password_shows_it_once(
+    home: Path, options: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_first_password(load(home=home))
+    assert capsys.readouterr().out == ""
+    print_first_password(load(home=home, **options))
+    password = re.search(r"user root of Headrace, password (\S+)", capsys.readouterr().out)
+    assert password is not None
+    assert values(home, "root", password[1]) == [1.0]
+    print_first_password(load(home=home, **options))
+    assert capsys.readouterr().out == ""
 
 
 def test_a_token_is_listed_without_its_secret_until_it_is_revoked(home: Path) -> None:

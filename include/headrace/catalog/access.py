@@ -55,8 +55,8 @@ class Access(Repository):
         """Return a user, or None."""
         return next(iter(self._all(User, select(USERS).where(USERS.c.name == name))), None)
 
-    def create_user(self, name: str, password: str, *, if_not_exists: bool = False) -> None:
-        """Record a user with the hash of a password.
+    def create_user(self, name: str, password: str, *, if_not_exists: bool = False) -> bool:
+        """Record a user with the hash of a password; return False if there is one of that name and `if_not_exists`.
 
         Raises:
             ExistsError: There is one of that name.
@@ -64,9 +64,12 @@ class Access(Repository):
         with self._store.write() as connection:
             values = {"name": name, "password": password, "created": self._store.now(connection), "is_enabled": True}
             row = insert(connection, USERS).values(values).on_conflict_do_nothing().returning(USERS.c.name)
-            if connection.scalar(row) is None and not if_not_exists:
+            if connection.scalar(row) is None:
+                if if_not_exists:
+                    return False
                 raise user_exists(name)
             count_up(connection, RevisionKind.ACCESS)
+        return True
 
     def change_user(self, name: str, *, password: str | None = None, is_enabled: bool | None = None) -> None:
         """Change a user; raise `NotFoundError` if there is none of that name."""
@@ -79,8 +82,8 @@ class Access(Repository):
 
     def set_administrator(self, password: str) -> None:
         """Set the hash of the administrator's password."""
-        self.create_user(ADMINISTRATOR, password, if_not_exists=True)
-        self.change_user(ADMINISTRATOR, password=password)
+        if not self.create_user(ADMINISTRATOR, password, if_not_exists=True):
+            self.change_user(ADMINISTRATOR, password=password)
 
     # Roles
 

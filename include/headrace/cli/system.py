@@ -47,10 +47,26 @@ def up(
     if started.first:
         out.print(f"  login {started.user}, password {started.password}", highlight=False)
         out.print(f"  (kept in {settings.home_path / 'airflow' / 'passwords.json'})", style="dim", highlight=False)
+    print_first_password(settings)
     for obstacle in started.obstacles:
         err.print(f"Not ready: {obstacle}", style="red", markup=False, highlight=False, soft_wrap=True)
     if started.obstacles:
         raise typer.Exit(1)
+
+
+def print_first_password(settings: Settings) -> None:
+    """Give the administrator a password where clients need one, and show it this once."""
+    from headrace.catalog import Catalog
+    from headrace.model.access import ADMINISTRATOR
+    from headrace.runtime.passwords import set_first_password
+
+    if not settings.doors and settings.auth != "required":
+        return
+    with Catalog.open(settings.catalog) as catalog:
+        password = set_first_password(catalog)
+    if password is not None:
+        out.print(f"  user {ADMINISTRATOR} of Headrace, password {password}", highlight=False)
+        out.print(f"  (not kept; `headrace user password {ADMINISTRATOR}` makes another one)", style="dim", highlight=False)
 
 
 def down(home: Home = None) -> None:

@@ -10,7 +10,12 @@ import threading
 import time
 from collections import OrderedDict
 from functools import cache
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.model.access import ADMINISTRATOR
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
 
 Value = TypeVar("Value")
 
@@ -43,6 +48,13 @@ def is_password(password: str, hashed: str) -> bool:
 def generate_password() -> str:
     """Return a new password that no one can guess."""
     return secrets.token_urlsafe(GENERATED_BYTES)
+
+
+def set_first_password(catalog: Catalog) -> str | None:
+    """Give the administrator a password unless there is one, and return it: only its hash is kept."""
+    password = generate_password()
+    is_set = catalog.access.create_user(ADMINISTRATOR, hash_password(password), if_not_exists=True)
+    return password if is_set else None
 
 
 def _digest(password: str, salt: bytes, cost: int) -> bytes:
