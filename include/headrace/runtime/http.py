@@ -29,7 +29,7 @@ from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +282,7 @@ class Endpoint:
 
     def __init__(
         self,
-        app: Starlette,
+        app: ASGIApp,
         port: int = 0,
         host: str = LOOPBACK,
         advertise: str = "",

@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 
 import anyio
 from anyio.to_thread import run_sync
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from headrace.doors.gate import Origin, TooManyConnectionsError
 from headrace.doors.tdengine.access import Access, Credentials
@@ -151,19 +150,19 @@ async def ping(_: Request) -> Response:
     return Response()
 
 
-def create_app(gate: Gate) -> Starlette:
-    """Return the application."""
+def create_app(gate: Gate) -> Router:
+    """Return the application: a router alone, as the handlers answer errors themselves. Most requests write: these come first."""
     access, settings = Access(gate.authenticate, gate.context.settings), gate.context.settings
     rest = RestInterface(gate, access)
     writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
     ingestion = Ingestion(writer, access, settings.group_commit_bytes)
     route = partial(Route, methods=["POST"])
-    return Starlette(
+    return Router(
         routes=[
+            *(route(path, handler) for path, handler in ingestion.handlers().items()),
             route("/rest/sql", guarded(rest.sql)),
             route("/rest/sql/{database}", guarded(rest.sql)),
             Route("/rest/login/{user}/{password}", guarded(rest.login), methods=["GET"]),
             Route("/-/ping", ping, methods=["GET"]),
-            *(route(path, handler) for path, handler in ingestion.handlers().items()),
         ]
     )
