@@ -1,4 +1,4 @@
-"""Many clients that write a few rows at a time through the door `tdengine`, from their requests to the answers.
+"""Many clients that write a few rows at a time through the doors of an snode, from their requests to the answers.
 
 The clients run in a process of their own, on the same machine.
 """
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import psutil
 
@@ -20,37 +20,83 @@ from benchmarks.bench import DATABASE, Bench
 from benchmarks.measure import Timings
 from benchmarks.results import Limit, Measurement
 
-CONNECTIONS: Final = 50
-ROWS: Final = 100
-REQUESTS: Final = 40
-"""Requests of each connection in a round."""
-MIN_ROWS_PER_S: Final = 300_000
+if TYPE_CHECKING:
+    from headrace.runtime.door import Door
+
 MAX_P99_S: Final = 0.1
 PASSWORD: Final = "ingest"
+TREE: Final = f"{DATABASE}_tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What clients write in a round, and the rows per second that they should achieve.
+
+    With `is_paced`, answers are also measured at half of that pace.
+    """
+
+    what: str
+    module: str
+    database: str
+    connections: int
+    rows: int
+    requests: int
+    target: int
+    is_paced: bool = True
+
+    @property
+    def total(self) -> int:
+        """The rows of a round."""
+        return self.connections * self.rows * self.requests
+
+
+LINES: Final = Load("line protocol", "benchmarks.ingest_client", DATABASE, 50, 100, 40, 300_000)
+TABLETS: Final = Load("insertTablet", "benchmarks.tablet_client", TREE, 50, 100, 40, 600_000)
+LARGE_TABLETS: Final = Load("insertTablet", "benchmarks.tablet_client", TREE, 1, 10_000, 40, 600_000, is_paced=False)
 
 
 @dataclass(slots=True)
 class Clients:
     """Processes of clients that write rows of which no two are the same."""
 
+    load: Load
     address: str
+    authorization: str
     first: int = 0
 
     def write(self, rate: float) -> tuple[float, list[float]]:
-        """Write `REQUESTS` of each connection, and return the seconds of all and of each."""
-        authorization = "Basic " + base64.b64encode(f"root:{PASSWORD}".encode()).decode()
-        numbers = [str(number) for number in (CONNECTIONS, ROWS, REQUESTS, rate, self.first)]
-        self.first += CONNECTIONS * REQUESTS
-        command = [sys.executable, "-m", "benchmarks.ingest_client", self.address, authorization, DATABASE, *numbers]
-        output = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        """Write the requests of each connection, and return the seconds of all and of each."""
+        load = self.load
+        numbers = [str(number) for number in (load.connections, load.rows, load.requests, rate, self.first)]
+        self.first += load.connections * load.requests
+        command = [sys.executable, "-m", load.module, self.address, self.authorization, load.database, *numbers]
+        output = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         return output["seconds"], output["latencies"]
+
+    def measure(self, rounds: int) -> Iterator[Measurement]:
+        """Measure the rows that are written in a second, and the longest waits at half of the required pace."""
+        load = self.load
+        name = f"{load.what}: {load.connections} connections, {load.rows} rows a request"
+        self.write(0)
+        per_second = [load.total / self.write(0)[0] for _ in range(rounds)]
+        yield Measurement(
+            f"{name}: time of {load.target} rows",
+            Timings(tuple(load.target / pace for pace in per_second)),
+            limit=Limit(seconds=1.0),
+            note=f"{max(per_second):,.0f} rows/s; memory of the process {psutil.Process().memory_info().rss >> 20} MiB",
+        )
+        if load.is_paced:
+            _, latencies = self.write(load.target / 2 / load.rows)
+            p99 = Timings(tuple(latencies)).quantile(0.99)
+            yield Measurement(f"{name}: p99 of an answer at half of that pace", Timings((p99,)), limit=Limit(seconds=MAX_P99_S))
 
 
 @contextmanager
-def open_door(bench: Bench) -> Iterator[str]:
-    """Open the door to the benchmarks' home, and return its address."""
+def open_doors(bench: Bench) -> Iterator[tuple[Door, Door]]:
+    """Open the doors `tdengine` and `iotdb` to the benchmarks' home."""
     from headrace.doors import with_group_commit
     from headrace.doors.gate import Gate
+    from headrace.doors.iotdb.door import IotdbDoor
     from headrace.doors.options import DoorOptions
     from headrace.doors.tdengine.door import TDengineDoor
     from headrace.runtime.credentials import are_equal
@@ -59,30 +105,25 @@ def open_door(bench: Bench) -> Iterator[str]:
         assert are_equal(password, PASSWORD)
         return user
 
-    door = TDengineDoor(Gate(with_group_commit(bench.context), authenticate), DoorOptions("127.0.0.1", 0))
-    door.start()
+    gate, options = Gate(with_group_commit(bench.context), authenticate), DoorOptions("127.0.0.1", 0)
+    doors = TDengineDoor(gate, options), IotdbDoor(gate, options, 1_000)
+    for door in doors:
+        door.start()
     try:
-        yield door.address
+        yield doors
     finally:
-        door.stop()
+        for door in doors:
+            door.stop()
 
 
 def run(bench: Bench) -> Iterator[Measurement]:
-    """Measure the rows that are written in a second, the longest waits at half of the required pace, and the memory."""
+    """Measure rows per second, the longest waits, and the memory, for lines and for tablets of few and of many rows."""
     if bench.has_table("meters"):
         bench.execute("DROP STABLE meters")
-    with open_door(bench) as address:
-        clients = Clients(address)
-        clients.write(0)
-        rounds = [clients.write(0) for _ in range(bench.sizes.rounds)]
-        per_second = [CONNECTIONS * ROWS * REQUESTS / seconds for seconds, _ in rounds]
-        name = f"{CONNECTIONS} connections, {ROWS} rows a request"
-        yield Measurement(
-            f"{name}: time of {MIN_ROWS_PER_S} rows",
-            Timings(tuple(MIN_ROWS_PER_S / pace for pace in per_second)),
-            limit=Limit(seconds=1.0),
-            note=f"{max(per_second):,.0f} rows/s; memory of the process {psutil.Process().memory_info().rss >> 20} MiB",
-        )
-        _, latencies = clients.write(MIN_ROWS_PER_S / 2 / ROWS)
-        p99 = Timings(tuple(latencies)).quantile(0.99)
-        yield Measurement(f"{name}: p99 of an answer at half of that pace", Timings((p99,)), limit=Limit(seconds=MAX_P99_S))
+    login = f"root:{PASSWORD}"
+    basic = "Basic " + base64.b64encode(login.encode()).decode()
+    with open_doors(bench) as (tdengine, iotdb):
+        yield from Clients(LINES, tdengine.address, basic).measure(bench.sizes.rounds)
+        yield from Clients(TABLETS, iotdb.address, login).measure(bench.sizes.rounds)
+        # Other instants than those of the small tablets.
+        yield from Clients(LARGE_TABLETS, iotdb.address, login, first=1_000_000).measure(bench.sizes.rounds)
