@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.paths import PathPattern, split_path
 from headrace.pipes.changes import has_values, with_column
 from headrace.pipes.events import DEVICE, TIME, DeviceRows
@@ -73,13 +74,19 @@ ALL_TIMES: Final = TicksRange()
 
 @dataclass(slots=True)
 class Selection:
-    """Selects the values of the series that match a pattern. Remembers which series do."""
+    """Selects the values of the series that match a pattern and may be read. Remembers which series do."""
 
     pattern: Pattern
+    readable: Callable[[], PathFilter] = lambda: EVERY_PATH
+    _allowed: PathFilter = EVERY_PATH
     _matched: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def apply(self, data: DeviceRows, times: TicksRange = ALL_TIMES) -> DeviceRows | None:
         """Return the selected values of rows within a range of time; None if there are none."""
+        allowed = self.readable()
+        if allowed != self._allowed:
+            self._allowed = allowed
+            self._matched.clear()
         rows = self._select_times(data.rows, times)
         rows = self._select_series(rows, data.columns)
         names = [name for name in rows.column_names if name in data.columns]
@@ -118,7 +125,8 @@ class Selection:
     def _is_match(self, path: str, measurement: str) -> bool:
         key = (path, measurement)
         if key not in self._matched:
-            self._matched[key] = self.pattern.matches(path, measurement)
+            is_allowed = self._allowed.allows_all or self._allowed.includes((*split_path(path), measurement))
+            self._matched[key] = is_allowed and self.pattern.matches(path, measurement)
         return self._matched[key]
 
 

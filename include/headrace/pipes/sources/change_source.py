@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from headrace.context import Context
+from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.positions import STATEMENTS, Offsets
@@ -36,14 +37,21 @@ class ChangeSource:
     table that they are about.
     """
 
-    def __init__(self, pipe: PipeContext, options: SourceOptions, tables: Callable[[], list[TableFeed]]) -> None:
-        """Create a source; `tables` returns the present tables."""
+    def __init__(
+        self,
+        pipe: PipeContext,
+        options: SourceOptions,
+        tables: Callable[[], list[TableFeed]],
+        readable: Callable[[], PathFilter] = lambda: EVERY_PATH,
+    ) -> None:
+        """Create a source; `tables` returns the present tables, and `readable` the paths whose data may be read now."""
         self._pipe = pipe
         self._context = pipe.context
         self._options = options
         self._tables = tables
         self._feeds: Feeds = pipe.shared.feeds
-        self._selection = Selection(options.pattern)
+        self._readable = readable
+        self._selection = Selection(options.pattern, readable)
         self.history = History(
             pipe.context, pipe.pipe_id, self._selection, options.history or options.realtime or TimeWindow(), tables
         )
@@ -60,6 +68,7 @@ class ChangeSource:
 
     def read(self, offsets: Offsets, until: Offsets | None = None) -> SourceBatch | None:
         """Return the next chunk of the history, else what was committed to any of the tables."""
+        self._readable()  # fails if the owner may read nothing any more
         if not self._follows_log:
             offsets = without(offsets, STATEMENTS)
         elif STATEMENTS not in offsets and (until is None or STATEMENTS in until):

@@ -11,6 +11,7 @@ from headrace.pipes.plugins import PipeContext, Source
 from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
+from headrace.pipes.sources.owner_access import readable_paths
 from headrace.pipes.sources.present_schema import PresentSchema
 
 
@@ -22,7 +23,7 @@ def validate(attributes: PipeAttributes) -> None:
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
     """Create the source."""
     options = read_options(attributes, pipe.context.settings.timezone)
-    return ChangeSource(pipe, options, lambda: matching(pipe.shared.feeds, options))
+    return ChangeSource(pipe, options, lambda: matching(pipe.shared.feeds, options), readable_paths(pipe, options))
 
 
 def begin(attributes: PipeAttributes, context: Context) -> Offsets:
