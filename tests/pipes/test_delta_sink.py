@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import ConfigurationError, ProgrammingError
+from headrace.errors import ConfigurationError, FencedError, ProgrammingError, StorageError
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE
 from headrace.pipes.attributes import PipeAttributes
@@ -66,6 +66,56 @@ def test_the_table_has_what_was_written_and_not_deleted(
             sink.transfer(Delivery("pipe", number, own))
         apply_events(received, own)
         assert stored_points(uri) == received
+
+
+def points(*values: int) -> InsertEvent:
+    return InsertEvent(data_of([(("root.p.d1", number * DAY_MS), value, None) for number, value in enumerate(values)]))
+
+
+def test_a_batch_that_has_grown_since_it_was_delivered_is_delivered(tmp_path: Path) -> None:
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink.handshake()
+    sink.transfer(Delivery("pipe", 1, [points(1)]))
+    sink.transfer(Delivery("pipe", 1, [points(1, 2)]))
+    assert sorted(stored_points(tmp_path).values()) == [1, 2]
+
+
+def test_a_chunk_is_delivered_once(tmp_path: Path) -> None:
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink.handshake()
+    sink.transfer(Delivery("job/run/1", 1, [points(1)], is_same=True))
+    sink.transfer(Delivery("pipe", 1, [points(2)]))
+    sink.transfer(Delivery("job/run/1", 1, [points(1)], is_same=True))
+    assert list(stored_points(tmp_path).values()) == [2]
+
+
+def test_a_driver_with_an_older_lease_writes_nothing(tmp_path: Path) -> None:
+    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False)) for _ in range(2))
+    old.handshake()
+    old.transfer(Delivery("pipe", 1, [points(1)], epoch=3))
+    new.transfer(Delivery("pipe", 2, [points(2)], epoch=4))
+    with pytest.raises(FencedError, match="a driver with a newer lease"):
+        old.transfer(Delivery("pipe", 2, [points(1)], epoch=3))
+    old.transfer(Delivery("another", 1, [points(3)], epoch=1))
+    assert list(stored_points(tmp_path).values()) == [3]
+
+
+def test_a_commit_of_an_older_driver_fails_if_a_newer_one_commits_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False)) for _ in range(2))
+    old.handshake()
+    old.transfer(Delivery("pipe", 1, [points(1)], epoch=3))
+
+    def take_over(*arguments: Any) -> None:
+        monkeypatch.undo()
+        delta.refuse_older(*arguments)
+        new.transfer(Delivery("pipe", 2, [points(2)], epoch=4))
+
+    monkeypatch.setattr(delta, "refuse_older", take_over)
+    with pytest.raises(StorageError):
+        old.transfer(Delivery("pipe", 2, [points(1)], epoch=3))
+    assert list(stored_points(tmp_path).values()) == [2]
 
 
 def test_a_folder_with_another_table_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
 from headrace.catalog.rows.jobs import DROPPED_QUERIES, JOBS, STATUS, from_row, to_row
@@ -38,11 +38,12 @@ STATUS_BY_ID: Final = select(*STATUS).where(JOBS.c.id == bindparam(JOB_ID))
 JOB_BY_ID: Final = select(*JOBS.c).where(JOBS.c.id == bindparam(JOB_ID))
 UPDATE_BY_ID: Final = update(JOBS).where(JOBS.c.id == bindparam(JOB_ID))
 HAS_SCHEDULE: Final = JOBS.c.continuous_query.is_not(None)
-NEWEST_EPOCH: Final = (
-    select(LEASES.c.epoch)
-    .where(LEASES.c.snode == select(JOBS.c.snode).where(JOBS.c.id == bindparam(JOB_ID)).scalar_subquery())
-    .with_for_update(read=True)
+DESIRED_BY_ID: Final = select(JOBS.c.desired).where(JOBS.c.id == bindparam(JOB_ID))
+NEWEST_EPOCH: Final = select(LEASES.c.epoch).where(
+    LEASES.c.snode == select(JOBS.c.snode).where(JOBS.c.id == bindparam(JOB_ID)).scalar_subquery()
 )
+HELD_EPOCH: Final = NEWEST_EPOCH.with_for_update(read=True)
+"""The same with a lock, so that the lease cannot change hands before an update is done."""
 
 
 class Jobs(Repository):
@@ -193,6 +194,16 @@ class Jobs(Repository):
         """Record the state that the user asks for; raise `NotFoundError` if the job was dropped."""
         self._update(id, {"desired": desired.value}, None)
 
+    def is_wanted(self, id: str, epoch: int | None = None) -> bool:
+        """Return whether the user wants a job to run."""
+        with self._store.read() as connection:
+            if epoch is not None:
+                refuse_older(connection, id, epoch, NEWEST_EPOCH)
+            desired = connection.scalar(DESIRED_BY_ID, {JOB_ID: id})
+        if desired is None:
+            raise _missing_id(id)
+        return bool(desired == DesiredState.RUNNING.value)
+
     def set_state(self, id: str, state: JobState, reason: StopReason | None = None, epoch: int | None = None) -> None:
         """Record the observed state and its reason (None clears the reason)."""
         self._update(id, {"state": state.value, "reason": conversion.to_json(reason)}, epoch)
@@ -268,9 +279,9 @@ def _hold_sources(connection: Connection, definition: JobDefinition) -> None:
         require_table(connection, source.database, source.name)
 
 
-def refuse_older(connection: Connection, id: str, epoch: int) -> None:
-    """Hold the lease of the job's snode, so that it cannot change hands before the update is done."""
-    newest = connection.scalar(NEWEST_EPOCH, {JOB_ID: id})
+def refuse_older(connection: Connection, id: str, epoch: int, query: Select[tuple[int]] = HELD_EPOCH) -> None:
+    """Raise `FencedError` if the lease of the job's snode has a newer epoch."""
+    newest = connection.scalar(query, {JOB_ID: id})
     if newest is not None and newest > epoch:
         raise FencedError(f"job {id} now belongs to epoch {newest}, this driver has {epoch}", hint="another driver has taken over")
 

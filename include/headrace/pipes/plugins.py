@@ -103,13 +103,17 @@ class Delivery:
     Attributes:
         pipe_id: The id of the pipe.
         batch: The number of the batch, which grows by one with each. A batch that may have been delivered before a crash is
-            delivered again under its number, with the same events.
+            delivered again under its number: with the same events, unless delivering twice has the effect of once.
         events: What is to be delivered, in order.
+        epoch: That of the lease under which the pipe runs; 0 without a lease. A driver with an older one may still be running.
+        is_same: Whether the number stands for these events, whichever process delivers them.
     """
 
     pipe_id: str
     batch: int
     events: Sequence[Event]
+    epoch: int = 0
+    is_same: bool = False
 
 
 class Sink(Protocol):

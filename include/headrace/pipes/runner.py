@@ -128,9 +128,13 @@ class PipeRunner:
         return batch
 
     def _is_wanted(self) -> bool:
-        """Return whether the pipe is to run; True while the catalog cannot be reached."""
+        """Return whether the pipe is to run; True while the catalog cannot be reached.
+
+        Raises:
+            FencedError: Another driver has taken over: it may have delivered what is newer.
+        """
         try:
-            return self.context.catalog.jobs.by_id(self.id).desired is DesiredState.RUNNING
+            return self.context.catalog.jobs.is_wanted(self.id, self.context.epoch or None)
         except TransientError as error:
             logger.warning("pipe %s: continuing without the catalog: %s", self.name, error.message)
             return True
@@ -146,7 +150,7 @@ class PipeRunner:
         failpoint("pipes.processed")
         with self.stopwatch.measure(Phase.WRITE):
             if events:
-                self._deliver(Delivery(self.id, number, events))
+                self._deliver(Delivery(self.id, number, events, self.context.epoch))
         failpoint("pipes.delivered")
         self._count(batch.events, events)
         self.position, self._repeated = Position(number, batch.offsets), None

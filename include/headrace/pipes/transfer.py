@@ -81,7 +81,7 @@ def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms
 def _transfer(context: Context, record: JobRecord, chunk: Chunk) -> None:
     with open_source(context, record.definition) as source, open_sink(context, record.definition) as sink:
         for event in source.history.events(chunk, _versions(record, chunk.run)):
-            sink.transfer(Delivery(f"{chunk.job_id}/{chunk.run}/{chunk.number}", 1, [event]))
+            sink.transfer(Delivery(f"{chunk.job_id}/{chunk.run}/{chunk.number}", 1, [event], is_same=True))
 
 
 def _versions(record: JobRecord, run: str) -> Offsets | None:

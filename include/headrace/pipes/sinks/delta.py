@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from headrace.errors import StorageError
+from headrace.errors import FencedError, StorageError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
@@ -20,6 +20,8 @@ from headrace.storage.delta.handles import first_line
 from headrace.storage.object_store import delta_options, normalize
 from headrace.storage.types import MICROSECONDS
 
+EPOCH: Final = "#epoch"
+"""Follows the id of a pipe in the name of the transaction that has the epoch of its driver."""
 NULL_IF_DELETED: Final = "CASE WHEN s.{0} IS NOT NULL THEN NULL ELSE t.{0} END"
 """What remains of a column's value when the rows to erase have one there."""
 
@@ -54,9 +56,9 @@ def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
 class DeltaSink:
     """Upserts points into a table with a row for each device and time, and a column for each measurement.
 
-    The table is the sink's own, which gets a column for each new measurement, or a supertable of another home. A commit carries the
-    number of its batch, so a batch that is delivered again changes nothing. Deleted points become NULL, rows without any go.
-    Statements are left out.
+    The table is the sink's own, which gets a column for each new measurement, or a supertable of another home. Deleted points
+    become NULL, rows without any go. Statements are left out. Delivering again writes the same values. A commit carries the epoch
+    of its driver, after which drivers with older leases cannot overwrite newer values.
     """
 
     def __init__(self, options: DeltaOptions) -> None:
@@ -76,16 +78,14 @@ class DeltaSink:
         """Do nothing: there is no connection."""
 
     def transfer(self, delivery: Delivery) -> None:
-        """Commit the events, in order. The last commit carries the number of the batch."""
+        """Commit the events, in order."""
         table = self._open()
         layout = find_layout(table, self._options.by_day)
-        done = table.transaction_version(delivery.pipe_id)
-        if done is not None and done >= delivery.batch:
+        if delivery.is_same and (table.transaction_version(delivery.pipe_id) or 0) >= delivery.batch:
             return
         events = [event for event in delivery.events if isinstance(event, InsertEvent | DeleteEvent)]
         for number, event in enumerate(events, start=1):
-            is_last = number == len(events)
-            self._commit(layout, event, Transaction(delivery.pipe_id, delivery.batch) if is_last else None)
+            self._commit(layout, event, transactions_of(delivery, is_last=number == len(events)))
 
     def close(self) -> None:
         """Do nothing."""
@@ -109,13 +109,15 @@ class DeltaSink:
     def _schema(self) -> pa.Schema:
         return pa.schema(self._open().schema())
 
-    def _commit(self, layout: Layout, event: Event, transaction: Transaction | None) -> None:
+    def _commit(self, layout: Layout, event: Event, transactions: Sequence[Transaction]) -> None:
         assert isinstance(event, InsertEvent | DeleteEvent)
         with storage_errors(self._options.uri):
             rows = layout.rows(event.data, self._schema())
             self._add_columns(rows)
-            properties = CommitProperties(app_transactions=[transaction] if transaction is not None else None)
-            merge = self._open().merge(
+            table = self._open()
+            refuse_older(table, transactions)
+            properties = CommitProperties(app_transactions=list(transactions) or None)
+            merge = table.merge(
                 rows, " AND ".join(layout.conditions(rows)), source_alias="s", target_alias="t", commit_properties=properties
             )
             names = [name for name in rows.column_names if name not in layout.keys]
@@ -129,6 +131,19 @@ class DeltaSink:
         if missing:
             empty = rows.slice(0, 0)
             write_deltalake(self._options.uri, empty, mode="append", schema_mode="merge", storage_options=self._storage)
+
+
+def transactions_of(delivery: Delivery, *, is_last: bool) -> list[Transaction]:
+    """Return what a commit carries: the epoch, and in the last one of a delivery its number if that stands for its events."""
+    epoch = [Transaction(delivery.pipe_id + EPOCH, delivery.epoch)] if delivery.epoch else []
+    return [*epoch, *([Transaction(delivery.pipe_id, delivery.batch)] if delivery.is_same and is_last else [])]
+
+
+def refuse_older(table: DeltaTable, transactions: Sequence[Transaction]) -> None:
+    """Raise `FencedError` if a driver with a newer lease has committed. One that commits from now on makes the commit fail."""
+    for transaction in transactions:
+        if transaction.app_id.endswith(EPOCH) and (table.transaction_version(transaction.app_id) or 0) > transaction.version:
+            raise FencedError("a driver with a newer lease writes the table of this pipe", hint="another driver has taken over")
 
 
 def upsert(merge: Any, names: Sequence[str], columns: Sequence[str]) -> None:
