@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compare-iotdb check format setup bench lock docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -43,6 +43,9 @@ s3-server: setup ## Build the S3 server for tests (MinIO; needs Go 1.24)
 
 iotdb-server: setup ## Build the IoTDB server for tests (needs Maven and a JDK)
 	$(BIN)/python -m tests.support.iotdb_server install
+
+test-airflow: setup ## Test the package in the oldest and the newest supported Airflow (AIRFLOW="3.3.0 3.3.2")
+	$(BIN)/python -m tests.airflow.versions $(or $(AIRFLOW),3.3.0 3.3.2)
 
 test-object-store: setup ## Test streams with their tables on an S3 server (ARGS="tests/streams -k …")
 	$(BIN)/python -m tests.support.object_store bin/run-tests $(or $(ARGS),tests/streams)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, get_parsing_context
 
+from headrace.airflow.versions import check_airflow
 from headrace_generators import generate
 
+check_airflow()
 for dag in generate(get_parsing_context().dag_id):
     globals()[dag.dag_id] = dag
 

@@ -11,7 +11,10 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from headrace.airflow.versions import check_airflow
 from headrace_timetable import BackToBack, OncePerJob, QuerySchedule
+
+check_airflow()
 
 
 @functools.cache

@@ -29,6 +29,13 @@ positive: Final = functools.partial(setting, ge=1)
 non_negative: Final = functools.partial(setting, ge=0)
 
 
+def find_project() -> Path:
+    """Return the checkout that this module belongs to, or the folder that the installed package has in its place."""
+    package = Path(__file__).resolve().parent
+    installed = package / "project"
+    return installed if installed.exists() else package.parents[1]
+
+
 class Settings(BaseSettings):
     """All settings of a process. `docs/reference/settings.md` is generated from the fields' descriptions."""
 
@@ -272,9 +279,14 @@ class Settings(BaseSettings):
     airflow_url: str = setting("", "URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = setting("", "User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
     airflow_password: SecretStr = setting(SecretStr(""), "Password of `airflow_user`.")
+    airflow_token: SecretStr = setting(
+        SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
+    )
     backfill_slots: int = positive(2, "Number of backfill chunks computed in parallel, each by its own Spark driver.")
     backfill_pool: str = setting("default_pool", "Airflow pool of backfill chunks; `headrace up` creates a pool and sets this.")
-    project: Path = setting(Path(__file__).resolve().parents[2], "Folder that contains `dags/`, `plugins/` and `spark_jobs/`.")
+    project: Path = setting(
+        find_project(), "Folder with `bin/`, `dags/` and `spark_jobs/`: the checkout, or a part of the package."
+    )
 
     @field_validator("spark_options")
     @classmethod

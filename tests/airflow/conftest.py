@@ -26,6 +26,7 @@ from headrace.catalog import Catalog  # noqa: E402
 from headrace.model.clock import ManualClock  # noqa: E402
 from headrace.settings import Settings, current, load  # noqa: E402
 from headrace.web.app import create_app  # noqa: E402
+from tests.airflow.own_dags import write_own_dags  # noqa: E402
 from tests.airflow.rest_server import Server, running_rest_server  # noqa: E402
 from tests.airflow.running import RunningSystem, running_system  # noqa: E402
 from tests.airflow.web_page import Executed, Rights  # noqa: E402
@@ -105,5 +106,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, airflow_database: str) -> Itera
     local_settings = home / "airflow" / "config" / "airflow_local_settings.py"
     local_settings.parent.mkdir(parents=True)
     local_settings.write_text(POLICY)
+    write_own_dags(home / "dags")
     with running_system(home, cq_attempts=2, resident_history_rows=3, airflow_database_url=airflow_database) as running:
         yield running

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.airflow.versions import BELOW, MINIMUM
 from tests.docs.pages import ROOT
 
 
@@ -43,6 +44,16 @@ def normalized(requirement: str) -> str:
 
 def test_the_wheel_requires_what_the_checkout_installs_except_airflow(metadata: Message) -> None:
     expected = {normalized(line) for line in run_time_requirements() if not line.startswith("apache-airflow")}
-    assert {normalized(requirement) for requirement in metadata.get_all("Requires-Dist", [])} == expected
+    required = {normalized(requirement) for requirement in metadata.get_all("Requires-Dist", []) if "extra ==" not in requirement}
+    assert required == expected
     assert len(expected) > 10
+
+
+def test_the_extra_airflow_brings_what_the_checkout_installs_or_a_wider_range(metadata: Message) -> None:
+    extra = [requirement for requirement in metadata.get_all("Requires-Dist", []) if "extra == 'airflow'" in requirement]
+    assert [line for line in run_time_requirements() if line.startswith("apache-airflow==")] == ["apache-airflow==3.3.2"]
+    assert any(requirement.startswith(f"apache-airflow<{BELOW},>={MINIMUM}") for requirement in extra), extra
+
+
+def test_the_description_is_the_readme(metadata: Message) -> None:
     assert Path(ROOT / "README.md").read_text().splitlines()[0] in str(metadata.get_payload())

@@ -30,7 +30,9 @@ FENCE: Final = re.compile(r"```(\w*)[ ]?([\w./-]*)$")
 IOTDB_REASON: Final = "runs with an IoTDB server"
 BROKER_REASON: Final = "runs with a broker"
 DOOR_REASON: Final = "runs with an open door"
-"""What marks snippets that only run if there is an IoTDB server."""
+AIRFLOW_REASON: Final = "runs in Airflow"
+ELSEWHERE: Final = frozenset({IOTDB_REASON, BROKER_REASON, DOOR_REASON, AIRFLOW_REASON})
+"""What marks snippets that tests of their own run."""
 SKIP_COMMENT: Final = re.compile(r"<!-- not run: (.+) -->")
 
 

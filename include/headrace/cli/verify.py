@@ -71,7 +71,7 @@ def show_verification(result: VerificationResult) -> None:
             out.print(result.remark, highlight=False, soft_wrap=True)
         return
     difference = result.difference
-    out.print(f"{result.rows} {unit}, different: {summarize_difference(difference)}", highlight=False)
+    out.print(f"{result.rows} {unit}, different: {difference.summary}", highlight=False)
     show_table(("column", "expected", "found"), compare_columns(difference, result.precision))
     if result.remark:
         out.print(f"\n{result.remark}", highlight=False, soft_wrap=True)
@@ -82,14 +82,6 @@ def show_verification(result: VerificationResult) -> None:
             + (f", the first {shown}:" if shown < difference.total else ":")
         )
         show_table(difference.source.names, format_source_rows(difference.source, result.precision))
-
-
-def summarize_difference(difference: Difference) -> str:
-    if difference.actual is None:
-        return "one is missing"
-    if difference.expected is None:
-        return "one is unexpected"
-    return ", ".join(difference.columns)
 
 
 def compare_columns(difference: Difference, precision: Precision) -> list[tuple[str, str, str]]:

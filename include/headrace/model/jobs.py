@@ -188,7 +188,7 @@ class JobProgress:
     Attributes:
         position: The last micro-batch; None before the job is live.
         boundary: The offsets that end the history: rows up to them come from the backfill, later ones live.
-        watermark: The watermark in ticks.
+        watermark: The watermark in ticks; with FORCE_WINDOW_CLOSE, the end of the last window that the clock has closed.
         updated: When the job last moved, in epoch milliseconds.
         pending_since: When the oldest commit that was not handled at that time was made, in epoch milliseconds.
     """

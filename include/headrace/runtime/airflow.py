@@ -45,7 +45,7 @@ class AirflowClient:
     def __init__(self, login: Login, timeout: httpx.Timeout = STATEMENT_TIMEOUT) -> None:
         self.login = login
         self._http = httpx.Client(base_url=login.url, timeout=timeout, trust_env=False)
-        self._token: str | None = None
+        self._token: str | None = login.token or None
 
     @classmethod
     def find(cls, settings: Settings, timeout: httpx.Timeout = STATEMENT_TIMEOUT) -> AirflowClient | None:
@@ -206,7 +206,7 @@ class AirflowClient:
         busy_retries: int = MAX_BUSY_RETRIES,
     ) -> dict[str, Any]:
         response = self._request(method, path, json=json, params=params)
-        if response.status_code == 401 and self._token is not None:
+        if response.status_code == 401 and self._token is not None and not self.login.token:
             self._token = None
             response = self._request(method, path, json=json, params=params)
         for _ in range(busy_retries):
@@ -218,7 +218,7 @@ class AirflowClient:
         if response.status_code not in accept:
             raise OperationalError(
                 f"Airflow at {self.login.url} refused {method} {path}: {response.status_code} {response.text[:300]}",
-                hint="check the login, and that it may edit DAGs",
+                hint="check the login or token, and that it may edit DAGs",
             )
         return dict(response.json()) if response.content and response.text != "null" else {}
 

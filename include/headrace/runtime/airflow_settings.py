@@ -55,9 +55,10 @@ FIXED_OPTIONS: Final[dict[str, dict[str, object]]] = {
     },
     # Each stream has a trigger. They share a snapshot of the catalog, so that their number costs little.
     "triggerer": {"capacity": TRIGGERS},
-    # The only file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
+    # Headrace's file is parsed at once when the catalog changes, so the intervals matter only for changes made elsewhere.
     "dag_processor": {
-        "parsing_processes": 1,
+        # One for the file of Headrace, and one for those of the user.
+        "parsing_processes": 2,
         "refresh_interval": 30,
         "min_file_process_interval": 30,
         # A DAG that the file no longer has is removed after this. Below the interval, one slow parse would remove all.
@@ -104,6 +105,20 @@ def settings_environment(settings: Settings) -> dict[str, str]:
     return own | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_PROJECT": str(settings.project.resolve())}
 
 
+def own_dags_folder(settings: Settings) -> Path:
+    """Return the folder for DAGs of the user, which run beside those of Headrace."""
+    return settings.home_path / "dags"
+
+
+def dag_bundles(settings: Settings) -> list[dict[str, object]]:
+    """Return the bundles of DAGs: that of Headrace, named as Airflow names `[core] dags_folder`, and that of the user."""
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    return [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "own", "classpath": local, "kwargs": {"path": str(own_dags_folder(settings))}},
+    ]
+
+
 def database_options(settings: Settings, home: AirflowHome) -> dict[str, object]:
     """Return the section `database`: Airflow reaches PostgreSQL through one driver, with and without asyncio."""
     if not settings.airflow_database_url:
@@ -137,6 +152,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
             "simple_auth_manager_passwords_file": home.passwords,
             "execution_api_server_url": f"{url}/execution/",
         },
+        "dag_processor": {"dag_bundle_config_list": json.dumps(dag_bundles(settings))},
         "database": database_options(settings, home),
         "api": {"port": ports["api"], "base_url": url, "secret_key": keys["api_secret_key"]},
         "api_auth": {"jwt_secret": keys["jwt_secret"]},

@@ -17,7 +17,7 @@ from psutil import Process
 
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.runtime.airflow_database import end_lost_components
-from headrace.runtime.airflow_settings import airflow_environment
+from headrace.runtime.airflow_settings import airflow_environment, own_dags_folder
 from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import (
@@ -158,6 +158,7 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
     """Start the components that do not run, and wait until all are healthy."""
     home = AirflowHome(settings)
     settings.create_home()
+    own_dags_folder(settings).mkdir(parents=True, exist_ok=True)
     home.run.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o700)
     with _exclusive(settings):

@@ -17,11 +17,12 @@ USER: Final = "admin"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The address and login of an Airflow. `url` has no trailing slash."""
+    """The address and login of an Airflow. `url` has no trailing slash. With a `token`, user and password are not used."""
 
     url: str
     user: str
     password: str
+    token: str = ""
 
 
 class AirflowHome:
@@ -37,7 +38,8 @@ class AirflowHome:
 def find_login(settings: Settings) -> Login | None:
     """Return how to reach Airflow; None if none is configured and `headrace up` has never run."""
     if settings.airflow_url:
-        return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, settings.airflow_password.get_secret_value())
+        password, token = settings.airflow_password.get_secret_value(), settings.airflow_token.get_secret_value()
+        return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, password, token)
     home = AirflowHome(settings)
     password = read_json(home.passwords).get(USER)
     if password is None:

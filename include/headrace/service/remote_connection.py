@@ -116,7 +116,7 @@ class RemoteConnection(Connection):
 
     def verify(self, *_: Any, **__: Any) -> NoReturn:
         """Raise `NotSupportedError`: this takes the files."""
-        raise not_remote("verify", "execute VERIFY STREAM, or run `headrace verify` where the home is")
+        raise not_remote("verify", "run `headrace verify` where the home is")
 
     def backfill(self, *_: Any, **__: Any) -> NoReturn:
         """Raise `NotSupportedError`: this takes the files."""

@@ -162,6 +162,7 @@ class StreamProgress:
     activity: ReportedActivity
     counters: JobCounters
     lag_ms: int | None
+    closed_until: int | None
 
 
 PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
@@ -178,6 +179,7 @@ PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
     "snode": (STRING, lambda stream: stream.record.definition.snode),
     "message": (STRING, lambda stream: status_message(stream.record, stream.activity)),
     "lag_ms": (BIGINT, lambda stream: stream.lag_ms),
+    "closed_until": (INSTANT, lambda stream: stream.closed_until),
     **{name: (BIGINT, partial(lambda name, stream: getattr(stream.counters, name), name)) for name in COUNTERS},
     "updated": (INSTANT, lambda stream: stream.record.progress.updated),
     "batch_ms": (BIGINT, lambda stream: stream.activity.batch_ms),
@@ -196,7 +198,16 @@ def stream_progress(context: Context) -> CatalogRows:
 def measured_stream(context: Context, record: JobRecord, activity: ReportedActivity) -> StreamProgress:
     from headrace.streams.sources.lag import measure_counters, measure_lag_ms
 
-    return StreamProgress(record, activity, measure_counters(context, record), measure_lag_ms(context, record))
+    counters, lag_ms = measure_counters(context, record), measure_lag_ms(context, record)
+    return StreamProgress(record, activity, counters, lag_ms, read_closed_until(context, record))
+
+
+def read_closed_until(context: Context, record: JobRecord) -> int | None:
+    """Return the instant by which all windows that end are closed and written, in epoch ms; None if there is none yet."""
+    watermark, source = record.progress.watermark, record.definition.source
+    if watermark is None or not source.database:
+        return None
+    return watermark * 1000 // context.catalog.databases.get(source.database).precision.ticks_per_second
 
 
 class HeldRow(NamedTuple):

@@ -161,7 +161,7 @@ def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary
     return JobProgress(
         position=state.position,
         boundary=boundary,
-        watermark=state.watermark(plan.watermark),
+        watermark=state.closed_until(plan.watermark),
         updated=context.clock.now(),
         counters=state.counters,
     )

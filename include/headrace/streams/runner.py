@@ -365,7 +365,7 @@ class StreamRunner:
         progress = JobProgress(
             position=state.position,
             boundary=self.progress.boundary,
-            watermark=state.watermark(self.plan.watermark),
+            watermark=state.closed_until(self.plan.watermark),
             updated=now,
             pending_since=pending_since,
             counters=replace(state.counters, rows_in=state.counters.rows_in + pending, rows_pending=pending),

@@ -103,6 +103,13 @@ class Difference:
     total: int
     instants: tuple[int, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """What differs, in a few words."""
+        if self.actual is None:
+            return "one is missing"
+        return "one is unexpected" if self.expected is None else ", ".join(self.columns)
+
 
 @dataclass(frozen=True, slots=True)
 class VerificationResult:

@@ -241,6 +241,7 @@ STREAM_COLUMNS: Final = [
     "target_db",
     "target_table",
     "lag_ms",
+    "closed_until",
     "batch_ms",
     *system_tables.COUNTERS,
     "updated",

@@ -87,3 +87,7 @@ class StreamState:
     def watermark(self, delay: int) -> int | None:
         """Return the watermark in ticks; windows that end before it are closed. None before the first row."""
         return None if self.max_event_time is None else self.max_event_time - delay
+
+    def closed_until(self, delay: int) -> int | None:
+        """Return the instant, in ticks, up to which windows are closed: by the watermark, or the clock. None if none is."""
+        return self.watermark(delay) if self.computed_before is None else self.computed_before

@@ -1,0 +1,47 @@
+"""The DAG of the page about DAGs of users runs in a real system."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.sql import lexical_rules_of
+from tests.airflow.running import RunningSystem
+from tests.airflow.own_dags import PAGE
+from tests.docs.pages import parse_blocks
+
+pytestmark = [pytest.mark.airflow, pytest.mark.e2e]
+DAG_ID = "plant_report"
+
+
+def test_the_example_runs(system: RunningSystem) -> None:
+    setup = next(block.text for block in parse_blocks(PAGE) if block.language == "sql")
+    for statement in lexical_rules_of().statements(setup):
+        system.sql(statement)
+    system.until(lambda: system.client.dag(DAG_ID), "the DAG to be known")
+    system.client._call("PATCH", f"/api/v2/dags/{DAG_ID}", json={"is_paused": False})
+    run_id = system.trigger(DAG_ID, {})
+    tasks = system.until(lambda: ended_tasks(system, run_id), "the run to end")
+    assert set(tasks.values()) == {"success"}, tasks
+    assert set(tasks) == {"caught_up", "closed", "recompute", "verify", "report", "hottest"}
+    assert xcom(system, run_id, "verify") == 2
+    assert [row[1] for row in xcom(system, run_id, "report")] == [65.0, 70.0]
+    assert xcom(system, run_id, "hottest") == 70.0
+    system.sql("DROP STREAM plant.averages")
+    system.sql("DROP DATABASE plant")
+
+
+def ended_tasks(system: RunningSystem, run_id: str) -> dict[str, str] | None:
+    """Return the states of the tasks of a run that has ended; None before that."""
+    (run,) = (run for run in system.client.runs(DAG_ID) if run["dag_run_id"] == run_id)
+    if run["state"] not in ("success", "failed"):
+        return None
+    return {task["task_id"]: task["state"] for task in system.client.tasks(DAG_ID, run_id)}
+
+
+def xcom(system: RunningSystem, run_id: str, task_id: str) -> object:
+    """Return what a task has returned."""
+    path = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+    value = system.client._get(path, {"deserialize": False})["value"]
+    return json.loads(value) if isinstance(value, str) else value
