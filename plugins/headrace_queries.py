@@ -55,6 +55,17 @@ class ExecuteQuery(SparkJob):
         with open_runtime() as runtime:
             if (reason := self._unfinished_reason(runtime, work, context)) is not None:
                 raise AirflowSkipException(reason)
+            self._describe_event(runtime, work, context)
+
+    def _describe_event(self, runtime: Context, work: QueryWork, context: Any) -> None:
+        """Say in the event of the query's asset what was written."""
+        from headrace.runtime.query_runs import instant_text
+
+        execution = runtime.catalog.executions.get(self.job_id, work.instant)
+        if work.range is None and execution is not None:
+            extra = {"from": instant_text(execution.start), "until": instant_text(execution.end), "rows": execution.rows}
+            for asset in self.outlets:
+                context["outlet_events"][asset].extra |= extra
 
     def _plan(self, runtime: Context, context: Any) -> QueryWork | None:
         from headrace.runtime import query_runs
@@ -111,6 +122,7 @@ class ExecuteQuery(SparkJob):
         from headrace.runtime import query_runs
 
         record = self._record(runtime)
+
         execution = runtime.catalog.executions.get(self.job_id, work.instant)
         if work.range is None and query_runs.is_done_for(execution, work.holder, work.again):
             return None

@@ -6,13 +6,13 @@ import functools
 from datetime import timedelta
 from typing import Any, Final
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Asset, Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.queries.kind import is_resident
-from headrace.runtime.dag_ids import SPARK_CONNECTION, definition_dag_id
+from headrace.runtime.dag_ids import SPARK_CONNECTION, asset_uri, definition_dag_id
 from headrace.settings import Settings
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
@@ -49,6 +49,7 @@ SCHEDULED_TEMPLATE: Final = """
 * {policy}
 * **Clear** a run, or start a **backfill**, to compute intervals again. **Trigger** the DAG to compute all intervals of a range
   again in one run. Rows are replaced, never doubled.
+* **Asset** `{asset}` gets an event for each run, with the range that it has computed.
 * If `execute` fails for good, the query is STOPPED with the reason that `SHOW CQS` shows, and further runs are skipped. Fix the
   cause, then clear the task or run `RESUME CONTINUOUS QUERY`.
 """
@@ -85,7 +86,10 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
         start_date=START_DATE,
         catchup=schedule.policy is TimeoutPolicy.BLOCKED,
         max_active_runs=1,
-        **dag_arguments(definition, SCHEDULED_TEMPLATE.format(name=definition.name, policy=POLICIES[schedule.policy])),
+        **dag_arguments(
+            definition,
+            SCHEDULED_TEMPLATE.format(name=definition.name, policy=POLICIES[schedule.policy], asset=asset_uri(definition)),
+        ),
     ) as dag:
         ExecuteQuery(task_id=EXECUTE, on_failure_callback=stop_query_on_failure, **spark_arguments(definition, settings))
     return dag
@@ -129,6 +133,7 @@ def spark_arguments(definition: JobDefinition, settings: Settings) -> dict[str, 
         "name": f"headrace-cq-{definition.name}",
         "spark_binary": str(settings.project / "bin" / "spark-submit-guard"),
         "pool": settings.cq_pool,
+        "outlets": [Asset(asset_uri(definition))],
         "execution_timeout": timedelta(seconds=settings.task_timeout_s),
         "retries": settings.cq_attempts - 1,
         "retry_delay": RETRY_DELAY,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Asset, Param
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
+from headrace.runtime.dag_ids import asset_uri
 from headrace.settings import Settings
 from headrace_generators import chunks
 from headrace_operators import EndTransfer, PlanTransfer, TransferChunk, stop_stream_on_failure
@@ -67,7 +68,7 @@ def pipe_dag(definition: JobDefinition, settings: Settings) -> DAG:
         transfer = chunks.build_chunk_task(TransferChunk, "transfer_history", settings, definition.id).expand(
             application_args=plan.output
         )
-        end = EndTransfer(task_id="end_transfer", trigger_rule="none_failed")
+        end = EndTransfer(task_id="end_transfer", trigger_rule="none_failed", outlets=[Asset(asset_uri(definition))])
         transfer >> end >> SuperviseJob(task_id="supervise", job_id=definition.id)
     # Passed to the constructor, the fields would be validated for each DAG.
     dag.params.update(build_form())

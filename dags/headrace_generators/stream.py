@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Asset, Param
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
-from headrace.runtime.dag_ids import dag_tag
+from headrace.runtime.dag_ids import asset_uri, dag_tag
 from headrace.settings import Settings
 from headrace_generators import chunks
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
@@ -57,6 +57,7 @@ Stream `{database}.{name}` reads `{source}` and writes `{target}`.
 * **The scheduled run** backfills the history (`FILL_HISTORY 1`), activates the stream on its snode, and supervises it.
   `supervise` fails when the stream is STOPPED, with the reason that `SHOW STREAMS` shows. Transient errors are retried
   automatically. After any other error, fix the cause, then clear the task or run `RESUME STREAM`.
+* **Asset** `{asset}` gets an event when the history is filled, and then for the windows that close, if a DAG is scheduled on it.
 * **Trigger** this DAG to recompute a range of event time in chunks while the stream runs.
 * Ending a task here does not stop the stream. Use `PAUSE STREAM` or `DROP STREAM`.
 """
@@ -74,7 +75,11 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
         plan = PlanHistory(task_id="plan_history", on_failure_callback=stop_stream_on_failure, **stream)
         fill = chunks.build_chunk_task(FillChunk, "fill_history", settings, definition.id).expand(application_args=plan.output)
         activate = ActivateStream(
-            task_id="activate", trigger_rule="none_failed", on_failure_callback=stop_stream_on_failure, **stream
+            task_id="activate",
+            trigger_rule="none_failed",
+            on_failure_callback=stop_stream_on_failure,
+            outlets=[Asset(asset_uri(definition))],
+            **stream,
         )
         fill >> activate >> SuperviseJob(task_id="supervise", **stream)
     # Passed to the constructor, the fields would be validated for each DAG and copied into its tasks, which doubles the time to
@@ -96,5 +101,6 @@ def format_doc(definition: JobDefinition) -> str:
         name=definition.name,
         source=definition.source,
         target=definition.target,
+        asset=asset_uri(definition),
         sql=masked(definition.sql).strip().replace("```", "` ` `"),
     )

@@ -282,6 +282,9 @@ class Settings(BaseSettings):
     airflow_token: SecretStr = setting(
         SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
+    asset_event_s: int = non_negative(
+        60, "Seconds between two events of an asset in Airflow for what an snode writes, if a DAG is scheduled on it; 0 for none."
+    )
     backfill_slots: int = positive(2, "Number of backfill chunks computed in parallel, each by its own Spark driver.")
     backfill_pool: str = setting("default_pool", "Airflow pool of backfill chunks; `headrace up` creates a pool and sets this.")
     project: Path = setting(

@@ -107,5 +107,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, airflow_database: str) -> Itera
     local_settings.parent.mkdir(parents=True)
     local_settings.write_text(POLICY)
     write_own_dags(home / "dags")
-    with running_system(home, cq_attempts=2, resident_history_rows=3, airflow_database_url=airflow_database) as running:
+    with running_system(
+        home, cq_attempts=2, resident_history_rows=3, asset_event_s=1, airflow_database_url=airflow_database
+    ) as running:
         yield running

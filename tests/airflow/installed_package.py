@@ -13,13 +13,13 @@ BUNDLE = [{"name": "headrace", "classpath": "headrace.airflow.bundle.HeadraceDag
 def main() -> None:
     """Print where the package is, and what Airflow knows of it."""
     os.environ["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(BUNDLE)
-    import airflow
-    import headrace_operators
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.plugins_manager import get_plugin_info
     from airflow.providers_manager import ProvidersManager
 
+    import airflow
     import headrace
+    import headrace_operators
     from headrace.settings import current
 
     (bundle,) = DagBundlesManager().get_all_dag_bundles()

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from headrace.sql import lexical_rules_of
-from tests.airflow.running import RunningSystem
 from tests.airflow.own_dags import PAGE
+from tests.airflow.running import RunningSystem
 from tests.docs.pages import parse_blocks
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e]
-DAG_ID = "plant_report"
+DAG_ID, SCHEDULED_ID = "plant_report", "boiler_report"
 
 
 def test_the_example_runs(system: RunningSystem) -> None:
     setup = next(block.text for block in parse_blocks(PAGE) if block.language == "sql")
     for statement in lexical_rules_of().statements(setup):
         system.sql(statement)
-    system.until(lambda: system.client.dag(DAG_ID), "the DAG to be known")
-    system.client._call("PATCH", f"/api/v2/dags/{DAG_ID}", json={"is_paused": False})
+    for dag_id in (DAG_ID, SCHEDULED_ID):
+        system.until(lambda dag_id=dag_id: system.client.dag(dag_id), f"{dag_id} to be known")  # type: ignore[misc]
+        system.client._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
     run_id = system.trigger(DAG_ID, {})
     tasks = system.until(lambda: ended_tasks(system, run_id), "the run to end")
     assert set(tasks.values()) == {"success"}, tasks
@@ -28,6 +30,8 @@ def test_the_example_runs(system: RunningSystem) -> None:
     assert xcom(system, run_id, "verify") == 2
     assert [row[1] for row in xcom(system, run_id, "report")] == [65.0, 70.0]
     assert xcom(system, run_id, "hottest") == 70.0
+    ranges = system.until(lambda: closed_ranges(system), "a run after windows have closed")
+    assert {"job": "plant.averages", "until": "2026-01-01T12:02:00.000+00:00"}.items() <= ranges[0].items()
     system.sql("DROP STREAM plant.averages")
     system.sql("DROP DATABASE plant")
 
@@ -40,8 +44,14 @@ def ended_tasks(system: RunningSystem, run_id: str) -> dict[str, str] | None:
     return {task["task_id"]: task["state"] for task in system.client.tasks(DAG_ID, run_id)}
 
 
-def xcom(system: RunningSystem, run_id: str, task_id: str) -> object:
+def closed_ranges(system: RunningSystem) -> list[dict[str, Any]]:
+    """Return the events of closed windows that a run of the scheduled DAG has got; none before there is such a run."""
+    runs = [run["dag_run_id"] for run in system.client.runs(SCHEDULED_ID) if run["state"] == "success"]
+    return next((ranges for run in runs if (ranges := xcom(system, run, "closed_windows", SCHEDULED_ID))), [])
+
+
+def xcom(system: RunningSystem, run_id: str, task_id: str, dag_id: str = DAG_ID) -> Any:
     """Return what a task has returned."""
-    path = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+    path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
     value = system.client._get(path, {"deserialize": False})["value"]
     return json.loads(value) if isinstance(value, str) else value

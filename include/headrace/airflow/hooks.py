@@ -26,10 +26,10 @@ DEFAULT_PORT: Final = int(Settings.model_fields["flight_port"].default)
 class HeadraceHook(DbApiHook):
     """Runs statements at an snode, or in this process on a home.
 
-    Fields of the connection: with a `host`, statements are sent to the door `flight` of an snode there (`port`, `login`, `password`;
-    `schema` is the current database). Without one, they run in this process on the home that the extra `home` or the setting
-    `HEADRACE_HOME` names, which takes access to its catalog and files. A connection `headrace_default` that does not exist means
-    the latter.
+    Fields of the connection: with a `host`, statements are sent to the door `flight` of an snode there (`port`, `login`,
+    `password`; `schema` is the current database). Without one, they run in this process on the home that the extra `home` or the
+    setting `HEADRACE_HOME` names, which takes access to its catalog and files. A connection `headrace_default` that does not
+    exist means the latter.
 
     Extras: `dialect` (`tdengine` or `iotdb`), `tls` (true; false sends the password in clear text) and `home`.
     """

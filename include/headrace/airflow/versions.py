@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow import __version__ as airflow_version
 from airflow.sdk.exceptions import AirflowException
 from packaging.version import Version
+
+from airflow import __version__ as airflow_version
 
 MINIMUM: Final = "3.3.0"
 BELOW: Final = "3.4"

@@ -126,6 +126,24 @@ class AirflowClient:
         is_active = any(tasks[task_id] in ACTIVE for task_id in (SUPERVISE, EXECUTE) if task_id in tasks)
         return False if is_active else None
 
+    # Called for events of assets.
+
+    def assets(self, uri_prefix: str) -> list[dict[str, Any]]:
+        """Return the active assets whose URIs begin with a text."""
+        return self._pages("/api/v2/assets", {"uri_pattern": f"{uri_prefix}%", "only_active": True}, "assets")
+
+    def last_asset_event(self, asset_id: int, extra: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the extra of the latest event of an asset whose extra has some values; None if no recent one has them."""
+        filters = {"asset_id": asset_id, "order_by": "-timestamp", "limit": PAGE_SIZE}
+        events = self._get("/api/v2/assets/events", filters)["asset_events"]
+        extras = (dict(event["extra"] or {}) for event in events)
+        return next((found for found in extras if extra.items() <= found.items()), None)
+
+    def post_asset_event(self, asset_id: int, extra: Mapping[str, Any], partition_key: str | None = None) -> None:
+        """Post an event of an asset."""
+        partition = {} if partition_key is None else {"partition_key": partition_key}
+        self._call("POST", "/api/v2/assets/events", json={"asset_id": asset_id, "extra": dict(extra), **partition})
+
     # Called by commands and tests.
 
     def backfill(self, dag_id: str, first: datetime, last: datetime) -> None:
@@ -184,13 +202,13 @@ class AirflowClient:
         page = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=filters, accept=(200, 404))
         return next(iter(page.get("dag_runs", ())), None)
 
-    def _pages(self, path: str, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        instances: list[dict[str, Any]] = []
+    def _pages(self, path: str, filters: Mapping[str, Any] | None = None, key: str = "task_instances") -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
         while True:
-            page = self._get(path, {**(filters or {}), "limit": PAGE_SIZE, "offset": len(instances), "order_by": "id"})
-            instances += page["task_instances"]
-            if not page["task_instances"] or len(instances) >= page["total_entries"]:
-                return instances
+            page = self._get(path, {**(filters or {}), "limit": PAGE_SIZE, "offset": len(items), "order_by": "id"})
+            items += page[key]
+            if not page[key] or len(items) >= page["total_entries"]:
+                return items
 
     def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._call("GET", path, params=params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import Final
+from urllib.parse import quote
 
 from headrace.jobs.registry import is_known, kind_of, kinds
 from headrace.model.jobs import JobDefinition, JobRecord
@@ -17,6 +18,7 @@ BACKFILL_POOL: Final = "headrace_backfill"
 QUERY_POOL: Final = "headrace_cq"
 """The same for continuous queries, with the setting `cq_pool`."""
 SPARK_CONNECTION: Final = "headrace_spark"
+ASSET_PREFIX: Final = "headrace://"
 
 # Airflow's limits.
 MAX_DAG_ID_CHARACTERS: Final = 250
@@ -47,6 +49,19 @@ def definition_dag_id(definition: JobDefinition) -> str:
 def record_dag_id(record: JobRecord) -> str:
     """Return the id of a job's DAG."""
     return definition_dag_id(record.definition)
+
+
+def table_uri(database: str, table: str) -> str:
+    """Return the URI of the asset of a table, which streams write."""
+    return f"{ASSET_PREFIX}table/{quote(database, safe='')}/{quote(table, safe='')}"
+
+
+def asset_uri(definition: JobDefinition) -> str:
+    """Return the URI of the asset that a job updates: the target of a stream, or what another job writes."""
+    if definition.target is not None and definition.target.name:
+        return table_uri(definition.target.database, definition.target.name)
+    names = filter(None, (definition.database, definition.name))
+    return ASSET_PREFIX + "/".join(quote(part, safe="") for part in (definition.kind.replace(" ", "-"), *names))
 
 
 def snode_from_dag_id(dag_id: str) -> str | None:

@@ -7,13 +7,12 @@ driver of an snode looks for such jobs of the snode every minute, also if `headr
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotFoundError
+from headrace.errors import NotFoundError
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.execution_history import NO_HISTORY
 from headrace.model.jobs import DesiredState, JobRecord, JobState
@@ -39,31 +38,12 @@ NO_TRIGGERER: Final = (
 
 
 class Reconciler:
-    """Reconciles the supervision of an snode's jobs every minute, in a thread of its own."""
+    """Reconciles the supervision of an snode's jobs."""
 
     def __init__(self, context: Context, snode: str) -> None:
         self._catalog, self._settings, self._snode = context.catalog, context.settings, snode
-        self._stopped = threading.Event()
         self._waiting: set[str] = set()
         self._is_reported = False
-
-    def start(self) -> None:
-        """Begin, with the first pass at once."""
-        threading.Thread(target=self._run, name="reconciliation", daemon=True).start()
-
-    def stop(self) -> None:
-        """Begin no further pass."""
-        self._stopped.set()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self.reconcile()
-            except Error as error:
-                logger.warning("not reconciling supervision: %s", error.message)
-            except Exception:
-                logger.exception("reconciling supervision failed")
-            self._stopped.wait(INTERVAL_S)
 
     def reconcile(self) -> None:
         """Make one pass; without an Airflow there is nothing to do."""

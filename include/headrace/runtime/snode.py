@@ -20,6 +20,7 @@ from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
+from headrace.runtime.asset_events import AssetEvents
 from headrace.runtime.authentication import authenticator
 from headrace.runtime.context import is_under_spark_submit
 from headrace.runtime.credentials import Identity
@@ -29,7 +30,8 @@ from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
-from headrace.runtime.reconciliation import Reconciler
+from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
+from headrace.runtime.regular_work import RegularWork
 from headrace.runtime.sharing import port_of, read_shared_jobs
 from headrace.runtime.signals import stop_signals
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
@@ -134,15 +136,25 @@ class Snode:
             return Exit.LEASE_LOST if isinstance(error, FencedError) else Exit.FAILED
         self._driver.start()
         logger.info("running snode %s, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
-        reconciler = Reconciler(self._context, self._name)
-        if not self._fill_histories:
-            reconciler.start()
+        regular = self._works_for_airflow()
+        for work in regular:
+            work.start()
         recovery = TriggerRecovery(self._context)
         recovery.start()
         exit_code = self._watch(keeper, spark)
         recovery.stop()
-        reconciler.stop()
+        for work in regular:
+            work.stop()
         return self._end(exit_code, endpoint, spark)
+
+    def _works_for_airflow(self) -> list[RegularWork]:
+        """Return what is to be repeated for Airflow; nothing if this snode fills histories itself, as without one."""
+        if self._fill_histories:
+            return []
+        works = [RegularWork("reconciliation of supervision", INTERVAL_S, Reconciler(self._context, self._name).reconcile)]
+        if interval_s := self._context.settings.asset_event_s:
+            works.append(RegularWork("events of assets", interval_s, AssetEvents(self._context, self._name).post))
+        return works
 
     def _create_driver(self, epoch: int) -> Driver:
         """Create a driver that commits under an epoch, without starting it."""
