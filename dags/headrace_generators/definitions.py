@@ -16,10 +16,11 @@ from headrace.catalog.rows.jobs import definition_from_row, definition_to_row
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobDefinition
-from headrace.runtime.dag_ids import definition_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
+from headrace.runtime.dag_ids import MAINTENANCE_DAG, definition_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
 from headrace_generators.broken import broken_dag
+from headrace_generators.maintenance import maintenance_dag
 from headrace_generators.snode import snode_dag
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,10 @@ def generate(only: str | None = None) -> Iterator[DAG]:
     settings = current()
     if only is not None and (snode := snode_from_dag_id(only)) is not None:
         yield build_or_replace(only, lambda: snode_dag(snode, settings))
+        return
+    if settings.maintenance_schedule and only in (None, MAINTENANCE_DAG):
+        yield build_or_replace(MAINTENANCE_DAG, lambda: maintenance_dag(settings))
+    if only == MAINTENANCE_DAG:
         return
     definitions, members = read_catalog(settings, only)
     for name in sorted({*settings.own_snodes, *members, *(definition.snode for definition in definitions)}):

@@ -282,6 +282,10 @@ class Settings(BaseSettings):
     airflow_token: SecretStr = setting(
         SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
+    maintenance_schedule: str = setting(
+        "0 3 * * *", "Cron expression (UTC) of the DAG that compacts tables and removes old files; if empty, there is no such DAG."
+    )
+    maintenance_keep_hours: int = positive(168, "Hours for which this DAG keeps files that were replaced; readers may need them.")
     asset_event_s: int = non_negative(
         60, "Seconds between two events of an asset in Airflow for what an snode writes, if a DAG is scheduled on it; 0 for none."
     )

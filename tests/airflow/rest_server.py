@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -39,13 +40,13 @@ def running_rest_server() -> Iterator[Server]:
             fake.requests.append((self.command, path, json.loads(body) if body else None))
             answer = fake.answers.get((self.command, path), (404, {"detail": "unknown"}))
             status, content = answer(parse_qs(query)) if callable(answer) else answer
-            payload = json.dumps(content).encode()
+            payload = b"" if status == HTTPStatus.NO_CONTENT else json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)
 
-        do_GET = do_POST = do_PUT = do_PATCH = answer
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
         def log_message(self, *_: Any) -> None:
             pass

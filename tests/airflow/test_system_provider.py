@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.runtime.dag_ids import MAINTENANCE_DAG
 from headrace.sql import lexical_rules_of
 from tests.airflow.own_dags import PAGE
 from tests.airflow.running import RunningSystem
@@ -36,12 +37,19 @@ def test_the_example_runs(system: RunningSystem) -> None:
     system.sql("DROP DATABASE plant")
 
 
-def ended_tasks(system: RunningSystem, run_id: str) -> dict[str, str] | None:
+def test_the_maintenance_runs_beside_streams(system: RunningSystem) -> None:
+    run_id = system.trigger(MAINTENANCE_DAG, {})
+    tasks = system.until(lambda: ended_tasks(system, run_id, MAINTENANCE_DAG), "the maintenance to end")
+    assert tasks == {"maintain_tables": "success", "delete_old_runs": "skipped"}
+    assert xcom(system, run_id, "maintain_tables", MAINTENANCE_DAG)["tables"] >= 1
+
+
+def ended_tasks(system: RunningSystem, run_id: str, dag_id: str = DAG_ID) -> dict[str, str] | None:
     """Return the states of the tasks of a run that has ended; None before that."""
-    (run,) = (run for run in system.client.runs(DAG_ID) if run["dag_run_id"] == run_id)
+    (run,) = (run for run in system.client.runs(dag_id) if run["dag_run_id"] == run_id)
     if run["state"] not in ("success", "failed"):
         return None
-    return {task["task_id"]: task["state"] for task in system.client.tasks(DAG_ID, run_id)}
+    return {task["task_id"]: task["state"] for task in system.client.tasks(dag_id, run_id)}
 
 
 def closed_ranges(system: RunningSystem) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 
 from headrace.errors import OperationalError
-from headrace.runtime.dag_ids import SNODE_PREFIX
+from headrace.runtime.dag_ids import PREFIX, SNODE_PREFIX
 from headrace.runtime.login import Login, find_login
 from headrace.settings import Settings
 
@@ -177,6 +177,19 @@ class AirflowClient:
         if task_ids is not None:
             body["task_ids"] = task_ids
         self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def delete_ended_runs(self, before: datetime) -> int:
+        """Delete runs of Headrace's DAGs that ended before an instant, and return their number."""
+        filters = {"end_date_lte": before.isoformat(), "state": sorted(ENDED), "order_by": "id", "limit": PAGE_SIZE, "offset": 0}
+        count = 0
+        while runs := self._get("/api/v2/dags/~/dagRuns", filters)["dag_runs"]:
+            own = [run for run in runs if run["dag_id"].startswith(PREFIX)]
+            for run in own:
+                self._call("DELETE", f"/api/v2/dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}", accept=(204, 404))
+            count += len(own)
+            # Deleted runs are gone from the pages that follow.
+            filters["offset"] = int(str(filters["offset"])) + len(runs) - len(own)
+        return count
 
     def health(self) -> dict[str, Any]:
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())

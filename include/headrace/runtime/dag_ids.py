@@ -10,7 +10,9 @@ from urllib.parse import quote
 from headrace.jobs.registry import is_known, kind_of, kinds
 from headrace.model.jobs import JobDefinition, JobRecord
 
+PREFIX: Final = "headrace_"
 SNODE_PREFIX: Final = "headrace_snode__"
+MAINTENANCE_DAG: Final = "headrace_maintenance"
 UNKNOWN_PREFIX: Final = "headrace_unknown__"
 """The prefix of DAGs that show that the kind of their job is unknown."""
 BACKFILL_POOL: Final = "headrace_backfill"
