@@ -10,6 +10,7 @@ from typing import Self
 
 from headrace.catalog.access import Access
 from headrace.catalog.audit import AuditLog
+from headrace.catalog.copying import copy_catalog, is_unused
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
@@ -101,6 +102,21 @@ class Catalog:
         """Return the time by which leases, heartbeats and events are dated, in epoch milliseconds."""
         with self._store.read() as connection:
             return self._store.now(connection)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing has been created in the catalog."""
+        return is_unused(self._store)
+
+    def back_up(self, path: Path) -> None:
+        """Copy the catalog, as it is at one instant, into a new SQLite file."""
+        with Catalog.open(f"sqlite:///{path}") as copy:
+            copy_catalog(self._store, copy._store)
+
+    def restore(self, path: Path) -> None:
+        """Replace the catalog by the copy in a SQLite file: all of it, or nothing."""
+        with Catalog.open(f"sqlite:///{path}") as copy:
+            copy_catalog(copy._store, self._store)
 
     def close(self) -> None:
         """Write what has been counted in memory, and close the connections. Idempotent."""
