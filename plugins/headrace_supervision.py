@@ -23,6 +23,7 @@ from airflow.triggers.base import BaseTrigger, StartTriggerArgs, TaskSuccessEven
 from headrace.errors import OperationalError, TransientError
 from headrace.runtime import supervision
 from headrace.runtime.supervision import Snapshot, SupervisionResult, SupervisionStatus, Supervisor
+from headrace_alerts import alert_on_failure
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -187,6 +188,7 @@ class SuperviseJob(BaseSensorOperator):
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         rule = RetryRule(exception=[SupervisionError, TaskDeferralError], action=RetryAction.RETRY, retry_delay=ERROR_PAUSE)
         super().__init__(
+            on_failure_callback=[alert_on_failure],
             retries=RETRIES,
             retry_delay=1,
             retry_policy=ExceptionRetryPolicy(rules=[rule]),

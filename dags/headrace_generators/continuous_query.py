@@ -14,6 +14,7 @@ from headrace.model.tree_statements import TimeoutPolicy
 from headrace.queries.kind import is_resident
 from headrace.runtime.dag_ids import SPARK_CONNECTION, asset_uri, definition_dag_id
 from headrace.settings import Settings
+from headrace_alerts import alert_on_failure
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
 from headrace_timetable import START_DATE, OncePerJob, QuerySchedule
@@ -91,7 +92,9 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
             SCHEDULED_TEMPLATE.format(name=definition.name, policy=POLICIES[schedule.policy], asset=asset_uri(definition)),
         ),
     ) as dag:
-        ExecuteQuery(task_id=EXECUTE, on_failure_callback=stop_query_on_failure, **spark_arguments(definition, settings))
+        ExecuteQuery(
+            task_id=EXECUTE, on_failure_callback=[stop_query_on_failure, alert_on_failure], **spark_arguments(definition, settings)
+        )
     return dag
 
 

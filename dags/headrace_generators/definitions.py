@@ -16,9 +16,18 @@ from headrace.catalog.rows.jobs import definition_from_row, definition_to_row
 from headrace.errors import ConfigurationError, NotFoundError, TransientError
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobDefinition
-from headrace.runtime.dag_ids import MAINTENANCE_DAG, definition_dag_id, job_from_dag_id, snode_dag_id, snode_from_dag_id
+from headrace.runtime.dag_ids import (
+    ALERTS_DAG,
+    MAINTENANCE_DAG,
+    definition_dag_id,
+    job_from_dag_id,
+    snode_dag_id,
+    snode_from_dag_id,
+)
 from headrace.runtime.login import read_json, write_private
 from headrace.settings import Settings, current
+from headrace_alerts import has_receiver
+from headrace_generators.alerts import alerts_dag
 from headrace_generators.broken import broken_dag
 from headrace_generators.maintenance import maintenance_dag
 from headrace_generators.snode import snode_dag
@@ -34,9 +43,11 @@ def generate(only: str | None = None) -> Iterator[DAG]:
     if only is not None and (snode := snode_from_dag_id(only)) is not None:
         yield build_or_replace(only, lambda: snode_dag(snode, settings))
         return
-    if settings.maintenance_schedule and only in (None, MAINTENANCE_DAG):
-        yield build_or_replace(MAINTENANCE_DAG, lambda: maintenance_dag(settings))
-    if only == MAINTENANCE_DAG:
+    housekeeping = housekeeping_dags(settings)
+    for dag_id, build in housekeeping.items():
+        if only in (None, dag_id):
+            yield build_or_replace(dag_id, build)
+    if only in housekeeping:
         return
     definitions, members = read_catalog(settings, only)
     for name in sorted({*settings.own_snodes, *members, *(definition.snode for definition in definitions)}):
@@ -46,6 +57,16 @@ def generate(only: str | None = None) -> Iterator[DAG]:
         dag_id = definition_dag_id(definition)
         if only in (None, dag_id):
             yield build_or_replace(dag_id, lambda definition=definition: kind_of(definition).dag()(definition, settings))  # type: ignore[misc]
+
+
+def housekeeping_dags(settings: Settings) -> dict[str, Callable[[], DAG]]:
+    """Return what builds the DAGs that are there whatever the catalog has, by id."""
+    builders: dict[str, Callable[[], DAG]] = {}
+    if settings.maintenance_schedule:
+        builders[MAINTENANCE_DAG] = lambda: maintenance_dag(settings)
+    if has_receiver(settings):
+        builders[ALERTS_DAG] = lambda: alerts_dag(settings)
+    return builders
 
 
 def build_or_replace(dag_id: str, build: Callable[[], DAG]) -> DAG:

@@ -282,6 +282,15 @@ class Settings(BaseSettings):
     airflow_token: SecretStr = setting(
         SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
+    alert_email: str = setting(
+        "", "Addresses, separated by commas, to which Airflow sends alerts by its connection `smtp_default`."
+    )
+    alert_from: str = setting("", "Sender of these e-mails; if empty, that of the connection.")
+    alert_webhook: SecretStr = setting(
+        SecretStr(""), 'URL to which alerts are posted as `{"text": …}`, as for Slack and Mattermost.'
+    )
+    alert_lag_s: int = positive(300, "Lag in seconds of a stream, continuous query or pipe above which there is an alert.")
+    alert_every_s: int = positive(300, "Seconds between two looks for what deserves an alert and fails no task.")
     maintenance_schedule: str = setting(
         "0 3 * * *", "Cron expression (UTC) of the DAG that compacts tables and removes old files; if empty, there is no such DAG."
     )

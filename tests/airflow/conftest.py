@@ -44,6 +44,7 @@ def clock() -> ManualClock:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     """Provide the settings of a home that is configured in the environment, as for a task or a trigger."""
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEADRACE_MAINTENANCE_SCHEDULE", "")
     current.cache_clear()
     yield load()
     current.cache_clear()

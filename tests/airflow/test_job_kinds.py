@@ -19,7 +19,7 @@ from headrace.model.execution_history import NO_HISTORY
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.activity import NO_ACTIVITY
 from headrace.runtime.context import open_context
-from headrace.runtime.dag_ids import MAINTENANCE_DAG, job_from_dag_id, record_dag_id
+from headrace.runtime.dag_ids import job_from_dag_id, record_dag_id
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics
 from headrace.runtime.readiness import find_obstacles
@@ -197,7 +197,7 @@ def test_a_job_of_a_kind_that_is_not_registered_stops_and_says_why(context: Cont
     assert (tallied.record.state, reason.code) == (JobState.STOPPED, UnknownKindError.code)
     assert tallied.record.progress.counters.rows_in == 0
     dags = {dag.dag_id: dag for dag in generate()}
-    assert set(dags) == {MAINTENANCE_DAG, "headrace_snode__default", "headrace_unknown__tally-1"}
+    assert set(dags) == {"headrace_snode__default", "headrace_unknown__tally-1"}
     assert "jobs of the kind tally are not known" in str(dags["headrace_unknown__tally-1"].description)
     row = only_job(page)
     assert (row["layout"], row["reason"]["code"], row["lag_ms"]) == ("job", "UNKNOWN_JOB_KIND", None)

@@ -17,7 +17,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobState, StopReason
 from headrace.model.ledger import ChunkState
 from headrace.pipes.kind import PIPE
-from headrace.runtime.dag_ids import MAINTENANCE_DAG, job_from_dag_id
+from headrace.runtime.dag_ids import job_from_dag_id
 from headrace.runtime.supervision import SupervisionStatus, Supervisor, read_snapshot
 from headrace.settings import Settings, current
 from tests.airflow.conftest import NOW
@@ -39,7 +39,7 @@ def test_a_pipe_is_supervised_once(catalog: Catalog) -> None:
 
     add_pipe(catalog)
     dags = generated()
-    assert set(dags) == {OUT, MAINTENANCE_DAG, "headrace_snode__default"}
+    assert set(dags) == {OUT, "headrace_snode__default"}
     assert job_from_dag_id(OUT) == ("pipe", "", "out")
     assert [task.task_id for task in generated(OUT)[OUT].tasks] == [
         "plan_history",

@@ -12,6 +12,7 @@ from headrace.model.jobs import JobDefinition, JobRecord
 
 PREFIX: Final = "headrace_"
 SNODE_PREFIX: Final = "headrace_snode__"
+ALERTS_DAG: Final = "headrace_alerts"
 MAINTENANCE_DAG: Final = "headrace_maintenance"
 UNKNOWN_PREFIX: Final = "headrace_unknown__"
 """The prefix of DAGs that show that the kind of their job is unknown."""

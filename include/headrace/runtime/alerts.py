@@ -1,0 +1,74 @@
+"""What is wrong with jobs and snodes right now, as the catalog shows it, for alerts.
+
+The catalog is read instead of asking snodes, so that a missing snode is noticed too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.catalog import Catalog
+from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.runtime.activity import current_lag_ms, reported_activity
+from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
+from headrace.settings import Settings
+
+BEHIND: Final = "behind"
+QUARANTINE: Final = "quarantine"
+AWAY: Final = "away"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something that is wrong: `key` is the same for as long as it lasts; `text` says what, and what to do."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a check has seen: alerts by key, and the number of rows in quarantine of each job."""
+
+    alerts: Mapping[str, str]
+    held: Mapping[str, int]
+
+
+def check(catalog: Catalog, settings: Settings, held_before: Mapping[str, int]) -> Seen:
+    """Return what is wrong now. Rows in quarantine are wrong if they have become more than `held_before`."""
+    state, held = read_snapshot(catalog, catalog.now()), catalog.quarantine.counts()
+    running = [record for record in state.jobs.values() if record.desired is DesiredState.RUNNING]
+    found = [
+        *snodes_away(state, settings, running),
+        *jobs_behind(catalog, state, settings, running),
+        *growing_quarantines(running, held, held_before),
+    ]
+    return Seen({alert.key: alert.text for alert in found}, held)
+
+
+def snodes_away(state: Snapshot, settings: Settings, running: list[JobRecord]) -> Iterator[Alert]:
+    """Yield an alert for each snode with jobs that has no living driver."""
+    for snode in sorted({record.definition.snode for record in running}):
+        problem = driver_problem(state.leases.get(snode), state.beats.get(snode), state.now, stale_after_ms(settings))
+        if problem is not None:
+            yield Alert(f"{AWAY} {snode}", f"snode {snode} has no living driver: {problem}; see the log of its DAG's task `driver`")
+
+
+def jobs_behind(catalog: Catalog, state: Snapshot, settings: Settings, running: list[JobRecord]) -> Iterator[Alert]:
+    """Yield an alert for each job that is further behind its source, or its schedule, than the setting allows."""
+    activity, histories = reported_activity(state, stale_after_ms(settings)), catalog.executions.histories()
+    for record in running:
+        job = record.definition
+        lag = current_lag_ms(record, activity.get(job.id), histories.get(job.id), state.now)
+        if record.state is not JobState.STOPPED and lag is not None and lag > settings.alert_lag_s * 1000:
+            yield Alert(f"{BEHIND} {job.id}", f"{job.kind} {job} is {lag // 1000} s behind; SHOW JOBS and the page show why")
+
+
+def growing_quarantines(running: list[JobRecord], held: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Alert]:
+    """Yield an alert for each stream with more rows in quarantine than before."""
+    for record in running:
+        job, rows = record.definition, held.get(record.definition.id, 0)
+        if rows > before.get(job.id, 0):
+            yield Alert(f"{QUARANTINE} {job.id}", f"stream {job} has {rows} rows in quarantine; SHOW QUARANTINE lists them")
