@@ -9,7 +9,8 @@ import threading
 from headrace.catalog import Catalog
 from headrace.runtime.context import open_context
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
-from headrace.runtime.reconciliation import Reconciler
+from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
+from headrace.runtime.regular_work import RegularWork
 from headrace.settings import current
 
 
@@ -26,12 +27,12 @@ def main() -> None:
             return
         keeper = LeaseKeeper(catalog, lease, settings.lease_ms)
         keeper.start()
-        reconciler = Reconciler(open_context(settings), snode)
-        reconciler.start()
+        reconciliation = RegularWork("reconciliation", INTERVAL_S, Reconciler(open_context(settings), snode).reconcile)
+        reconciliation.start()
         while not ended.wait(settings.heartbeat_ms / 1000):
             keeper.report_alive()
             catalog.snodes.beat(keeper.lease, detail={"streams": {"RUNNING": 1}})
-        reconciler.stop()
+        reconciliation.stop()
         keeper.release()
 
 

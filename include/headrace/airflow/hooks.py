@@ -113,7 +113,7 @@ class HeadraceHook(DbApiHook):
         return lexical_rules_of(self.dialect_name).statements(sql)
 
     @property
-    def dialect_name(self) -> str:  # type: ignore[override]
+    def dialect_name(self) -> str:
         """The language of the statements."""
         connection = self.find_connection()
         extra = {} if connection is None else connection.extra_dejson

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.sql.hooks.handlers import fetch_all_handler
 from airflow.providers.common.sql.operators.sql import SQLExecuteQueryOperator
@@ -27,7 +27,7 @@ class HeadraceSqlOperator(SQLExecuteQueryOperator):
     without a host, run in the worker.
     """
 
-    template_fields: ClassVar[Sequence[str]] = (*SQLExecuteQueryOperator.template_fields, "dialect")
+    template_fields: Sequence[str] = (*SQLExecuteQueryOperator.template_fields, "dialect")
     ui_color = COLOR
 
     def __init__(
@@ -50,7 +50,7 @@ class HeadraceSqlOperator(SQLExecuteQueryOperator):
         """Run the statements."""
         hook = self.get_db_hook()
         if not (self.deferrable and hook.is_remote and isinstance(self.sql, str) and is_query(self.sql, hook)):
-            return super().execute(context)
+            return super().execute(context)  # type: ignore[no-untyped-call]
         parameters = None if self.parameters is None else list(self.parameters)
         trigger = QueryTrigger(self.conn_id or DEFAULT_CONNECTION, self.sql, parameters, self.dialect, self.database)
         return self.defer(trigger=trigger, method_name="complete", timeout=self.execution_timeout)
@@ -59,7 +59,7 @@ class HeadraceSqlOperator(SQLExecuteQueryOperator):
         """Return the rows of a deferred query."""
         if event["status"] != SUCCESS:
             raise AirflowException(event["text"])
-        if not (self.do_xcom_push and self.handler):
+        if not self.do_xcom_push:
             return None
         if self.handler is not fetch_all_handler:
             raise AirflowFailException("a deferrable query takes no handler of its own; leave one of them out")
@@ -123,7 +123,7 @@ class HeadraceVerifyOperator(BaseOperator):
     Runs in the worker, which needs the catalog and the files of the home. Returns the number of rows compared.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("stream", "cq", "query", "start", "end", "headrace_conn_id")
+    template_fields: Sequence[str] = ("stream", "cq", "query", "start", "end", "headrace_conn_id")
     ui_color = COLOR
 
     def __init__(

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseSensorOperator
@@ -77,7 +77,7 @@ class HeadraceLagSensor(ConditionSensor):
     Exactly one of `stream` (as `database.stream`), `cq` and `pipe` is given.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("stream", "cq", "pipe", "headrace_conn_id")
+    template_fields: Sequence[str] = ("stream", "cq", "pipe", "headrace_conn_id")
 
     def __init__(
         self, *, max_lag: timedelta, stream: str | None = None, cq: str | None = None, pipe: str | None = None, **kwargs: Any
@@ -98,7 +98,7 @@ class HeadraceWindowClosedSensor(ConditionSensor):
     change them if the stream does not ignore them (`IGNORE EXPIRED 0`).
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("stream", "end", "headrace_conn_id")
+    template_fields: Sequence[str] = ("stream", "end", "headrace_conn_id")
 
     def __init__(self, *, stream: str, end: datetime | str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -11,12 +11,12 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import pyarrow.fs as pafs
 
-import headrace
 from headrace.context import Context
 from headrace.errors import ConflictError, NotFoundError
 from headrace.model.progress import Progress, no_progress
@@ -99,7 +99,7 @@ def back_up(context: Context, destination: str, progress: Progress = no_progress
     if key.exists():
         (folder / KEY_FILE).write(key.read_bytes())
     databases, jobs = len(list(context.catalog.databases.all())), len(context.catalog.jobs.all())
-    backup = Backup(context.catalog.now(), headrace.__version__, databases, jobs, len(sizes), sum(sizes.values()))
+    backup = Backup(context.catalog.now(), version("headrace"), databases, jobs, len(sizes), sum(sizes.values()))
     (folder / MANIFEST).write(json.dumps(asdict(backup)).encode())
     return backup
 

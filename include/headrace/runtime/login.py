@@ -41,11 +41,11 @@ def find_login(settings: Settings) -> Login | None:
         password, token = settings.airflow_password.get_secret_value(), settings.airflow_token.get_secret_value()
         return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, password, token)
     home = AirflowHome(settings)
-    password = read_json(home.passwords).get(USER)
-    if password is None:
+    own_password = read_json(home.passwords).get(USER)
+    if own_password is None:
         return None
     port = read_json(home.ports).get("api", settings.airflow_port)
-    return Login(f"http://127.0.0.1:{port}", USER, password)
+    return Login(f"http://127.0.0.1:{port}", USER, own_password)
 
 
 def ensure_login(home: AirflowHome) -> bool:
