@@ -22,8 +22,8 @@ def main() -> None:
     import headrace_operators
     from headrace.settings import current
 
-    (bundle,) = DagBundlesManager().get_all_dag_bundles()
-    hook = ProvidersManager().hooks["headrace"]
+    (bundle,) = DagBundlesManager().get_all_dag_bundles()  # type: ignore[no-untyped-call]
+    hook = ProvidersManager().hooks["headrace"]  # type: ignore[no-untyped-call]
     sys.path.insert(0, str(bundle.path))
     import headrace_dags
 

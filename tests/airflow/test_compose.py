@@ -44,7 +44,7 @@ S3_VARIABLES = ("HEADRACE_WAREHOUSE", "HEADRACE_S3_ENDPOINT", "HEADRACE_S3_ACCES
 
 @cache
 def compose() -> dict[str, Any]:
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     return dict(yaml.safe_load((repository() / "docker-compose.yaml").read_text()))
 

@@ -202,7 +202,7 @@ def unknown_options(environment: dict[str, str]) -> list[str]:
     """Return the options that are missing from Airflow's description of its configuration."""
     from importlib.util import find_spec
 
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     origin = find_spec("airflow")
     assert origin is not None

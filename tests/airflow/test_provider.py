@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from airflow.providers.common.sql.operators.sql import SQLCheckOperator
@@ -126,10 +127,8 @@ def test_a_backfill_triggers_the_dag_of_its_job() -> None:
 
 def test_statements_run_on_the_home_without_a_connection(connection: headrace.Connection) -> None:
     hook = HeadraceHook()
-    assert hook.test_connection() == (
-        True,  # type: ignore[func-returns-value]
-        "Connection successfully tested",
-    )
+    tested: Any = hook.test_connection()  # type: ignore[func-returns-value]
+    assert tested == (True, "Connection successfully tested")
     assert not hook.is_remote
     assert hook.get_arrow("SHOW DATABASES")["name"].to_pylist() == ["power"]
     script = "CREATE TABLE t (ts TIMESTAMP, v INT); SHOW TABLES; -- the end"

@@ -120,7 +120,8 @@ class HeadraceHook(DbApiHook):
         return str(self.language or extra.get("dialect") or current().dialect)
 
     def _get_pandas_df(self, sql: Any, parameters: Any = None, **_: Any) -> pd.DataFrame:
-        return self.get_arrow(sql, parameters).to_pandas()
+        frame: pd.DataFrame = self.get_arrow(sql, parameters).to_pandas()
+        return frame
 
     def _get_polars_df(self, sql: Any, parameters: Any = None, **_: Any) -> pl.DataFrame:
         import polars as pl

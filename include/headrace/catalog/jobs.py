@@ -279,7 +279,7 @@ def _hold_sources(connection: Connection, definition: JobDefinition) -> None:
         require_table(connection, source.database, source.name)
 
 
-def refuse_older(connection: Connection, id: str, epoch: int, query: Select[tuple[int]] = HELD_EPOCH) -> None:
+def refuse_older(connection: Connection, id: str, epoch: int, query: Select[int] = HELD_EPOCH) -> None:
     """Raise `FencedError` if the lease of the job's snode has a newer epoch."""
     newest = connection.scalar(query, {JOB_ID: id})
     if newest is not None and newest > epoch:
