@@ -106,7 +106,7 @@ class Delivery:
             delivered again under its number: with the same events, unless delivering twice has the effect of once.
         events: What is to be delivered, in order.
         epoch: That of the lease under which the pipe runs; 0 without a lease. A driver with an older one may still be running.
-        is_same: Whether the number stands for these events, whichever process delivers them.
+        is_same: Whether the number names these events, whichever process delivers them.
     """
 
     pipe_id: str

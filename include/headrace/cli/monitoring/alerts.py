@@ -90,7 +90,7 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             1,
             CRITICAL,
             "The catalog's database has not answered for {{ $value | humanizeDuration }}",
-            "Streams go on, but statements and changes wait.",
+            "Streams continue, but statements and changes wait.",
         ),
         Alert(
             "HeadraceQueryStopped",

@@ -134,7 +134,7 @@ class DeltaSink:
 
 
 def transactions_of(delivery: Delivery, *, is_last: bool) -> list[Transaction]:
-    """Return what a commit carries: the epoch, and in the last one of a delivery its number if that stands for its events."""
+    """Return what a commit carries: the epoch, and in the last one of a delivery its number if that names its events."""
     epoch = [Transaction(delivery.pipe_id + EPOCH, delivery.epoch)] if delivery.epoch else []
     return [*epoch, *([Transaction(delivery.pipe_id, delivery.batch)] if delivery.is_same and is_last else [])]
 
