@@ -269,7 +269,7 @@ def test_a_policy_gives_the_supervision_of_every_stream_a_callback(catalog: Cata
         text=True,
         check=True,
     )
-    assert outcome.stdout.strip().splitlines()[-1] == "['alert']"
+    assert outcome.stdout.strip().splitlines()[-1] == "['alert_on_failure', 'alert']"
 
 
 def test_the_documentation_of_a_dag_shows_the_streams_statement(catalog: Catalog) -> None:
