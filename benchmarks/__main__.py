@@ -39,6 +39,9 @@ def main(
     iotdb: Annotated[
         str, typer.Option(help="Host and port of an IoTDB server to compare with, and to which pipes send.")
     ] = SIZES.iotdb,
+    iotdb_source: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Another IoTDB server, whose own pipe sends the same history.")
+    ] = SIZES.iotdb_source,
     json: Annotated[Path | None, typer.Option(help="Also write all samples to this file.")] = None,
     home: Annotated[Path, typer.Option(help="Folder for data.")] = DEFAULT_HOME,
     keep: Annotated[bool, typer.Option(help="Keep the data for the next run.")] = False,
@@ -58,6 +61,7 @@ def main(
         batches=batches,
         rounds=rounds,
         iotdb=iotdb,
+        iotdb_source=iotdb_source,
     )
     console, machine = Console(), report.Machine.current()
     if not console.is_terminal:

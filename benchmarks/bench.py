@@ -54,6 +54,7 @@ class Sizes:
         pipe_inserts: Inserts that are looked for at the receiver.
         pipes: Pipes over one table.
         iotdb: Host and port of an IoTDB server to compare with, and to which pipes send; empty for none.
+        iotdb_source: Host and port of another one, whose own pipe sends the same history; empty for none.
     """
 
     rows: int = 20_000_000
@@ -83,6 +84,7 @@ class Sizes:
     pipe_inserts: int = 50
     pipes: int = 50
     iotdb: str = ""
+    iotdb_source: str = ""
 
 
 class Bench:

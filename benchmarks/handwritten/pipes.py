@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter, sleep
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ RAW_TABLET: Final = 3
 DOUBLE: Final = b"\x04\x00\x00"
 COLUMNS: Final = ("time", "device", "v")
 CONSUMED: Final = 10_000
+POLL_SECONDS: Final = 0.02
 
 
 class IotdbClient:
@@ -50,15 +52,56 @@ class IotdbClient:
     def sums(self, database: str) -> tuple[int, float]:
         """Return the number of values of a database, and their sum."""
         table = query(self.connection, f"SELECT count(v), sum(v) FROM {database}.** ALIGN BY DEVICE")
-        return (sum(table.column(1).to_pylist()), round(sum(table.column(2).to_pylist()), 3)) if table.num_rows else (0, 0.0)
+        counts, sums = (table.column(number).to_pylist() if table.num_rows else [] for number in (1, 2))
+        return sum(counts), round(sum(value or 0.0 for value in sums), 3)
 
     def has(self, device: str, time: int) -> bool:
         """Return whether a device has a value at a time."""
         return bool(query(self.connection, f"SELECT v FROM {device} WHERE time = {time}").num_rows)
 
+    def execute(self, *statements: str) -> None:
+        """Run statements; raise what the server says if one fails."""
+        for statement in statements:
+            status = self.connection.execute([statement])
+            assert status.code == 200, status
+
     def close(self) -> None:
         """Disconnect."""
         self.connection.close()
+
+
+class OwnPipe:
+    """The pipe of an IoTDB server to another one, with a history that it has flushed."""
+
+    def __init__(self, source: str, receiver: IotdbClient, receiver_address: str, database: str) -> None:
+        """Connect to the server with the history, at `host:port`."""
+        self._source, self._receiver, self._database = IotdbClient(source), receiver, database
+        host, _, port = receiver_address.partition(":")
+        self._create = (
+            f"CREATE PIPE bench WITH SOURCE ('source.pattern'='{database}', 'realtime.enable'='false') "
+            f"WITH SINK ('sink'='iotdb-thrift-sink', 'sink.ip'='{host}', 'sink.port'='{port}')"
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Write the history."""
+        self._source.drop(self._database)
+        self._source.send(rows)
+        self._source.execute("FLUSH")
+
+    def seconds(self, rows: int) -> float:
+        """Return how long the receiver takes to have the history, from the creation of a pipe on."""
+        start = perf_counter()
+        self._source.execute(self._create)
+        while self._receiver.sums(self._database)[0] < rows:
+            sleep(POLL_SECONDS)
+        seconds = perf_counter() - start
+        self._source.execute("DROP PIPE bench")
+        return seconds
+
+    def close(self) -> None:
+        """Remove the history, and disconnect."""
+        self._source.drop(self._database)
+        self._source.close()
 
 
 def raw_tablet(device: str, times: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> bytes:

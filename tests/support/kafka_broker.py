@@ -155,6 +155,14 @@ def random_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
+def has_jars() -> bool:
+    """Return whether there is a broker, or it can be fetched."""
+    try:
+        return bool(cached_jars(JARS))
+    except ConfigurationError:
+        return False
+
+
 def find_jars() -> list[Path]:
     """Return the jars of the broker; skip the test if they cannot be fetched."""
     try:
