@@ -13,6 +13,8 @@ KAFKA_SECRETS: Final = frozenset(
     for prefix in ("", "producer.", "consumer.")
     for key in ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem")
 )
+TABLE_SOURCE: Final = "table-source"
+WRITE_BACK_SINK: Final = "write-back-sink"
 THRIFT_SECRETS: Final = frozenset({"password", "ssl.trust-store-pwd"})
 SOURCES: Final = (
     plugin(
@@ -26,7 +28,7 @@ SOURCES: Final = (
     ),
     plugin("do-nothing-source", PipeStage.SOURCE, "sources.do_nothing", aliases=("do-nothing-extractor",), is_listed=False),
     plugin(
-        "table-source",
+        TABLE_SOURCE,
         PipeStage.SOURCE,
         "sources.tables",
         begin=imported("headrace.pipes.sources.tables:begin"),
@@ -70,7 +72,7 @@ SINKS: Final = (
         is_idempotent=True,
     ),
     plugin(
-        "write-back-sink",
+        WRITE_BACK_SINK,
         PipeStage.SINK,
         "sinks.write_back",
         aliases=("write-back-connector",),

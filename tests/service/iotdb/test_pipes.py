@@ -145,6 +145,17 @@ def test_an_invalid_pipe_is_refused(connection: headrace.Connection, sql: str, m
     assert shown(connection) == []
 
 
+def test_rows_of_tables_are_written_back_under_new_names_only(connection: headrace.Connection) -> None:
+    stages = "with source ('source'='table-source', 'database'='power', 'table'='meters') {} with sink ('sink'='write-back-sink')"
+    with pytest.raises(ProgrammingError, match="write-back-sink cannot write what table-source reads") as raised:
+        connection.execute(f"create pipe p1 {stages.format('')}")
+    assert "renames devices" in raised.value.hint
+    connection.execute(f"create pipe p1 with source ('source'='table-source', 'database'='power', 'table'='meters') {SINK}")
+    with pytest.raises(ProgrammingError, match="write-back-sink cannot write"):
+        connection.execute("alter pipe p1 replace sink ('sink'='write-back-sink')")
+    connection.execute("drop pipe p1")
+
+
 @pytest.mark.parametrize(
     ("sql", "status", "message"),
     [

@@ -10,6 +10,7 @@ from headrace.errors import ConfigurationError, Error
 from headrace.model.pipes import RESERVED_PREFIX, PipeStage
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.builtin import PROCESSORS, TABLE_SOURCE, WRITE_BACK_SINK
 from headrace.pipes.lookup import stage_plugin
 from headrace.pipes.plugins import PipeContext
 
@@ -32,10 +33,23 @@ def check_stages(context: Context, stages: Stages) -> dict[PipeStage, Plugin]:
     """Return the plugins of the stages, in the order of the stages, of which each has to accept its attributes.
 
     Raises:
-        ProgrammingError: A plugin does not exist, or an attribute is not valid.
+        ProgrammingError: A plugin does not exist, an attribute is not valid, or the sink takes nothing that the source has.
         NotSupportedError: A plugin is one of IoTDB's that does not exist here.
     """
-    return {stage: check_stage(context, stage, stages[stage]) for stage in PipeStage}
+    plugins = {stage: check_stage(context, stage, stages[stage]) for stage in PipeStage}
+    check_writable(plugins)
+    return plugins
+
+
+def check_writable(plugins: Mapping[PipeStage, Plugin]) -> None:
+    """Raise `ProgrammingError` for rows of tables that go back under their names, which only the TDengine dialect writes."""
+    names = {plugins[stage].name for stage in (PipeStage.SOURCE, PipeStage.SINK)}
+    # A processor of the user may rename the devices.
+    if names == {TABLE_SOURCE, WRITE_BACK_SINK} and plugins[PipeStage.PROCESSOR] in PROCESSORS:
+        raise pipe_error(
+            f"{WRITE_BACK_SINK} cannot write what {TABLE_SOURCE} reads: the devices are tables of the TDengine dialect",
+            hint="add a processor of your own that renames devices, or compute the rows with a stream or SELECT INTO",
+        )
 
 
 def check_stage(context: Context, stage: PipeStage, attributes: Mapping[str, str]) -> Plugin:
