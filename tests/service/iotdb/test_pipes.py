@@ -150,6 +150,9 @@ def test_rows_of_tables_are_written_back_under_new_names_only(connection: headra
     with pytest.raises(ProgrammingError, match="write-back-sink cannot write what table-source reads") as raised:
         connection.execute(f"create pipe p1 {stages.format('')}")
     assert "renames devices" in raised.value.hint
+    with headrace.connect(settings=connection.session.context.settings) as tables:
+        tables.execute("CREATE DATABASE power")
+        tables.execute("CREATE TABLE power.meters (ts TIMESTAMP, v INT)")
     connection.execute(f"create pipe p1 with source ('source'='table-source', 'database'='power', 'table'='meters') {SINK}")
     with pytest.raises(ProgrammingError, match="write-back-sink cannot write"):
         connection.execute("alter pipe p1 replace sink ('sink'='write-back-sink')")
