@@ -18,9 +18,10 @@ from headrace.airflow.hooks import HeadraceHook
 from headrace.airflow.operators import HeadraceBackfillOperator, HeadraceSqlOperator, is_query
 from headrace.airflow.sensors import HeadraceLagSensor, HeadraceWindowClosedSensor
 from headrace.airflow.triggers import ConditionTrigger
-from headrace.airflow.versions import BELOW, MINIMUM, UnsupportedAirflowError, check_airflow
+from headrace.airflow.versions import UnsupportedAirflowError, check_airflow
 from headrace.catalog import Catalog
 from headrace.model.jobs import JobProgress, JobState, StopReason
+from headrace.runtime.airflow_versions import BELOW, MINIMUM
 from headrace.settings import Settings
 from headrace.streams.kind import STREAM
 from tests.airflow.samples import add_stream

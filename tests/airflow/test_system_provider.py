@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.dag_ids import MAINTENANCE_DAG
+from headrace.cli.doctor_airflow import check_airflow, check_components, check_pools, check_ports
+from headrace.runtime.dag_ids import BACKFILL_POOL, MAINTENANCE_DAG
 from headrace.sql import lexical_rules_of
 from tests.airflow.own_dags import PAGE
 from tests.airflow.running import RunningSystem
@@ -43,6 +44,14 @@ def test_the_maintenance_runs_beside_streams(up: RunningSystem) -> None:
     tasks = up.until(lambda: ended_tasks(up, run_id, MAINTENANCE_DAG), "the maintenance to end")
     assert tasks == {"maintain_tables": "success", "delete_old_runs": "skipped"}
     assert xcom(up, run_id, "maintain_tables", MAINTENANCE_DAG).keys() == {"tables", "dropped", "compacted", "removed"}
+
+
+def test_a_running_system_is_well(up: RunningSystem) -> None:
+    settings = up.settings
+    assert check_airflow(settings).startswith("3.3")
+    assert "healthy" in check_components(settings)
+    assert f"{BACKFILL_POOL} has 2 slots" in check_pools(settings)
+    assert f"Airflow {settings.airflow_port} ours" in check_ports(settings)
 
 
 def ended_tasks(system: RunningSystem, run_id: str, dag_id: str = DAG_ID) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.airflow.versions import BELOW, MINIMUM
+from headrace.runtime.airflow_versions import BELOW, MINIMUM
 from tests.docs.pages import ROOT
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import psutil
 
 from headrace.cli.console import err, out
+from headrace.cli.doctor_airflow import SYSTEM_CHECKS
 from headrace.errors import ConfigurationError, Error
 from headrace.jobs.registry import kinds
 from headrace.settings import Settings, load
@@ -117,6 +118,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Spark's jars": lambda settings: f"{len(spark_jars(s3=settings.is_on_object_store))} jars in {cache_directory()}",
     "class archive": check_class_archive,
     "user code": check_code_hosts,
+    **SYSTEM_CHECKS,
 }
 
 

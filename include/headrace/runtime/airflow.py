@@ -191,6 +191,14 @@ class AirflowClient:
             filters["offset"] = int(str(filters["offset"])) + len(runs) - len(own)
         return count
 
+    def version(self) -> dict[str, Any]:
+        return dict(self._request("GET", "/api/v2/version", authorized=False).json())
+
+    def pool(self, name: str) -> dict[str, Any] | None:
+        """Return Airflow's record of a pool; None if there is none."""
+        pool = self._call("GET", f"/api/v2/pools/{name}", accept=(200, 404))
+        return pool if "slots" in pool else None
+
     def health(self) -> dict[str, Any]:
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
 
