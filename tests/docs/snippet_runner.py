@@ -31,7 +31,24 @@ NOW_MS: Final = 1_714_564_800_000
 """The value of `now` in all snippets: 2024-05-01 12:00:00 UTC."""
 CONSOLE_WIDTH: Final = 132
 TOKEN: Final = "token"
-EXECUTED_COMMANDS: Final = frozenset({"sql", "explain", "load", "backfill", "config", "settle", "docs", "verify"})
+EXECUTED_COMMANDS: Final = frozenset(
+    {
+        "apply",
+        "backfill",
+        "backup",
+        "config",
+        "docs",
+        "explain",
+        "load",
+        "monitoring",
+        "new",
+        "plan",
+        "restore",
+        "settle",
+        "sql",
+        "verify",
+    }
+)
 """Other commands start or stop processes, so only their arguments are checked."""
 MAY_FAIL_COMMANDS: Final = frozenset({"verify"})
 """Commands with a non-zero exit code if they report a difference."""
