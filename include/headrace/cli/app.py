@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 import headrace
-from headrace.cli import backfill, backup, docs, logs, monitoring, project, resident, system, users, verify
+from headrace.cli import backfill, backup, docs, logs, monitoring, project, resident, system, top, users, verify
 from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.cli.output import Format, show_lines, show_table
@@ -157,6 +157,7 @@ COMMANDS: Final[dict[Callable[..., None], str]] = {
     logs.logs: "headrace logs default --lines 200",
     resident.snode: "headrace snode --name snode2",
     resident.maintain: "headrace maintain --database cold --retention-hours 720",
+    top.top: "headrace top --interval 1",
     project.new: "headrace new plant",
     project.plan: "headrace plan definitions",
     project.apply: "headrace apply definitions --yes",

@@ -38,6 +38,7 @@ from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
 from headrace.runtime.trigger_calls import trigger_runner
 from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
 from headrace.runtime.trigger_recovery import TriggerRecovery
+from headrace.runtime.usage import Usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,7 @@ class Snode:
         self._is_member = False
         self._published: SnodeEndpoint | None = None
         self._process = psutil.Process()
+        self._usage = Usage(self._process)
 
     def run(self, wait_s: float | None) -> Exit:
         """Run until the end; see `run_snode`."""
@@ -312,21 +314,9 @@ class Snode:
             "loop_age_ms": round(driver.loop_age_s * 1000),
             "catalog_away_ms": round(driver.catalog_away_s * 1000),
             "slow_batches": slow_batches(activity, self._context.settings.slow_batch_ms),
-            "memory_bytes": self._memory_bytes(),
+            "memory_bytes": self._usage.memory_bytes(),
+            "cores": round(self._usage.cores(), 3),
         }
-
-    def _memory_bytes(self) -> int:
-        """Return the resident memory of this process and its JVM, whichever of the two started the other."""
-        processes = [self._process, *self._process.children()]
-        parent = self._process.parent()
-        processes += [parent] if parent is not None and parent.name() == "java" else []
-        total = 0
-        for process in processes:
-            try:
-                total += process.memory_info().rss
-            except psutil.Error:
-                continue
-        return total
 
     def _health(self, keeper: LeaseKeeper) -> Health:
         driver = self._driver
@@ -347,7 +337,7 @@ class Snode:
             keeper.epoch,
             driver.records,
             self._batch_durations,
-            self._memory_bytes(),
+            self._usage.memory_bytes(),
             driver.loop_age_s,
             self._context.clock.now(),
             driver.activity(),
