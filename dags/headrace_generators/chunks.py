@@ -11,6 +11,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from headrace.model.jobs import JobDefinition
 from headrace.runtime.dag_ids import SPARK_CONNECTION, definition_dag_id
 from headrace.settings import Settings
+from headrace_generators.job_options import job_options
 from headrace_operators import FillChunk, stop_stream_on_failure
 from headrace_timetable import OncePerJob
 
@@ -33,7 +34,7 @@ def build_chunk_task(operator: type[FillChunk], task_id: str, settings: Settings
     )
 
 
-def supervising_dag(definition: JobDefinition, **options: Any) -> DAG:
+def supervising_dag(definition: JobDefinition, settings: Settings, kind: str, **options: Any) -> DAG:
     """Return the empty DAG of a job that it supervises, once, and whose ranges manual runs compute or transfer again."""
     return DAG(
         definition_dag_id(definition),
@@ -42,7 +43,7 @@ def supervising_dag(definition: JobDefinition, **options: Any) -> DAG:
         # The scheduled run, and two manual runs.
         max_active_runs=3,
         is_paused_upon_creation=False,
-        default_args={"owner": "headrace", "retries": 2, "retry_delay": timedelta(seconds=5)},
+        **job_options(definition, settings, kind, retries=2, retry_delay=timedelta(seconds=5)),
         **options,
     )
 

@@ -15,6 +15,7 @@ from headrace.queries.kind import is_resident
 from headrace.runtime.dag_ids import SPARK_CONNECTION, asset_uri, definition_dag_id
 from headrace.settings import Settings
 from headrace_alerts import alert_on_failure
+from headrace_generators.job_options import job_options
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
 from headrace_timetable import START_DATE, OncePerJob, QuerySchedule
@@ -89,6 +90,7 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
         max_active_runs=1,
         **dag_arguments(
             definition,
+            settings,
             SCHEDULED_TEMPLATE.format(name=definition.name, policy=POLICIES[schedule.policy], asset=asset_uri(definition)),
         ),
     ) as dag:
@@ -105,14 +107,14 @@ def resident_dag(definition: JobDefinition, settings: Settings) -> DAG:
         catchup=False,
         # The scheduled run, and two manual runs.
         max_active_runs=3,
-        **dag_arguments(definition, RESIDENT_TEMPLATE.format(name=definition.name)),
+        **dag_arguments(definition, settings, RESIDENT_TEMPLATE.format(name=definition.name)),
     ) as dag:
         RecomputeQuery(task_id="recompute", **spark_arguments(definition, settings))
         BeginSupervision(task_id="begin") >> SuperviseJob(task_id="supervise", job_id=definition.id)
     return dag
 
 
-def dag_arguments(definition: JobDefinition, doc: str) -> dict[str, Any]:
+def dag_arguments(definition: JobDefinition, settings: Settings, doc: str) -> dict[str, Any]:
     """Return what the DAGs of all queries have in common; `doc` is appended to the statement."""
     sql = definition.sql.strip().replace("```", "` ` `")
     details = definition.continuous_query
@@ -120,10 +122,9 @@ def dag_arguments(definition: JobDefinition, doc: str) -> dict[str, Any]:
     return {
         "dag_id": definition_dag_id(definition),
         "is_paused_upon_creation": False,
-        "tags": ["headrace", "continuous query"],
         "description": f"Executes the continuous query {definition.name}",
         "doc_md": QUERY_TEMPLATE.format(name=definition.name, targets=targets, sql=sql) + doc,
-        "default_args": {"owner": "headrace"},
+        **job_options(definition, settings, "continuous query"),
     }
 
 

@@ -60,7 +60,8 @@ def pipe_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the pipe changes."""
     with chunks.supervising_dag(
         definition,
-        tags=["headrace", "pipe"],
+        settings,
+        "pipe",
         description=f"Supervises the pipe {definition.name}",
         doc_md=DOC_TEMPLATE.format(name=definition.name, sql=masked(definition.sql).replace("```", "` ` `")),
     ) as dag:

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, Asset, Param
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
-from headrace.runtime.dag_ids import asset_uri, dag_tag
+from headrace.runtime.dag_ids import asset_uri
 from headrace.settings import Settings
 from headrace_generators import chunks
 from headrace_operators import ActivateStream, FillChunk, PlanHistory, stop_stream_on_failure
@@ -67,7 +67,8 @@ def stream_dag(definition: JobDefinition, settings: Settings) -> DAG:
     """Build the DAG from the definition alone, so that Airflow records a new version only if the stream changes."""
     with chunks.supervising_dag(
         definition,
-        tags=["headrace", "stream", dag_tag(definition.database)],
+        settings,
+        "stream",
         description=f"Backfills and supervises the stream {definition.database}.{definition.name}",
         doc_md=format_doc(definition),
     ) as dag:

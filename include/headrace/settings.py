@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
+from headrace.model.dag_options import parse_dag_options
 from headrace.model.spark_options import mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 
@@ -282,6 +283,9 @@ class Settings(BaseSettings):
     airflow_token: SecretStr = setting(
         SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
+    dag_options: str = setting(
+        "", "JSON with options of the DAGs of each database's jobs, `*` for all: owner, queue, priority, tags, access_control."
+    )
     alert_email: str = setting(
         "", "Addresses, separated by commas, to which Airflow sends alerts by its connection `smtp_default`."
     )
@@ -308,6 +312,12 @@ class Settings(BaseSettings):
     @classmethod
     def _check_spark_options(cls, text: str) -> str:
         parse_spark_options(text)
+        return text
+
+    @field_validator("dag_options")
+    @classmethod
+    def _check_dag_options(cls, text: str) -> str:
+        parse_dag_options(text)
         return text
 
     @field_validator("driver_java_options")

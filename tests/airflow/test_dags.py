@@ -130,13 +130,13 @@ def test_a_definition_that_airflow_rejects_does_not_affect_others(catalog: Catal
 
     from airflow.dag_processing.dagbag import DagBag
 
-    from headrace_generators import stream
+    from headrace_generators import job_options
     from tests.airflow.samples import definition
 
     add_stream(catalog)
     catalog.databases.create(Database("bad"))
     catalog.jobs.create(replace(definition("long"), database="bad"))
-    monkeypatch.setattr(stream, "dag_tag", lambda name: name * 101 if name == "bad" else name)
+    monkeypatch.setattr(job_options, "dag_tag", lambda name: name * 101 if name == "bad" else name)
     bag = DagBag(str(repository() / "dags"))
     assert bag.import_errors == {}
     bad = bag.dags.pop(stream_dag_id("bad", "long"))
