@@ -10,7 +10,6 @@ from headrace.model.clock import Clock
 from headrace.model.continuous_queries import ContinuousQuery, Schedule
 from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.positions import Position, source_id
-from headrace.model.stream_metrics import StreamSample
 from headrace.model.tables import Column, Database, Table, TableId
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.types import DataType, TypeKind
@@ -38,29 +37,6 @@ LIVE = JobProgress(
 def table() -> Table:
     columns = (Column("ts", DataType(TypeKind.TIMESTAMP)), Column("v", DataType(TypeKind.DOUBLE)))
     return Table("power", "meters", columns, (Column("place", DataType(TypeKind.VARCHAR, 20)),))
-
-
-def sample(stream: str, time: int, *, batches: int = 1) -> StreamSample:
-    """Return a sample of a stream whose micro-batches take 15 ms."""
-    return StreamSample(
-        job_id=stream,
-        time=time,
-        rows_behind=0,
-        lag_ms=5,
-        event_lag_ms=1_500,
-        batches=batches,
-        batch_ms=15.0,
-        read_ms=1.0,
-        compute_ms=2.0,
-        checkpoint_ms=3.0,
-        write_ms=4.0,
-        record_ms=5.0,
-        rows_in_s=20.0,
-        rows_out_s=2.0,
-        state_windows=3,
-        state_bytes=4_000,
-        quarantined=0,
-    )
 
 
 def prepare(catalog: Catalog) -> None:

@@ -25,9 +25,10 @@ from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
-from tests.airflow.samples import LIVE, add_stream, sample
+from tests.airflow.samples import LIVE, add_stream
 from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import Executed, Rights, beat
+from tests.catalog.samples import stream_sample
 from tests.support.pipes import add_pipe
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -202,7 +203,7 @@ def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalo
 
 def test_the_measurements_of_a_stream_are_drawn(home: Settings, catalog: Catalog) -> None:
     stream, now = add_stream(catalog), SystemClock().now()
-    samples = [sample(stream, now - 600_000 + 30_000 * number, batches=number) for number in range(20)]
+    samples = [stream_sample(stream, now - 600_000 + 30_000 * number, batches=number) for number in range(20)]
     for number, one in enumerate(samples):
         catalog.stream_metrics.add([replace(one, lag_ms=number * 100)], keep_ms=86_400_000)
     with served(create_app(Rights(), home)) as address, browser() as page:
@@ -224,7 +225,7 @@ def test_a_pipe_is_shown_by_its_stages_and_can_be_stopped(home: Settings, catalo
     id = add_pipe(
         catalog, progress=JobProgress(Position(1, {}), updated=NOW, counters=JobCounters(rows_out=1_234, bytes_out=2_000))
     )
-    catalog.stream_metrics.add([sample(id, NOW - 1_000)], keep_ms=10_000)
+    catalog.stream_metrics.add([stream_sample(id, NOW - 1_000)], keep_ms=10_000)
     executed = Executed()
     with served(create_app(Rights(), home, execute=executed, clock=clock)) as url, browser() as page:
         page.goto(url)

@@ -20,9 +20,10 @@ from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from tests.airflow.conftest import NOW
-from tests.airflow.samples import LIVE, SOURCE, add_stream, sample
+from tests.airflow.samples import LIVE, SOURCE, add_stream
 from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import ACTION, Executed, Rights, beat, only_job
+from tests.catalog.samples import stream_sample
 
 FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
 
@@ -136,8 +137,8 @@ def test_the_health_numbers_count_every_stream_once(page: TestClient, catalog: C
 
 def test_rates_are_those_of_the_last_samples(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    catalog.stream_metrics.add([replace(sample(stream, NOW - 20_000), rows_in_s=25.0)], keep_ms=60_000)
-    catalog.stream_metrics.add([sample(stream, NOW - 10_000)], keep_ms=60_000)
+    catalog.stream_metrics.add([replace(stream_sample(stream, NOW - 20_000), rows_in_s=25.0)], keep_ms=60_000)
+    catalog.stream_metrics.add([stream_sample(stream, NOW - 10_000)], keep_ms=60_000)
     shown = only_job(page)
     assert shown["rate"] == {"time": NOW - 10_000, "rows_in": 20.0, "rows_out": 2.0, "bytes_out": 0.0}
     assert shown["history"] == [25.0, 20.0]
@@ -146,7 +147,7 @@ def test_rates_are_those_of_the_last_samples(page: TestClient, catalog: Catalog)
 
 def test_a_stream_without_recent_samples_has_no_rate(page: TestClient, catalog: Catalog) -> None:
     stream = add_stream(catalog)
-    catalog.stream_metrics.add([sample(stream, NOW - 60_000)], keep_ms=86_400_000)
+    catalog.stream_metrics.add([stream_sample(stream, NOW - 60_000)], keep_ms=86_400_000)
     shown = only_job(page)
     assert shown["rate"] is None
     assert shown["history"] == [20.0]
@@ -177,7 +178,9 @@ def test_the_detail_has_the_statement_the_offsets_and_the_events(page: TestClien
 
 def test_the_detail_has_the_measurements_of_the_last_hour(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
     stream, now = add_stream(catalog), clock.now()
-    old, first, second = (sample(stream, now - age, batches=batches) for age, batches in ((3_700_000, 9), (60_000, 1), (0, 3)))
+    old, first, second = (
+        stream_sample(stream, now - age, batches=batches) for age, batches in ((3_700_000, 9), (60_000, 1), (0, 3))
+    )
     for one in (old, replace(first, lag_ms=700, compute_ms=8.0), second):
         catalog.stream_metrics.add([one], keep_ms=86_400_000)
     metrics = page.get(f"/api/jobs/{stream}").json()["metrics"]

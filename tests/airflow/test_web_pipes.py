@@ -10,8 +10,8 @@ from headrace.model.ledger import Chunk
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.positions import Position
 from tests.airflow.conftest import NOW
-from tests.airflow.samples import sample
 from tests.airflow.web_page import ACTION, Executed, only_job
+from tests.catalog.samples import stream_sample
 from tests.support.pipes import CREATED, ENCRYPTED, add_pipe
 
 COUNTERS = JobCounters(rows_out=20, bytes_out=320, rows_pending=8, batches=3, failures=1)
@@ -21,7 +21,7 @@ DOWN = StopReason("OPERATIONAL", "db.example:6667 refuses connections", "start t
 
 def test_a_pipe_is_listed_with_its_ends_its_lag_and_what_remains(page: TestClient, catalog: Catalog) -> None:
     id = add_pipe(catalog, progress=PROGRESS)
-    catalog.stream_metrics.add([sample(id, NOW - 1_000)], keep_ms=10_000)
+    catalog.stream_metrics.add([stream_sample(id, NOW - 1_000)], keep_ms=10_000)
     shown = only_job(page)
     assert (shown["kind"], shown["label"], shown["layout"], shown["state"]) == ("pipe", "out", "pipe", "RUNNING")
     assert (shown["source"], shown["target"]) == ("iotdb-source root.plant.**", "iotdb-thrift-sink db.example")
@@ -41,7 +41,7 @@ def test_what_remains_of_a_pipe_that_has_not_run_is_unknown(page: TestClient, ca
 
 def test_a_pipe_shows_its_stages_and_histories_without_passwords(page: TestClient, catalog: Catalog) -> None:
     id = add_pipe(catalog, progress=PROGRESS)
-    catalog.stream_metrics.add([sample(id, NOW - 1_000)], keep_ms=10_000)
+    catalog.stream_metrics.add([stream_sample(id, NOW - 1_000)], keep_ms=10_000)
     answer = page.get(f"/api/jobs/{id}")
     assert ENCRYPTED not in answer.text
     detail = answer.json()

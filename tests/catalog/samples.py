@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.catalog import Catalog
 from headrace.model.jobs import JobDefinition
 from headrace.model.ledger import Chunk
+from headrace.model.stream_metrics import StreamSample
 from headrace.model.tables import Column, Database, Table, TableId, TableKind
 from headrace.model.types import DataType, TypeKind
 from headrace.streams.kind import STREAM
@@ -50,3 +51,26 @@ def with_stream(catalog: Catalog, name: str = "avg_current") -> JobDefinition:
     stream = definition(name)
     catalog.jobs.create(stream)
     return stream
+
+
+def stream_sample(stream: str, time: int, *, batches: int = 1) -> StreamSample:
+    """Return a sample of a stream whose micro-batches take 15 ms."""
+    return StreamSample(
+        job_id=stream,
+        time=time,
+        rows_behind=0,
+        lag_ms=5,
+        event_lag_ms=1_500,
+        batches=batches,
+        batch_ms=15.0,
+        read_ms=1.0,
+        compute_ms=2.0,
+        checkpoint_ms=3.0,
+        write_ms=4.0,
+        record_ms=5.0,
+        rows_in_s=20.0,
+        rows_out_s=2.0,
+        state_windows=3,
+        state_bytes=4_000,
+        quarantined=0,
+    )

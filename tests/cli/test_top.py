@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from headrace.cli.top import amount, duration
 from headrace.model.jobs import JobCounters, JobProgress, JobState, StopReason
 from headrace.model.stream_metrics import StreamSample
 from headrace.settings import load
-from tests.catalog.samples import with_stream
+from tests.catalog.samples import stream_sample, with_stream
 
 
 def look(home: Path) -> list[list[str]]:
@@ -25,9 +26,7 @@ def look(home: Path) -> list[list[str]]:
 
 
 def sample(job_id: str, time: int, rows: float) -> StreamSample:
-    parts = dict.fromkeys(("batch_ms", "read_ms", "compute_ms", "checkpoint_ms", "write_ms", "record_ms"))
-    counts = dict.fromkeys(("batches", "rows_behind", "lag_ms", "state_windows", "state_bytes", "quarantined"), 0)
-    return StreamSample(job_id=job_id, time=time, event_lag_ms=None, rows_in_s=rows, rows_out_s=rows / 10, **parts, **counts)
+    return replace(stream_sample(job_id, time), rows_in_s=rows, rows_out_s=rows / 10)
 
 
 def test_an_empty_home_has_no_jobs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 ALL: Final = "*"
-"""Stands for every database, and for jobs without one."""
+"""Means every database, and for jobs without one."""
 
 
 class DagOptions(BaseModel):
