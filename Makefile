@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compare-iotdb check format setup bench lock docs clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compare-iotdb check format setup bench lock docs site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -73,6 +73,9 @@ docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/python -m tests.docs.library_pictures
 	$(BIN)/python -m tests.docs.pipe_pictures
 	$(BIN)/python -m tests.docs.figures
+
+site: setup ## Build the documentation as a site in the folder `site`
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 setup: $(READY) ## Create the environment and fetch Spark's jars, if they are missing
 
