@@ -48,6 +48,8 @@ class Kind:
 QUERIES: Final = Kind("", tree, lambda dice, made, number: Cases(Queries(dice, made), number).case(), EXPLANATIONS)
 CALLS: Final = Kind("f", call_tree, lambda dice, made, number: Calls(dice, made, number).case(), CALL_EXPLANATIONS)
 KINDS: Final = (QUERIES, CALLS)
+MAX_TRIES: Final = 5
+BUSY: Final = "Fetch Schema failed"
 
 
 def cases(seed: int, numbers: Sequence[int], made: Tree, kind: Kind = QUERIES) -> Iterator[tuple[str, list[str]]]:
@@ -57,6 +59,17 @@ def cases(seed: int, numbers: Sequence[int], made: Tree, kind: Kind = QUERIES) -
         yield id_, kind.case(random.Random(f"case {id_}"), made, number)
 
 
+def prepare(side: Side, statement: str) -> None:
+    """Run a statement that both sides have to accept. A server that is busy may fail to look up its own schema."""
+    for _ in range(MAX_TRIES):
+        answer = side.execute(statement)
+        if not isinstance(answer, Refusal):
+            return
+        if BUSY not in answer.message:
+            break
+    raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
+
+
 def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side, kind: Kind = QUERIES) -> Iterator[Comparison]:
     """Play cases of a seed on both sides."""
     made = kind.tree(seed)
@@ -64,9 +77,7 @@ def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side, kind: Kind
     try:
         for statement in [*made.setup, f"create database {made.database}_w"]:
             for side in (ours, theirs):
-                answer = side.execute(statement)
-                if isinstance(answer, Refusal):
-                    raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
+                prepare(side, statement)
         for id_, statements in cases(seed, numbers, made, kind):
             for number, statement in enumerate(statements):
                 result = compare(id_, statement, ours, theirs, kind.explanations, statements[:number])
