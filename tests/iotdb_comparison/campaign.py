@@ -61,13 +61,12 @@ def cases(seed: int, numbers: Sequence[int], made: Tree, kind: Kind = QUERIES) -
 
 def prepare(side: Side, statement: str) -> None:
     """Run a statement that both sides have to accept. A server that is busy may fail to look up its own schema."""
-    for _ in range(MAX_TRIES):
+    for number in range(1, MAX_TRIES + 1):
         answer = side.execute(statement)
         if not isinstance(answer, Refusal):
             return
-        if BUSY not in answer.message:
-            break
-    raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
+        if BUSY not in answer.message or number == MAX_TRIES:
+            raise RuntimeError(f"{type(side).__name__} refuses {statement}: {answer.message}")
 
 
 def play(seed: int, numbers: Sequence[int], ours: Side, theirs: Side, kind: Kind = QUERIES) -> Iterator[Comparison]:
