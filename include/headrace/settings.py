@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
 from headrace.model.dag_options import parse_dag_options
+from headrace.model.page_users import parse_page_users
 from headrace.model.spark_options import mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 
@@ -283,6 +284,9 @@ class Settings(BaseSettings):
     airflow_token: SecretStr = setting(
         SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
+    page_users: str = setting(
+        "", "JSON with the Headrace users of Airflow's users, `*` for all others; Airflow's own name where it names none."
+    )
     dag_options: str = setting(
         "", "JSON with options of the DAGs of each database's jobs, `*` for all: owner, queue, priority, tags, access_control."
     )
@@ -312,6 +316,12 @@ class Settings(BaseSettings):
     @classmethod
     def _check_spark_options(cls, text: str) -> str:
         parse_spark_options(text)
+        return text
+
+    @field_validator("page_users")
+    @classmethod
+    def _check_page_users(cls, text: str) -> str:
+        parse_page_users(text)
         return text
 
     @field_validator("dag_options")

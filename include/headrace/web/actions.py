@@ -10,7 +10,6 @@ from headrace.errors import Error
 from headrace.jobs.actions import ALLOWED
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import JobRecord
-from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.context import Context
@@ -62,13 +61,3 @@ def describe_plan(context: Context, record: JobRecord) -> str:
         return "\n".join(kind_of(record.definition).page().plan(context, record.definition))
     except Error as error:
         return str(error)
-
-
-def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
-    def execute(sql: str, dialect: str, user: str) -> None:
-        from headrace.service.connecting import connect
-
-        with connect(settings=settings, dialect=dialect, user=user) as connection:
-            connection.execute(sql)
-
-    return execute

@@ -35,6 +35,7 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.query_view import LISTED_INTERVALS
+from headrace.web.users import MappedAccess, service_executor
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +85,15 @@ class PageData:
         tables, spark = partial(open_tables, self.settings, self.catalog), partial(open_session, self.settings)
         return Context(self.catalog, Lazy(tables), Lazy(spark), self._clock or SystemClock(), self.settings)
 
-    def overview(self, access: Access, user: Any) -> view.Overview:
+    def overview(self, access: MappedAccess, user: Any) -> view.Overview:
         """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
         state, histories, rates, triggers = self._read()
         readable = filter_readable(state, access, user)
         # Triggers have no DAG. Their errors may quote values, so they are for those who may read the DAG of an snode.
         snodes = access.readable_dags(user, {snode_dag_id(name) for name in self.settings.own_snodes})
-        return view.make_overview(self.catalog, readable, histories, rates, self.settings, triggers if snodes else ())
+        return view.make_overview(
+            self.catalog, readable, histories, rates, self.settings, triggers if snodes and access.sees_triggers(user) else ()
+        )
 
     def _read(self) -> State:
         if not self._lock.acquire(timeout=MAX_WAIT_S):
@@ -132,7 +135,8 @@ def create_app(
     settings = settings or current()
     data = PageData(settings, clock)
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(create_router(access, data, execute or actions.service_executor(settings)), prefix="/api")
+    mapped = MappedAccess(access, settings, lambda: data.catalog)
+    app.include_router(create_router(mapped, data, execute or service_executor(settings)), prefix="/api")
     app.mount("/", StaticFiles(directory=STATIC_FOLDER, html=True))
     app.add_exception_handler(Error, _error_response)
 
@@ -145,7 +149,7 @@ def create_app(
     return app
 
 
-def create_router(access: Access, data: PageData, execute: Execute) -> APIRouter:
+def create_router(access: MappedAccess, data: PageData, execute: Execute) -> APIRouter:
     router = APIRouter(dependencies=[Depends(thread_limit())])
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 
@@ -208,7 +212,7 @@ def unanswered() -> OperationalError:
     return OperationalError("the catalog does not answer", hint="the page shows the jobs when it does")
 
 
-def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) -> JobRecord:
+def readable_record(catalog: Catalog, access: MappedAccess, user: Any, job_id: str) -> JobRecord:
     """Return the job of an id.
 
     Raises:
@@ -219,25 +223,22 @@ def readable_record(catalog: Catalog, access: Access, user: Any, job_id: str) ->
         record = catalog.jobs.by_id(job_id)
     except NotFoundError:
         raise missing from None
-    dag_id = record_dag_id(record)
-    if dag_id not in access.readable_dags(user, {dag_id}):
+    if not access.readable_jobs(user, [record]):
         raise missing
     return record
 
 
-def is_allowed(access: Access, user: Any, record: JobRecord, action: str) -> bool:
+def is_allowed(access: MappedAccess, user: Any, record: JobRecord, action: str) -> bool:
     """Return True if the user has the right to an action on a job."""
     dag_id = record_dag_id(record)
     return access.can_edit(user, dag_id) and (action != DROP or access.can_delete(user, dag_id))
 
 
-def filter_readable(state: Snapshot, access: Access, user: Any) -> Snapshot:
-    dag_ids = {record_dag_id(record): job_id for job_id, record in state.jobs.items()}
-    readable = access.readable_dags(user, set(dag_ids))
-    if len(readable) == len(dag_ids):
+def filter_readable(state: Snapshot, access: MappedAccess, user: Any) -> Snapshot:
+    readable = access.readable_jobs(user, state.jobs.values())
+    if len(readable) == len(state.jobs):
         return state
-    job_ids = {dag_ids[dag_id] for dag_id in readable}
-    return Snapshot(state.now, {key: state.jobs[key] for key in state.jobs if key in job_ids}, state.leases, state.beats)
+    return Snapshot(state.now, {record.definition.id: record for record in readable}, state.leases, state.beats)
 
 
 def _error_response(_: Request, error: Exception) -> JSONResponse:

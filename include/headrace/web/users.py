@@ -1,0 +1,122 @@
+"""Users of the page: an Airflow user is a user of Headrace, once the catalog has users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import Request
+
+from headrace.catalog import Catalog
+from headrace.errors import AuthenticationError, NotFoundError
+from headrace.model.access import Permissions, Privilege
+from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.model.page_users import ANYBODY, parse_page_users
+from headrace.pipes.kind import PIPE
+from headrace.queries.kind import CONTINUOUS_QUERY
+from headrace.runtime.dag_ids import record_dag_id
+from headrace.service.authorization import CatalogAuthorizer
+from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.web.access import Access
+
+OF_KIND: Final = {CONTINUOUS_QUERY: Privilege.USE_CQ, PIPE: Privilege.USE_PIPE}
+"""The privilege with which a user sees jobs of a kind that belong to no database."""
+
+
+def headrace_user(settings: Settings, airflow_user: str) -> str:
+    """Return the Headrace user of an Airflow user: the one that the setting names, or the one of the same name."""
+    users = parse_page_users(settings.page_users)
+    return users.get(airflow_user, users.get(ANYBODY, airflow_user))
+
+
+class MappedAccess:
+    """Rights of Airflow, and of these what the user's Headrace user has. The catalog is read only if it has users."""
+
+    def __init__(self, access: Access, settings: Settings, catalog: Callable[[], Catalog]) -> None:
+        """Create it; `catalog` opens the catalog on first use."""
+        self._access, self._settings, self._catalog = access, settings, catalog
+
+    async def authenticate(self, request: Request) -> Any:
+        """Return Airflow's user of a request."""
+        return await self._access.authenticate(request)
+
+    def user_name(self, user: Any) -> str:
+        return self._access.user_name(user)
+
+    def readable_dags(self, user: Any, dag_ids: set[str]) -> set[str]:
+        return self._access.readable_dags(user, dag_ids)
+
+    def can_edit(self, user: Any, dag_id: str) -> bool:
+        return self._access.can_edit(user, dag_id)
+
+    def can_delete(self, user: Any, dag_id: str) -> bool:
+        return self._access.can_delete(user, dag_id)
+
+    @property
+    def base_url(self) -> str:
+        return self._access.base_url
+
+    def readable_jobs(self, user: Any, records: Collection[JobRecord]) -> list[JobRecord]:
+        """Return the jobs that a user may see."""
+        dag_ids = {record.definition.id: record_dag_id(record) for record in records}
+        readable = self.readable_dags(user, set(dag_ids.values()))
+        own = [record for record in records if dag_ids[record.definition.id] in readable]
+        permissions = self._permissions(user)
+        return own if permissions is None else [record for record in own if sees(permissions, record.definition)]
+
+    def sees_triggers(self, user: Any) -> bool:
+        """Return whether a user may see triggers."""
+        permissions = self._permissions(user)
+        return permissions is None or permissions.is_administrator or permissions.allows(Privilege.USE_TRIGGER)
+
+    def _permissions(self, user: Any) -> Permissions | None:
+        """Return what the Headrace user may do; None if the catalog has no users."""
+        catalog = self._catalog()
+        if not catalog.access.has_users():
+            return None
+        return CatalogAuthorizer(catalog).permissions(headrace_user(self._settings, self.user_name(user)))
+
+
+def sees(permissions: Permissions, job: JobDefinition) -> bool:
+    """Return whether a user may know of a job."""
+    if permissions.is_administrator or job.owner == permissions.user:
+        return True
+    if job.database:
+        return permissions.sees_database(job.database)
+    return job.kind in OF_KIND and permissions.allows(OF_KIND[job.kind])
+
+
+def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
+    """Return what runs a statement in a dialect for an Airflow user, with the rights of that user's Headrace user."""
+
+    def execute(sql: str, dialect: str, airflow_user: str) -> None:
+        from headrace.service.connecting import connect
+        from headrace.service.rights import AllowAll
+
+        with Catalog.open(settings.catalog) as catalog:
+            if not catalog.access.has_users():
+                with connect(settings=settings, dialect=dialect, user=airflow_user, authorizer=AllowAll()) as connection:
+                    connection.execute(sql)
+                return
+            user = require_user(catalog, settings, airflow_user)
+            with connect(settings=settings, dialect=dialect, user=user, authorizer=CatalogAuthorizer(catalog)) as connection:
+                connection.execute(sql)
+
+    return execute
+
+
+def require_user(catalog: Catalog, settings: Settings, airflow_user: str) -> str:
+    """Return the Headrace user of an Airflow user.
+
+    Raises:
+        AuthenticationError: There is none of that name.
+    """
+    name = headrace_user(settings, airflow_user)
+    try:
+        catalog.access.permissions(name)
+    except NotFoundError:
+        hint = f"create the user {name}, or name another one for {airflow_user} by HEADRACE_PAGE_USERS"
+        raise AuthenticationError(f"{name} is no user of Headrace", hint=hint) from None
+    return name
