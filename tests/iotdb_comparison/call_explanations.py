@@ -52,6 +52,7 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         "the server checks the attribute when the function is executed",
         r"^status: ours 701: (Illegal method\.?)\n.*IoTDB's 301: Error occurred during executing UDTF#.*: \1$",
     ),
+    explain("a function that sets no access strategy reads rows here", r"IoTDB('s| refuses) 301: Access strategy is not set\."),
     explain("the server knows the quotient under another name only", r"Result should be 'quotient' or 'remainder'", r"deconv\("),
     explain(
         "in windows, the server counts rows without a value of the argument, and reads 0 there",

@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import URL, exc, make_url
 
 from headrace.errors import ConfigurationError
+from headrace.model.access import ADMINISTRATOR
 from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
 from headrace.runtime.processes import SYSTEM_VARIABLE
@@ -93,6 +94,8 @@ def _headrace_variables(settings: Settings) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",
         **settings_environment(settings),
+        # Who may log in to this Airflow may read the home, and with it everything.
+        "HEADRACE_PAGE_USERS": settings.page_users or json.dumps({USER: ADMINISTRATOR}),
         "HEADRACE_BACKFILL_POOL": BACKFILL_POOL,
         "HEADRACE_CQ_POOL": QUERY_POOL,
         f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps({"conn_type": "spark", "host": settings.spark_master}),

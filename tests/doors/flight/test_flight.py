@@ -76,10 +76,12 @@ def test_metadata(cursor: Any) -> None:
 
 
 def test_errors_say_what_is_wrong(cursor: Any) -> None:
-    with pytest.raises(dbapi.ProgrammingError, match="nope"):
+    with pytest.raises(dbapi.OperationalError, match=r"\[NOT_FOUND\] column nope does not exist") as missing:
         cursor.execute("SELECT nope FROM power.d1")
-    with pytest.raises(dbapi.ProgrammingError, match="SYNTAX"):
+    with pytest.raises(dbapi.OperationalError, match="SYNTAX") as wrong:
         cursor.execute("SELEC 1")
+    for raised in (missing, wrong):
+        assert "Traceback" not in str(raised.value)
 
 
 def test_the_dialect_of_trees(door: FlightDoor) -> None:
@@ -139,9 +141,9 @@ def test_bytes_that_are_no_command_are_rejected(door: FlightDoor, command: bytes
     options = call_options(*basic(*USER))
     with flight.connect(f"grpc://{door.address}") as client:
         for call in (client.get_flight_info, client.get_schema):
-            with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError)):
+            with pytest.raises(pa.ArrowException):
                 call(flight.FlightDescriptor.for_command(command), options)
-        with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError)):
+        with pytest.raises(pa.ArrowException):
             client.do_get(flight.Ticket(command), options).read_all()
 
 
@@ -152,10 +154,10 @@ def test_a_result_is_fetched_once_and_by_its_connection_only(door: FlightDoor) -
         info = client.get_flight_info(flight.FlightDescriptor.for_command(command), mine)
         ticket = info.endpoints[0].ticket
         assert decode_command(ticket.ticket)[0] == "TicketStatementQuery"
-        with pytest.raises(pa.ArrowKeyError, match="no such result"):
+        with pytest.raises(flight.FlightServerError, match="no such result"):
             client.do_get(ticket, other).read_all()
         assert client.do_get(ticket, mine).read_all().num_rows >= 1
-        with pytest.raises(pa.ArrowKeyError, match="no such result"):
+        with pytest.raises(flight.FlightServerError, match="no such result"):
             client.do_get(ticket, mine).read_all()
 
 

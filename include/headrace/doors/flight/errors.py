@@ -14,7 +14,6 @@ from headrace.errors import (
     AuthenticationError,
     Error,
     InternalError,
-    NotFoundError,
     NotSupportedError,
     PermissionDeniedError,
     TransientError,
@@ -26,11 +25,11 @@ KINDS: Final[Sequence[tuple[type[Error], type[Exception]]]] = (
     (AuthenticationError, flight.FlightUnauthenticatedError),
     (PermissionDeniedError, flight.FlightUnauthorizedError),
     (NotSupportedError, pa.ArrowNotImplementedError),
-    (NotFoundError, pa.ArrowKeyError),
     (InternalError, flight.FlightInternalError),
     (TransientError, flight.FlightUnavailableError),
 )
-"""The errors of Flight for our own. Any other of ours says that the statement is invalid."""
+"""The errors of Flight for our own; any other is a `FlightServerError`. To errors that are not of Flight, Arrow appends the
+server's traceback. That is only worth it for what is not supported, since clients look for this code."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 def to_flight_error(error: Error) -> Exception:
     """Return the error of Flight that says the same."""
-    kind = next((flight_kind for ours, flight_kind in KINDS if isinstance(error, ours)), pa.ArrowInvalid)
+    kind = next((flight_kind for ours, flight_kind in KINDS if isinstance(error, ours)), flight.FlightServerError)
     return kind(str(error))
 
 
@@ -51,8 +50,10 @@ def with_flight_errors(method: Callable[P, T]) -> Callable[P, T]:
             return method(*args, **kwargs)
         except Error as error:
             raise to_flight_error(error) from None
-        except (flight.FlightError, pa.ArrowException):
+        except (flight.FlightError, pa.ArrowNotImplementedError):
             raise
+        except pa.ArrowException as error:
+            raise flight.FlightServerError(str(error)) from None
         except Exception as error:
             logger.exception("unexpected error in a call of Flight")
             raise flight.FlightInternalError(f"{type(error).__name__}: {error}") from None

@@ -101,7 +101,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             affected = client.update_prepared(command.prepared_statement_handle, parameter_rows(batches))
         elif name == "CommandPreparedStatementQuery":
             client.prepared(command.prepared_statement_handle).parameters = parameter_rows(batches)
-            writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult")))
+            # Clients continue with the handle of the answer, also if it is empty.
+            handle = command.prepared_statement_handle
+            writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
             return
         elif name == "CommandStatementIngest":
             affected = ingest(client.connection, command, reader)
@@ -145,7 +147,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=handle,
             dataset_schema=schema_bytes(schema) if prepared.reads else b"",
-            parameter_schema=schema_bytes(pa.schema([(name, pa.null()) for name in names])),
+            # A text becomes a value of the type that is needed. JDBC binds nothing to a type that is unknown.
+            parameter_schema=schema_bytes(pa.schema([(name, pa.string()) for name in names])),
         )
 
     def _unprepare(self, context: Any, body: bytes) -> None:
