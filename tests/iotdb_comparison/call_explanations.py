@@ -9,7 +9,7 @@ from tests.iotdb_comparison.confirmations import (
     compares_nan,
     divides_by_zero,
     equals_columns_alone,
-    equals_sum_of_operands,
+    equals_operation_of_operands,
     equals_without_nan,
     estimates_within_error,
     lacks_input,
@@ -173,9 +173,9 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
     ),
     explain(
         "the server loses the first points of functions that return them at the end, beside series with NULL",
-        r"^rows: ours \d+, IoTDB's \d+; row \d+: ours \(\d+, [^()]*\), IoTDB's \(",
-        rf"^select {CALL}[^;]*\) \+ s\d from \S+\.(d1|d2|e)\b",
-        equals_sum_of_operands,
+        r"^rows: ours \d+, IoTDB's \d+; row \d+: ours \(\d+, [^()]*\), IoTDB's (\(|None)",
+        rf"^select {CALL}[^;]*\) [-+*] s\d from \S+\.(d1|d2|e)\b",
+        equals_operation_of_operands,
     ),
     explain(
         "the server finds no pattern in series with NaN, and returns what dtw_match does",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Final
 
 from tests.iotdb_comparison.comparing import difference, names
@@ -166,18 +168,22 @@ def equals_columns_alone(evidence: Evidence) -> bool:
     return equals_join(evidence, query, ours, lambda column: [column], lambda values: values[0])
 
 
-def equals_sum_of_operands(evidence: Evidence) -> bool:
-    """Return whether our answer is the sum of what the server answers to the call and to the series alone."""
+OPERATIONS: Final[dict[str, Callable[[float, float], float]]] = {" + ": operator.add, " - ": operator.sub, " * ": operator.mul}
+
+
+def equals_operation_of_operands(evidence: Evidence) -> bool:
+    """Return whether our answer is the sum, difference or product of the server's answers to the call and to the series alone."""
     query, ours = parse(evidence.statement), evidence.ours
     if query is None or not isinstance(ours, Answer) or query.by_device or query.where:
         return False
-    return equals_join(evidence, query, ours, lambda column: column.rsplit(" + ", 1), add)
+    sign = next((sign for sign in OPERATIONS if sign in evidence.statement), " + ")
+    return equals_join(evidence, query, ours, lambda column: column.rsplit(sign, 1), partial(combine_numbers, OPERATIONS[sign]))
 
 
-def add(values: Sequence[Value]) -> Value:
-    """Return the sum of numbers, None if one is missing."""
+def combine_numbers(operation: Callable[[float, float], float], values: Sequence[Value]) -> Value:
+    """Return the result of an operation on numbers, None if one is missing."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
-    return sum(numbers) if len(numbers) == len(values) else None
+    return reduce(operation, numbers) if len(numbers) == len(values) else None
 
 
 def equals_join(
