@@ -34,6 +34,7 @@ from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
 from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
+from headrace.web.graph_view import make_graph
 from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.users import MappedAccess, service_executor
 
@@ -164,6 +165,10 @@ def create_router(access: MappedAccess, data: PageData, execute: Execute) -> API
     @router.get("/jobs")
     def jobs(user: User) -> view.Json:
         return view.list_jobs(data.overview(access, user))
+
+    @router.get("/graph")
+    def graph(user: User) -> view.Json:
+        return make_graph(data.overview(access, user))
 
     @router.get("/jobs/{job_id}")
     def job(record: ReadableRecord, user: User) -> view.Json:

@@ -23,6 +23,7 @@ async function request(path, options = {}) {
 }
 
 export const fetchOverview = () => request("jobs");
+export const fetchGraph = () => request("graph");
 export const fetchJob = (id) => request(`jobs/${encodeURIComponent(id)}`);
 export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
 

@@ -3,6 +3,7 @@
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
 import { actionLabel, duration, element } from "./dom.js";
+import { Graph } from "./graph.js";
 import { List, snodeLinks } from "./list.js";
 import { jobAddress } from "./parts.js";
 
@@ -17,16 +18,18 @@ function applyTheme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-// `address` identifies the job of the detail page by its kind, such as { stream: name }, or is null for the list.
-const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null };
+// `address` identifies the job of the detail page by its kind, such as { stream: name }, or is null for the list or the graph.
+const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null, graph: null };
 const list = new List((job) => go(jobAddress(job)));
 
 function route() {
   const query = new URLSearchParams(location.search);
   const tab = query.get("tab");
+  const view = query.get("view");
   query.delete("tab");
+  query.delete("view");
   const [entry] = query;
-  return { address: entry ? Object.fromEntries([entry]) : null, tab };
+  return { address: entry ? Object.fromEntries([entry]) : null, tab, view };
 }
 
 const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
@@ -50,7 +53,16 @@ function updateAirflowUrl() {
 }
 
 function enter() {
-  const { address, tab } = route();
+  const { address, tab, view } = route();
+  const isGraph = view === "graph" && !address;
+  if (isGraph !== Boolean(page.graph)) {
+    page.graph = isGraph ? new Graph(go) : null;
+    page.address = undefined;
+  }
+  for (const [id, isCurrent] of Object.entries({ "view-list": !isGraph && !address, "view-graph": isGraph })) {
+    if (isCurrent) $(id).setAttribute("aria-current", "page");
+    else $(id).removeAttribute("aria-current");
+  }
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
@@ -83,8 +95,10 @@ async function refresh() {
     page.data = data;
     const row = currentRow();
     const more = row ? await fetchDetail(row) : null;
+    const flows = page.graph ? await server.fetchGraph() : null;
     if (controller.signal.aborted) return;
     page.more = more;
+    page.flows = flows;
     page.failure = null;
     page.loadedAt = Date.now();
   } catch (error) {
@@ -114,7 +128,10 @@ function render() {
   }
   $("snodes").replaceChildren(...snodeLinks(page.data));
   const row = currentRow();
-  if (!page.address) {
+  if (page.graph) {
+    if (main.firstChild !== page.graph.node) main.replaceChildren(page.graph.node);
+    if (page.flows) page.graph.render(page.flows);
+  } else if (!page.address) {
     withFocusKept(list.node, () => list.render(page.data));
     if (main.firstChild !== list.node) main.replaceChildren(list.node);
   } else if (row) {
@@ -203,12 +220,18 @@ function confirm(row, action) {
   dialog.showModal();
 }
 
+for (const [id, target] of Object.entries({ "view-list": {}, "view-graph": { view: "graph" } })) {
+  $(id).addEventListener("click", (event) => {
+    event.preventDefault();
+    go(target);
+  });
+}
 applyTheme();
 addEventListener("storage", applyTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
 addEventListener("popstate", enter);
 addEventListener("keydown", (event) => {
-  if (event.key === "/" && !page.address && document.activeElement !== list.search) {
+  if (event.key === "/" && !page.address && !page.graph && document.activeElement !== list.search) {
     event.preventDefault();
     list.search.focus();
   }

@@ -1,0 +1,101 @@
+"""The graph of the page: tables, trees and receivers, and the jobs that move rows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.jobs.registry import is_known, kind_of
+from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.model.pipes import PipeStage
+from headrace.web.view import Json, Overview
+
+MAX_PATHS: Final = 20
+"""Sources and targets of a continuous query that are shown."""
+DATA: Final = "data"
+OUTSIDE: Final = "outside"
+TRIGGER: Final = "trigger"
+PLACES: Final = ("path", "pattern", "topic", "uri", "ip", "node-urls", "url", "broker", "bootstrap.servers")
+"""Attributes of a stage of a pipe that say where it reads or writes, the most telling first."""
+PREFIXES: Final = ("", "source.", "sink.", "extractor.", "connector.")
+PLUGINS: Final = {PipeStage.SOURCE: ("source", "extractor"), PipeStage.SINK: ("sink", "connector")}
+DEFAULT_SOURCE: Final = "iotdb-source"
+ALL_TREES: Final = "root.**"
+
+
+@dataclass
+class Graph:
+    """Nodes by id, and edges in the direction of the rows."""
+
+    nodes: dict[str, Json] = field(default_factory=dict)
+    edges: list[Json] = field(default_factory=list)
+
+    def add(self, kind: str, label: str, **facts: Any) -> str:
+        """Add a node unless it is there, and return its id."""
+        id = f"{kind}:{label}"
+        self.nodes.setdefault(id, {"id": id, "label": label, "kind": kind, **facts})
+        return id
+
+    def connect(self, source: str, target: str, rate: float | None = None) -> None:
+        """Add an edge, with rows per second if they are known."""
+        self.edges.append({"source": source, "target": target, "rate": rate})
+
+
+def make_graph(overview: Overview) -> Json:
+    """Return the nodes and edges of the jobs and triggers that a user may see."""
+    graph = Graph()
+    for record in overview.state.jobs.values():
+        add_job(graph, overview, record)
+    for trigger, _ in overview.triggers:
+        watched = graph.add(DATA, trigger.pattern)
+        graph.connect(watched, graph.add(TRIGGER, trigger.name, state=trigger.state.value))
+    return {"nodes": list(graph.nodes.values()), "edges": graph.edges}
+
+
+def add_job(graph: Graph, overview: Overview, record: JobRecord) -> None:
+    """Add a job with what it reads and writes."""
+    definition, rate = record.definition, overview.rate(record)
+    address = {kind_of(definition).address: str(definition)} if is_known(definition.kind) else None
+    facts = {"state": record.state.value, "lag_ms": overview.lag_ms(record), "address": address}
+    job = graph.add(definition.kind, str(definition), **facts)
+    for kind, label in sources_of(definition):
+        graph.connect(graph.add(kind, label), job, None if rate is None else rate.rows_in)
+    for kind, label in targets_of(definition):
+        graph.connect(job, graph.add(kind, label), None if rate is None else rate.rows_out)
+
+
+def sources_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:
+    """Yield kind and label of what a job reads."""
+    if definition.pipe is not None:
+        yield end_of(definition.pipe.source, PipeStage.SOURCE)
+    elif definition.continuous_query is not None:
+        yield from ((DATA, path) for path in definition.continuous_query.sources[:MAX_PATHS])
+    else:
+        yield from ((DATA, f"{table.database}.{table.name}") for table in definition.sources)
+
+
+def targets_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:
+    """Yield kind and label of what a job writes."""
+    if definition.pipe is not None:
+        yield end_of(definition.pipe.sink, PipeStage.SINK)
+    elif definition.continuous_query is not None:
+        yield from ((DATA, path) for path in definition.continuous_query.targets[:MAX_PATHS])
+    elif definition.target is not None:
+        yield DATA, f"{definition.target.database}.{definition.target.name}"
+
+
+def end_of(attributes: Mapping[str, str], stage: PipeStage) -> tuple[str, str]:
+    """Return kind and label of an end of a pipe: a table or tree of the catalog, or the plugin with the place that it names."""
+    plugin = next((attributes[key] for key in PLUGINS[stage] if key in attributes), DEFAULT_SOURCE).lower()
+    if plugin == "table-source":
+        return DATA, f"{attribute(attributes, 'database')}.{attribute(attributes, 'table')}"
+    place = next((value for name in PLACES if (value := attribute(attributes, name))), "")
+    if plugin in (DEFAULT_SOURCE, "iotdb-extractor"):
+        return DATA, place or ALL_TREES
+    return OUTSIDE, f"{plugin} {place}".strip()
+
+
+def attribute(attributes: Mapping[str, str], name: str) -> str:
+    """Return an attribute, with or without the prefix of its stage; empty if there is none."""
+    return next((attributes[f"{prefix}{name}"] for prefix in PREFIXES if f"{prefix}{name}" in attributes), "")

@@ -1,0 +1,179 @@
+// The graph of jobs and of what they read and write, drawn by Cytoscape with a layered layout.
+
+import { duration, element, rate } from "./dom.js";
+
+const LIBRARIES = ["vendor/cytoscape.min.js", "vendor/dagre.min.js", "vendor/cytoscape-dagre.js"];
+const STATES = ["RUNNING", "STOPPED", "PAUSED", "FILLING", "CREATED"];
+const STATE_COLORS = { RUNNING: "running", STOPPED: "stopped", PAUSED: "paused", FILLING: "filling", CREATED: "created" };
+const ZOOM = { min: 0.15, max: 2, step: 1.3 };
+let loading = null;
+
+// The libraries are loaded with the first graph, one after the other, since they find each other by global names.
+function load() {
+  loading ??= LIBRARIES.reduce((before, source) => before.then(() => loadScript(source)), Promise.resolve());
+  return loading;
+}
+
+function loadScript(source) {
+  return new Promise((resolve, reject) => {
+    const script = element("script", { src: source, on: { load: resolve, error: () => reject(new Error(`${source} cannot be loaded`)) } });
+    document.head.append(script);
+  });
+}
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// The word of a state shows it as well as its color.
+function label({ label: name, kind, state, lag_ms: lag }) {
+  if (kind === "data" || kind === "outside") return name;
+  const note = state && state !== "RUNNING" ? `, ${state}` : "";
+  return `${name}\n${kind}${note}${lag ? `\n${duration(lag)} behind` : ""}`;
+}
+
+function style() {
+  const text = { color: color("text"), "font-size": 11, "font-family": "system-ui, sans-serif" };
+  const states = STATES.map((state) => ({ selector: `.${state}`, style: { "background-color": color(STATE_COLORS[state]) } }));
+  return [
+    {
+      selector: "node",
+      style: {
+        ...text,
+        label: "data(text)",
+        shape: "round-rectangle",
+        width: "label",
+        height: "label",
+        padding: 8,
+        "text-valign": "center",
+        "text-wrap": "wrap",
+        "background-color": color("raised"),
+        "border-width": 1,
+        "border-color": color("line"),
+      },
+    },
+    { selector: ".outside", style: { shape: "cut-rectangle", "border-style": "dashed" } },
+    { selector: ".data", style: { shape: "barrel" } },
+    ...states,
+    { selector: ".STOPPED", style: { "border-color": color("bad"), "border-width": 2 } },
+    {
+      selector: "edge",
+      style: {
+        ...text,
+        label: "data(text)",
+        width: 1.5,
+        "curve-style": "bezier",
+        "line-color": color("filtered"),
+        "target-arrow-color": color("filtered"),
+        "target-arrow-shape": "triangle",
+        "text-background-color": color("ground"),
+        "text-background-opacity": 0.9,
+      },
+    },
+    { selector: ".dimmed", style: { opacity: 0.2 } },
+  ];
+}
+
+export class Graph {
+  constructor(open) {
+    this.open = open;
+    this.drawing = null;
+    this.shape = "";
+    this.theme = "";
+    this.search = element("input", {
+      type: "search",
+      placeholder: "Find in the graph",
+      "aria-label": "Find in the graph",
+      on: { input: () => this.highlight() },
+    });
+    const button = (text, name, handler) => element("button", { type: "button", "aria-label": name, title: name, on: { click: handler } }, text);
+    this.canvas = element("div", { class: "graph", role: "img", "aria-label": "Graph of jobs" });
+    this.note = element("p", { class: "quiet" }, "Drawing…");
+    this.node = element(
+      "section",
+      {},
+      element(
+        "div",
+        { class: "graph-tools" },
+        this.search,
+        button("−", "Zoom out", () => this.zoom(1 / ZOOM.step)),
+        button("+", "Zoom in", () => this.zoom(ZOOM.step)),
+        button("⤢", "Show all", () => this.drawing?.fit(undefined, 30)),
+      ),
+      this.note,
+      this.canvas,
+    );
+  }
+
+  async render(data) {
+    try {
+      await load();
+    } catch (error) {
+      this.note.textContent = error.message;
+      return;
+    }
+    const shape = JSON.stringify([data.nodes.map((node) => node.id), data.edges.map((edge) => [edge.source, edge.target])]);
+    if (shape !== this.shape) this.draw(data, shape);
+    this.update(data);
+  }
+
+  draw(data, shape) {
+    this.drawing?.destroy();
+    this.shape = shape;
+    this.drawing = globalThis.cytoscape({
+      container: this.canvas,
+      elements: [
+        ...data.nodes.map((node) => ({ data: { ...node, text: label(node) }, classes: `${node.kind} ${node.state ?? ""}` })),
+        ...data.edges.map((edge, index) => ({ data: { id: `edge ${index}`, source: edge.source, target: edge.target, text: "" } })),
+      ],
+      style: style(),
+      minZoom: ZOOM.min,
+      maxZoom: ZOOM.max,
+      layout: { name: "dagre", rankDir: "LR", nodeSep: 18, rankSep: 70, padding: 30 },
+    });
+    this.drawing.on("tap", "node", ({ target }) => target.data("address") && this.open(target.data("address")));
+    this.drawing.on("mouseover", "node", ({ target }) => this.canvas.classList.toggle("link", Boolean(target.data("address"))));
+    this.drawing.on("mouseout", "node", () => this.canvas.classList.remove("link"));
+  }
+
+  // States, lags and rates change without another layout.
+  update(data) {
+    const { drawing } = this;
+    drawing.batch(() => {
+      for (const node of data.nodes) {
+        const shown = drawing.getElementById(node.id);
+        shown.data("text", label(node));
+        for (const state of STATES) shown.toggleClass(state, state === node.state);
+      }
+      data.edges.forEach((edge, index) => {
+        drawing.getElementById(`edge ${index}`).data("text", edge.rate === null ? "" : `${rate(edge.rate)}/s`);
+      });
+    });
+    const theme = document.documentElement.dataset.theme;
+    if (theme !== this.theme) drawing.style(style());
+    this.theme = theme;
+    const jobs = data.nodes.filter((node) => node.address).length;
+    this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it.` : "There are no jobs yet.";
+    this.canvas.setAttribute("aria-label", describe(data));
+    this.highlight();
+  }
+
+  highlight() {
+    const text = this.search.value.trim().toLowerCase();
+    this.drawing?.batch(() => {
+      this.drawing.nodes().forEach((node) => {
+        node.toggleClass("dimmed", Boolean(text) && !node.data("label").toLowerCase().includes(text));
+      });
+    });
+  }
+
+  zoom(factor) {
+    const { drawing, canvas } = this;
+    drawing?.zoom({ level: drawing.zoom() * factor, renderedPosition: { x: canvas.clientWidth / 2, y: canvas.clientHeight / 2 } });
+  }
+}
+
+// What a screen reader says in place of the drawing; the list has the same jobs as a table.
+function describe(data) {
+  const names = new Map(data.nodes.map((node) => [node.id, node.label]));
+  const flows = data.edges.slice(0, 50).map((edge) => `${names.get(edge.source)} to ${names.get(edge.target)}`);
+  return `Graph of jobs: ${flows.join(", ") || "nothing yet"}`;
+}
