@@ -188,7 +188,7 @@ class SuperviseJob(BaseSensorOperator):
     def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         rule = RetryRule(exception=[SupervisionError, TaskDeferralError], action=RetryAction.RETRY, retry_delay=ERROR_PAUSE)
         super().__init__(
-            on_failure_callback=[alert_on_failure],
+            on_failure_callback=[alert_on_failure, *as_list(kwargs.pop("on_failure_callback", None))],
             retries=RETRIES,
             retry_delay=1,
             retry_policy=ExceptionRetryPolicy(rules=[rule]),

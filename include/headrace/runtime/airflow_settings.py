@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +114,15 @@ def own_dags_folder(settings: Settings) -> Path:
     return settings.home_path / "dags"
 
 
+def plugins_folder(settings: Settings, home: AirflowHome) -> Path:
+    """Return the folder of plugins: that of the checkout, unless the installed package tells Airflow of its plugin itself.
+
+    Airflow would report a plugin that it finds twice as an error. The user may put plugins into the other folder.
+    """
+    is_installed = bool(entry_points(group="airflow.plugins", name="headrace"))
+    return home.folder / "plugins" if is_installed else settings.project / "plugins"
+
+
 def dag_bundles(settings: Settings) -> list[dict[str, object]]:
     """Return the bundles of DAGs: that of Headrace, named as Airflow names `[core] dags_folder`, and that of the user."""
     local = "airflow.dag_processing.bundles.local.LocalDagBundle"
@@ -148,7 +158,7 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
     own: dict[str, dict[str, object]] = {
         "core": {
             "dags_folder": settings.project / "dags",
-            "plugins_folder": settings.project / "plugins",
+            "plugins_folder": plugins_folder(settings, home),
             # The drivers of backfills and of continuous queries, and three for short tasks. Those of snodes are not counted.
             "parallelism": settings.backfill_slots + settings.cq_threads + 3,
             "fernet_key": keys["fernet_key"],
