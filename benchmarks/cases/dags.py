@@ -131,6 +131,8 @@ class Parser:
         project = self.settings.project
         return os.environ | {
             "HEADRACE_HOME": str(self.settings.home_path),
+            # Only the DAGs of the jobs and of the snode are counted.
+            "HEADRACE_MAINTENANCE_SCHEDULE": "",
             "AIRFLOW_HOME": str(airflow),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
