@@ -21,6 +21,7 @@ from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.kind import PIPE
 from headrace.pipes.plugins import PipeContext, Plugin
 from headrace.pipes.sinks.do_nothing import DoNothingSink
+from headrace.service.topics.trees.pipe_checks import check_stages
 from tests.service.iotdb.conftest import START
 
 SOURCE = "with source ('source'='do-nothing-source')"
@@ -150,6 +151,18 @@ def test_rows_of_tables_are_written_back_under_new_names_only(connection: headra
     with pytest.raises(ProgrammingError, match="write-back-sink cannot write what table-source reads") as raised:
         connection.execute(f"create pipe p1 {stages.format('')}")
     assert "renames devices" in raised.value.hint
+    for processor in (
+        "'processor'='count-point-processor', 'output-series'='root.out.n'",
+        "'processor'='aggregate-processor', 'operators'='avg', 'output.database'='root.out'",
+    ):
+        check_stages(
+            connection.session.context,
+            {
+                PipeStage.SOURCE: {"source": "table-source", "database": "power", "table": "meters"},
+                PipeStage.PROCESSOR: dict(pair.replace("'", "").split("=") for pair in processor.split(", ")),
+                PipeStage.SINK: {"sink": "write-back-sink"},
+            },
+        )
     with headrace.connect(settings=connection.session.context.settings) as tables:
         tables.execute("CREATE DATABASE power")
         tables.execute("CREATE TABLE power.meters (ts TIMESTAMP, v INT)")

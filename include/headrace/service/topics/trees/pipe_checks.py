@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headrace.pipes.plugins import Plugin
 
 Stages = Mapping[PipeStage, Mapping[str, str]]
+RENAMING: Final = {"aggregate-processor": ("output.database",), "count-point-processor": ("output-series", "output.series")}
+"""Built-in processors that write their results to other devices, and the attributes that name these."""
 PARTICIPLES: Final = {"create": "created", "alter": "altered", "start": "started", "stop": "stopped", "drop": "dropped"}
 
 
@@ -37,19 +39,24 @@ def check_stages(context: Context, stages: Stages) -> dict[PipeStage, Plugin]:
         NotSupportedError: A plugin is one of IoTDB's that does not exist here.
     """
     plugins = {stage: check_stage(context, stage, stages[stage]) for stage in PipeStage}
-    check_writable(plugins)
+    check_writable(plugins, stages[PipeStage.PROCESSOR])
     return plugins
 
 
-def check_writable(plugins: Mapping[PipeStage, Plugin]) -> None:
+def check_writable(plugins: Mapping[PipeStage, Plugin], attributes: Mapping[str, str]) -> None:
     """Raise `ProgrammingError` for rows of tables that go back under their names, which only the TDengine dialect writes."""
     names = {plugins[stage].name for stage in (PipeStage.SOURCE, PipeStage.SINK)}
-    # A processor of the user may rename the devices.
-    if names == {TABLE_SOURCE, WRITE_BACK_SINK} and plugins[PipeStage.PROCESSOR] in PROCESSORS:
+    if names == {TABLE_SOURCE, WRITE_BACK_SINK} and not renames(plugins[PipeStage.PROCESSOR], attributes):
         raise pipe_error(
             f"{WRITE_BACK_SINK} cannot write what {TABLE_SOURCE} reads: the devices are tables of the TDengine dialect",
-            hint="add a processor of your own that renames devices, or compute the rows with a stream or SELECT INTO",
+            hint="add a processor that renames devices, such as aggregate-processor with output.database, or one of your own",
         )
+
+
+def renames(processor: Plugin, attributes: Mapping[str, str]) -> bool:
+    """Return whether a processor may give its rows other devices: two built-in ones, or one of the user."""
+    keys = RENAMING.get(processor.name, ())
+    return processor not in PROCESSORS or any(name.endswith(keys) for name in attributes)
 
 
 def check_stage(context: Context, stage: PipeStage, attributes: Mapping[str, str]) -> Plugin:
