@@ -115,7 +115,7 @@ def own_dags_folder(settings: Settings) -> Path:
 
 
 def plugins_folder(settings: Settings, home: AirflowHome) -> Path:
-    """Return the folder of plugins: that of the checkout, unless the installed package tells Airflow of its plugin itself.
+    """Return the folder of plugins: that of the checkout, unless the installed package registers its plugin with Airflow itself.
 
     Airflow would report a plugin that it finds twice as an error. The user may put plugins into the other folder.
     """
