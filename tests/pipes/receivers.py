@@ -21,6 +21,16 @@ def apply_events(points: Points, events: Iterable[Event]) -> None:
                     continue
                 point = (row[DEVICE], row[TIME], measurement.name)
                 if isinstance(event, DeleteEvent):
-                    points.pop(point, None)
+                    delete_point(points, point, event.ranges)
                 else:
                     points[point] = row[column]
+
+
+def delete_point(points: Points, point: tuple[str, int, str], ranges: Iterable[tuple[int, int]]) -> None:
+    """Delete a point, and all others of its series in a range that it lies in."""
+    points.pop(point, None)
+    for low, high in ranges:
+        if low <= point[1] <= high:
+            series = point[0], point[2]
+            for other in [other for other in points if (other[0], other[2]) == series and low <= other[1] <= high]:
+                del points[other]

@@ -133,6 +133,20 @@ def test_events_take_effect_in_order_also_the_second_time(iotdb_server: Server, 
     assert rows(iotdb_server, "SHOW DATABASES root.order") == []
 
 
+@pytest.mark.parametrize(
+    ("ranges", "left"), [(((1, 20),), [30]), (((-(2**63), 2**63 - 1),), []), (((5, 12), (25, 2**63 - 1)), [20])]
+)
+def test_deleted_ranges_go_with_all_their_points(
+    iotdb_server: Server, thrift: ThriftSink, ranges: tuple[tuple[int, int], ...], left: list[int]
+) -> None:
+    device = f"root.ranges.d{len(left)}_{len(ranges)}"
+    times = [10, 20, 30]
+    deleted = [time for time in times if time not in left]
+    send(thrift, InsertEvent(doubles(times, [device] * 3, [1.0, 2.0, 3.0])))
+    send(thrift, DeleteEvent(doubles(deleted, [device] * len(deleted), [1.0] * len(deleted)), ranges))
+    assert [row[0] for row in rows(iotdb_server, f"SELECT v FROM {device}")] == left
+
+
 def test_an_invalid_statement_is_terminal(thrift: ThriftSink) -> None:
     with pytest.raises(IntegrityError, match="700"):
         send(thrift, StatementEvent("CREATE NOTHING", "schema.database.create"))

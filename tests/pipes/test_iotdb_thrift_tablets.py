@@ -14,7 +14,7 @@ from headrace.errors import DataError
 from headrace.model.time import Precision
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DOUBLE, DataType, TypeKind
-from headrace.pipes.events import DeviceRows, Measurement
+from headrace.pipes.events import DeleteEvent, DeviceRows, Measurement
 from headrace.pipes.iotdb import tablets
 from headrace.pipes.iotdb.deletions import delete_statements
 from headrace.pipes.iotdb.tablets import encode_tablets
@@ -160,8 +160,34 @@ def test_deleted_points_become_ranges_without_gaps() -> None:
         "b": (Measurement("`b c`", DOUBLE), pa.array([1.0, 1.0, 1.0, None, None, None])),
     }
     rows = make_rows([1, 3, 2, 4, 5, 1], ["root.d"] * 5 + ["root.e"], columns)
-    assert list(delete_statements(rows, MS)) == [
+    assert list(delete_statements(DeleteEvent(rows), MS)) == [
         "DELETE FROM root.d.a, root.d.`b c` WHERE time >= 1 AND time <= 3",
         "DELETE FROM root.d.a WHERE time = 5",
         "DELETE FROM root.e.a WHERE time = 1",
     ]
+
+
+def test_deleted_points_in_a_range_without_others_are_one_statement() -> None:
+    columns = {
+        "a": (Measurement("a", DOUBLE), pa.array([1.0, 1.0, 1.0, 1.0, None])),
+        "b": (Measurement("b", DOUBLE), pa.array([1.0, None, 1.0, 1.0, 1.0])),
+    }
+    rows = make_rows([10, 30, 70, 500, 50], ["root.d"] * 4 + ["root.e"], columns)
+    assert list(delete_statements(DeleteEvent(rows, ((1, 100), (400, 450))), MS)) == [
+        "DELETE FROM root.d.a, root.d.b, root.e.b WHERE time >= 1 AND time <= 100",
+        "DELETE FROM root.d.a, root.d.b WHERE time = 500",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "condition"),
+    [
+        ((-(2**63), 2**63 - 1), ""),
+        ((-(2**63), 4), " WHERE time <= 4000"),
+        ((4, 2**63 - 1), " WHERE time >= 4000"),
+        ((4, 4), " WHERE time = 4000"),
+    ],
+)
+def test_a_range_without_a_bound_has_no_condition_in_any_unit(ranges: tuple[int, int], condition: str) -> None:
+    rows = make_rows([4], ["root.d"], {"a": (Measurement("a", DOUBLE), pa.array([1.0]))})
+    assert list(delete_statements(DeleteEvent(rows, (ranges,)), Precision.MICROSECOND)) == [f"DELETE FROM root.d.a{condition}"]

@@ -60,3 +60,25 @@ def test_ranges_are_in_ticks_of_the_database(tables: Tables, precision: Precisio
 
     assert tables.writer.delete(METERS, database, ranges=[(2000, 2001)]) == 2
     assert [row["ts"] for row in read(tables.scan(METERS), database=database)] == [1999, 2002]
+
+
+def test_the_ranges_of_a_delete_are_in_its_commit(filled: Tables) -> None:
+    filled.writer.delete(METERS, POWER, tbnames=["d1"], ranges=[(2, 4)])
+    filled.writer.delete(METERS, POWER)
+    assert [filled.changes.deleted_ranges(METERS, version) for version in (1, 2, 3)] == [
+        (),
+        ((2, 4),),
+        ((-(2**63), 2**63 - 1),),
+    ]
+
+
+def test_values_and_emptied_rows_are_deleted_in_one_commit(meters: Tables) -> None:
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}, {"ts": 2, "a": 2, "b": 20.0}, {"ts": 3, "b": 30.0}]))
+    assert meters.writer.clear(METERS, POWER, [("d1", ["a"])], [(1, 3)]) == 2
+    assert [(row["ts"], row["a"], row["b"]) for row in read(meters.scan(METERS))] == [(2, None, 20.0), (3, None, 30.0)]
+    assert (meters.version(METERS), meters.changes.deleted_ranges(METERS, 2)) == (2, ((1, 3),))
+
+
+def test_deleting_values_that_are_not_there_makes_no_commit(filled: Tables) -> None:
+    assert filled.writer.clear(METERS, POWER, [("d1", ["a"])], [(6, 9)]) == 0
+    assert filled.version(METERS) == 1

@@ -57,11 +57,13 @@ class TableLayout:
         return [self.series_key, self.time]
 
 
-def change_events(rows: pa.Table, layout: TableLayout) -> list[Event]:
+def change_events(
+    rows: pa.Table, layout: TableLayout, deleted_ranges: Callable[[int], tuple[tuple[int, int], ...]] = lambda _: ()
+) -> list[Event]:
     """Return the events of changes as `Changes.read` returns them, ordered by version.
 
     Versions that only insert and update are one event together. A version that deletes has events of its own, since other versions
-    may write the same points before and after it.
+    may write the same points before and after it; `deleted_ranges` returns its ranges.
     """
     rows = without_empty_columns(rows, layout)
     written, deleted = split_changes(rows, layout)
@@ -72,7 +74,7 @@ def change_events(rows: pa.Table, layout: TableLayout) -> list[Event]:
     for low, high in version_ranges(cuts):
         own = between(deleted, low, high)
         if own.num_rows:
-            events.append(DeleteEvent(device_rows(own, layout)))
+            events.append(DeleteEvent(device_rows(own, layout), deleted_ranges(low)))
         events += insert_events(between(written, low, high), layout)
     return events
 

@@ -61,9 +61,16 @@ class InsertEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeleteEvent:
-    """Points that were deleted: those of the values that are not NULL, which are the old ones."""
+    """Points that were deleted: those of the values that are not NULL, which are the old ones.
+
+    Attributes:
+        data: The points.
+        ranges: Ranges of ticks, both ends inclusive, in which these series have no other points, so that all that a receiver has
+            of them there may go. They do not overlap.
+    """
 
     data: DeviceRows
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+
+import pyarrow as pa
 
 from headrace.context import Context
 from headrace.errors import HistoryGoneError, NotFoundError, StorageError, TransientError
@@ -103,10 +106,15 @@ class TableFeed:
         with self._mutex:
             key = (offset, last)
             if key not in self._batches:
-                self._batches[key] = change_events(changes.source, self.layout_of(changes.source.column_names))
+                self._batches[key] = self.events(changes.source)
                 while len(self._batches) > MAX_CACHED_BATCHES:
                     self._batches.popitem(last=False)
             return FeedBatch(last, self._batches[key])
+
+    def events(self, rows: pa.Table) -> list[Event]:
+        """Return the events of changes of the table, ordered by version."""
+        ranges = partial(self.context.tables.changes.deleted_ranges, self.table)
+        return change_events(rows, self.layout_of(rows.column_names), ranges)
 
     def layout_of(self, names: Sequence[str]) -> TableLayout:
         """Return the layout of rows, read again if they have columns that it lacks."""

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from headrace.context import Context
 from headrace.model.positions import SourceId
-from headrace.pipes.changes import change_events
 from headrace.pipes.events import Event
 from headrace.pipes.feeds import TableFeed
 from headrace.storage.delta.changes import InsertedRows
@@ -45,7 +44,7 @@ class LargeCommits:
             rows = self._next_rows(feed, version, commit.inserted, part)
         else:
             rows = self._series_rows(feed, commit, part)
-        return None if rows is None else change_events(rows, feed.layout_of(rows.column_names))
+        return None if rows is None else feed.events(rows)
 
     def close(self) -> None:
         """Stop reading."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -67,6 +67,14 @@ class TicksRange:
 
     first: int | None = None
     last: int | None = None
+
+    def clip(self, ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Return the parts of ranges, both ends inclusive, that lie in this one."""
+        clipped = (
+            (low if self.first is None else max(low, self.first), high if self.last is None else min(high, self.last))
+            for low, high in ranges
+        )
+        return tuple((low, high) for low, high in clipped if low <= high)
 
 
 ALL_TIMES: Final = TicksRange()

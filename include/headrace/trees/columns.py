@@ -13,7 +13,7 @@ from headrace.model.paths import unquote_node
 from headrace.model.tables import Column, Database, Table
 from headrace.model.trees import TREE_TABLE, NewSeries
 from headrace.model.types import DataType
-from headrace.storage.delta.writer import Ranges
+from headrace.storage.delta.deletion import Ranges
 
 _UNSTORABLE: Final = re.compile(r"[^\w\u2E80-\u9FFF]")
 Key = tuple[str, DataType]

@@ -177,7 +177,7 @@ def test_another_connection_sees_new_series(plant: headrace.Connection, tmp_path
 def test_the_series_of_many_devices_are_deleted_in_several_commits(
     connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.storage.delta.writer.MAX_CLEARED_DEVICES", 2)
+    monkeypatch.setattr("headrace.storage.delta.deletion.MAX_CLEARED_DEVICES", 2)
     for device in range(5):
         connection.execute(f"insert into root.many.d{device}(time, a, b) values (1, 1, 1), (2, 2, null)")
     connection.execute("delete timeseries root.many.*.a")

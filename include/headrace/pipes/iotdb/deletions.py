@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.model.time import Precision
-from headrace.pipes.events import DEVICE, TIME, DeviceRows
+from headrace.pipes.events import DEVICE, TIME, DeleteEvent
 from headrace.pipes.iotdb.columns import to_precision
 
 MAX_PATHS: Final = 500
@@ -21,33 +21,58 @@ Integers = npt.NDArray[np.int64]
 TimeRange = tuple[int, int]
 
 
-def delete_statements(data: DeviceRows, precision: Precision) -> Iterator[str]:
-    """Yield statements that delete the points of values that are not NULL, and no others.
+def delete_statements(event: DeleteEvent, precision: Precision) -> Iterator[str]:
+    """Yield statements that delete the points of an event, and no others that the source has.
 
-    Instants that follow each other without a gap become a range, and series with the same range share a statement.
+    Points in a range in which there are no others need one statement. Otherwise, instants that follow each other without a gap
+    become a range. Series with the same range share a statement.
     """
-    for (first, last), series in series_by_range(data, precision).items():
+    for (first, last), series in series_by_range(event, precision).items():
         for start in range(0, len(series), MAX_PATHS):
-            yield f"DELETE FROM {', '.join(series[start : start + MAX_PATHS])} WHERE {condition(first, last)}"
+            yield f"DELETE FROM {', '.join(series[start : start + MAX_PATHS])}{condition(first, last)}"
 
 
-def series_by_range(data: DeviceRows, precision: Precision) -> dict[TimeRange, list[str]]:
+def series_by_range(event: DeleteEvent, precision: Precision) -> dict[TimeRange, list[str]]:
     """Return the series to delete for each range of times, both ends inclusive."""
+    data = event.data
     encoded = data.rows[DEVICE].combine_chunks()
     if not pa.types.is_dictionary(encoded.type):
         encoded = encoded.dictionary_encode()
     devices = encoded.indices.to_numpy().astype(np.int64)
-    times = to_precision(data.rows[TIME].to_numpy(), data.precision, precision)
     paths = encoded.dictionary.to_pylist()
     series: dict[TimeRange, dict[str, None]] = defaultdict(dict)
     for column, measurement in data.columns.items():
         valid = data.rows[column].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
-        for device, first, last in ranges(devices[valid], times[valid]):
+        for device, first, last in ranges(devices[valid], data.rows[TIME].to_numpy()[valid], event, precision):
             series[first, last][f"{paths[device]}.{measurement.name}"] = None
     return {key: list(named) for key, named in series.items()}
 
 
-def ranges(devices: Integers, times: Integers) -> Iterator[tuple[int, int, int]]:
+def ranges(devices: Integers, times: Integers, event: DeleteEvent, precision: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield device, first and last time, in the unit of the receiver, of what covers the instants of devices."""
+    numbers = numbers_of_ranges(times, event.ranges)
+    for device, number in np.unique(np.stack([devices, numbers])[:, numbers >= 0], axis=1).T.tolist():
+        yield device, *converted(event.ranges[number], event.data.precision, precision)
+    others = numbers < 0
+    yield from ranges_without_gaps(devices[others], to_precision(times[others], event.data.precision, precision))
+
+
+def numbers_of_ranges(times: Integers, ranges: Sequence[TimeRange]) -> Integers:
+    """Return in which of some ranges each instant is, -1 in none."""
+    numbers = np.full(len(times), -1, np.int64)
+    for number, (low, high) in enumerate(ranges):
+        numbers[(times >= low) & (times <= high)] = number
+    return numbers
+
+
+def converted(span: TimeRange, precision: Precision, receiver: Precision) -> TimeRange:
+    """Return a range in the unit of the receiver; an end that it cannot have is its least or greatest one."""
+    limits = np.iinfo(np.int64)
+    low, high = (end * precision.nanoseconds // receiver.nanoseconds for end in span)
+    return max(low, int(limits.min)), min(high, int(limits.max))
+
+
+def ranges_without_gaps(devices: Integers, times: Integers) -> Iterator[tuple[int, int, int]]:
     """Yield device, first and last time of instants without gaps."""
     if not len(devices):
         return
@@ -60,4 +85,9 @@ def ranges(devices: Integers, times: Integers) -> Iterator[tuple[int, int, int]]
 
 
 def condition(first: int, last: int) -> str:
-    return f"time = {first}" if first == last else f"time >= {first} AND time <= {last}"
+    """Return the WHERE clause for a range; an end without a bound is left out."""
+    if first == last:
+        return f" WHERE time = {first}"
+    limits = np.iinfo(np.int64)
+    bounds = [f"time >= {first}"] * (first > -limits.max) + [f"time <= {last}"] * (last < limits.max)
+    return f" WHERE {' AND '.join(bounds)}" if bounds else ""

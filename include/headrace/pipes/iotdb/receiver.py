@@ -123,7 +123,7 @@ class ThriftSink:
         """Yield statements with what they do."""
         for event in events:
             if isinstance(event, DeleteEvent):
-                yield from ((DELETE, sql) for sql in delete_statements(event.data, self._receiver_precision()))
+                yield from ((DELETE, sql) for sql in delete_statements(event, self._receiver_precision()))
             elif isinstance(event, StatementEvent):
                 yield event.category, event.sql
 

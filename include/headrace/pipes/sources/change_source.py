@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from headrace.context import Context
 from headrace.model.access import EVERY_PATH, PathFilter
@@ -24,7 +24,6 @@ from headrace.pipes.sources.statements import RowsFirst, StatementLog
 
 LEDGER_PAUSE_S: Final = 1.0
 """How often a pipe looks whether tasks have transferred its history."""
-DataEvent = TypeVar("DataEvent", InsertEvent, DeleteEvent)
 
 
 class ChangeSource:
@@ -228,19 +227,20 @@ class ChangeSource:
 
     def _select(self, events: Sequence[Event], window: TimeWindow) -> list[Event]:
         """Return what the source captures of events of a table."""
-        selected = []
+        selected: list[Event] = []
         for event in events:
             if isinstance(event, InsertEvent) and self._options.inserts:
-                selected += self._select_rows(event.data, window, InsertEvent)
+                selected += [InsertEvent(rows) for rows in self._select_rows(event.data, window)]
             elif isinstance(event, DeleteEvent) and self._options.deletes:
-                selected += self._select_rows(event.data, window, DeleteEvent)
+                ranges = window.ticks(event.data.precision).clip(event.ranges)
+                selected += [DeleteEvent(rows, ranges) for rows in self._select_rows(event.data, window)]
             elif isinstance(event, StatementEvent) and event.category in self._options.included:
                 selected.append(event)
         return selected
 
-    def _select_rows(self, data: DeviceRows, window: TimeWindow, kind: Callable[[DeviceRows], Event]) -> list[Event]:
+    def _select_rows(self, data: DeviceRows, window: TimeWindow) -> list[DeviceRows]:
         selected = self._selection.apply(data, window.ticks(data.precision))
-        return [] if selected is None else [kind(selected)]
+        return [] if selected is None else [selected]
 
 
 def without(offsets: Mapping[str, int], key: str) -> Offsets:

@@ -199,6 +199,14 @@ class Changes:
             raise _removed_error(handle, [version])
         return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
 
+    def deleted_ranges(self, table: Table, version: int) -> tuple[tuple[int, int], ...]:
+        """Return the ranges of ticks, both ends inclusive, in which a version has left its series without the points it deleted.
+
+        There are none if it is not known that nothing was left.
+        """
+        commit = read_commit(self._handles.reader(table).uri, version)
+        return () if commit is None else commit.deleted_ranges
+
     def committed_at(self, table: Table, version: int) -> int | None:
         """Return when a version was committed, in epoch ms by its writer's clock; None if its log does not say, or was removed."""
         handle = self._handles.reader(table)

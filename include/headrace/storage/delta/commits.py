@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = "headrace.commit"
 """Field of `commitInfo` in a log entry: a text that no other commit has."""
+DELETED_RANGES: Final = "headrace.deletedRanges"
+"""Field of `commitInfo` in a log entry: the ranges of ticks, as JSON, in which the series with deleted points have none left."""
 
 
 def stream_app(job_id: str) -> str:
@@ -156,11 +158,10 @@ def recorded_by(commit: Commit | None) -> dict[str, int]:
     return recorded | {offset_app(str(commit.job_id), source): version for source, version in commit.offsets.items()}
 
 
-def commit_properties(commit: Commit | None, marker: str | None = None) -> CommitProperties:
+def commit_properties(commit: Commit | None, metadata: dict[str, str] | None = None) -> CommitProperties:
     """Return commit properties with which delta-rs commits on exactly the version it has read, or not at all.
 
-    `marker` is a text that the log entry shows.
+    `metadata` are fields of `commitInfo` in the log entry.
     """
     transactions = [Transaction(app, version) for app, version in recorded_by(commit).items()]
-    metadata = None if marker is None else {MARKER: marker}
     return CommitProperties(custom_metadata=metadata, max_commit_retries=0, app_transactions=transactions or None)

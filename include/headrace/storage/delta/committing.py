@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from headrace.storage.delta.commits import Commit, commit_properties
+from headrace.storage.delta.commits import MARKER, Commit, commit_properties
 from headrace.storage.delta.handles import table_uri_of
 from headrace.storage.delta.log import read_commit
 
@@ -24,16 +24,21 @@ log = logging.getLogger(__name__)
 
 
 def commit_once(
-    delta: DeltaTable, commit: Commit | None, operation: Callable[[CommitProperties], dict[str, Any] | None]
+    delta: DeltaTable,
+    commit: Commit | None,
+    operation: Callable[[CommitProperties], dict[str, Any] | None],
+    metadata: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Commit the next version of a table by an operation of delta-rs, and return its metrics.
+
+    `metadata` are fields that the log entry has beside what the operation says.
 
     Raises:
         CommitFailedError: The version is that of another writer.
     """
     version, marker = delta.version() + 1, uuid.uuid4().hex
     try:
-        return operation(commit_properties(commit, marker)) or {}
+        return operation(commit_properties(commit, {MARKER: marker, **(metadata or {})})) or {}
     except CommitFailedError:
         logged = read_commit(table_uri_of(delta), version)
         if logged is None or logged.marker != marker:

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
-from headrace.storage.delta.commits import MARKER
+from headrace.storage.delta.commits import DELETED_RANGES, MARKER
 from headrace.storage.delta.handles import LOG, log_file
 from headrace.storage.object_store import file_system
 
@@ -48,7 +48,7 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: its commit time (epoch ms), metrics, marker and file actions."""
+    """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges of ticks that it left empty."""
 
     version: int
     time: int | None
@@ -57,6 +57,7 @@ class LoggedCommit:
     added: tuple[dict[str, Any], ...]
     removed: tuple[dict[str, Any], ...]
     changed: tuple[dict[str, Any], ...]
+    deleted_ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def change_files(self) -> list[str]:
@@ -79,15 +80,17 @@ def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
     metrics: dict[str, Any] = {}
     time: int | None = None
     marker: str | None = None
+    ranges: list[list[int]] = []
     files: dict[str, list[dict[str, Any]]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
         name, content = next(iter(action.items()))
         if name == "commitInfo":
             metrics, time = content.get("operationMetrics") or {}, content.get("timestamp")
-            marker = content.get(MARKER)
+            marker, ranges = content.get(MARKER), json.loads(content.get(DELETED_RANGES, "[]"))
         elif name in files and (name == "cdc" or content.get("dataChange", True)):
             files[name].append(content)
-    return LoggedCommit(version, time, metrics, marker, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]))
+    deleted = tuple((low, high) for low, high in ranges)
+    return LoggedCommit(version, time, metrics, marker, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]), deleted)
 
 
 def count_changed_rows(uri: str, commit: LoggedCommit) -> int:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from headrace.storage.delta.commits import (
     stream_app,
 )
 from headrace.storage.delta.committing import commit_actions, commit_once
+from headrace.storage.delta.deletion import Ranges, clearing, delete_predicate, delete_rows, parts_of
 from headrace.storage.delta.handles import Handle, Handles, is_local, stored_schema
 from headrace.storage.delta.keys import (
     anti_join,
@@ -37,14 +37,10 @@ from headrace.storage.delta.keys import (
     find_stored_keys,
     keep_last_per_key,
     keep_last_values_per_key,
-    quote_identifier,
     semi_join,
-    subtable_condition,
-    time_condition,
 )
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
-from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.rewriting import rewrite
 from headrace.storage.delta.snapshots import Snapshot
@@ -56,12 +52,8 @@ log = logging.getLogger(__name__)
 # Each retry means that another writer committed first. This many in a row indicate a fault.
 MAX_ATTEMPTS: Final = 50
 MAX_BACKOFF_S: Final = 0.02
-NO_ROWS: Final = "false"
-MAX_CLEARED_DEVICES: Final = 10_000
-"""Devices whose values one commit deletes: delta-rs overflows its stack with a predicate of many more names."""
 
 Lock = Callable[[str], AbstractContextManager[None]]
-Ranges = Sequence[tuple[int, int]]
 Result = TypeVar("Result")
 Version = TypeVar("Version", DeltaTable, Snapshot)
 
@@ -266,10 +258,7 @@ class Writer:
         predicate = delete_predicate(table, database, tbnames, ranges)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
-            if predicate == NO_ROWS:
-                return WriteMetrics(delta.version())
-            metrics = commit_once(delta, None, lambda properties: delta.delete(predicate, commit_properties=properties))
-            return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
+            return delete_rows(delta, predicate, ranges)
 
         return self.noted(table, self.commit(table, work)).deleted
 
@@ -288,11 +277,10 @@ class Writer:
         ]
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
-            deleted = updated = 0
-            for scope in scopes:
-                deleted += scope.delete_rows(delta)
-                updated += scope.update_rows(delta)
-            return WriteMetrics(delta.version(), updated=updated, deleted=deleted)
+            parts = [scope.apply(delta) for scope in scopes]
+            return WriteMetrics(
+                delta.version(), updated=sum(part.updated for part in parts), deleted=sum(part.deleted for part in parts)
+            )
 
         return self.noted(table, self.commit(table, work)).rows
 
@@ -401,55 +389,3 @@ def _keys(rows: pa.Table | None, schema: pa.Schema, key: list[str]) -> pa.Table:
     """Return the key columns of rows, in stored types."""
     keys = pa.schema([schema.field(name) for name in key])
     return keys.empty_table() if rows is None else rows.select(key).cast(keys)
-
-
-def delete_predicate(table: Table, database: Database, tbnames: Collection[str] | None, ranges: Ranges | None) -> str | None:
-    """Return the predicate of a delete: None for all rows, `NO_ROWS` for none."""
-    if (tbnames is not None and not tbnames) or (ranges is not None and not ranges):
-        return NO_ROWS
-    conditions = [subtable_condition(sorted(tbnames), table.series_key)] if tbnames is not None else []
-    if ranges is not None:
-        schema = rows_schema(table, database)
-        spans = [_range(schema, table.timestamp.name, Bounds.of_ticks(low, high, database.precision)) for low, high in ranges]
-        conditions.append(f"({' OR '.join(spans)})")
-    return " AND ".join(conditions) or None
-
-
-@dataclass(frozen=True, slots=True)
-class Clearing:
-    """The rows that lose all their values, those that lose some, and the assignments of the latter, as SQL of delta-rs."""
-
-    emptied: str
-    changed: str
-    updates: dict[str, str]
-
-    def delete_rows(self, delta: DeltaTable) -> int:
-        metrics = commit_once(delta, None, lambda properties: delta.delete(self.emptied, commit_properties=properties))
-        return int(metrics["num_deleted_rows"])
-
-    def update_rows(self, delta: DeltaTable) -> int:
-        metrics = commit_once(
-            delta, None, lambda properties: delta.update(self.updates, predicate=self.changed, commit_properties=properties)
-        )
-        return int(metrics["num_updated_rows"])
-
-
-def parts_of(devices: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the devices of each commit that deletes values."""
-    return (devices[first : first + MAX_CLEARED_DEVICES] for first in range(0, len(devices), MAX_CLEARED_DEVICES))
-
-
-def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
-    scope = delete_predicate(table, database, devices, ranges)
-    others = [column.name for column in table.columns[1:] if column.name not in names]
-    left_empty = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in others) or "true"
-    has_values = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in names)
-    return Clearing(
-        emptied=f"{scope} AND ({left_empty})",
-        changed=f"{scope} AND ({has_values})",
-        updates={quote_identifier(name): "NULL" for name in names},
-    )
-
-
-def _range(schema: pa.Schema, name: str, bounds: Bounds) -> str:
-    return f"({time_condition(schema, name, bounds)})"
