@@ -14,7 +14,7 @@ from headrace.settings import Settings, load
 from tests.support import drawing, waiting
 from tests.support.interpreted import shorten_sessions
 from tests.support.iotdb_server import iotdb_server  # noqa: F401  (fixture)
-from tests.support.kafka_broker import kafka  # noqa: F401  (fixture)
+from tests.support.kafka_broker import Broker, has_jars, running_broker
 from tests.support.mqtt_broker import mqtt  # noqa: F401  (fixture)
 from tests.support.object_store import object_store, warehouse_options  # noqa: F401  (fixture)
 from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
@@ -49,6 +49,15 @@ def pytest_unconfigure() -> None:
 def settings(tmp_path: Path) -> Settings:
     """Return the settings of an empty home for one test."""
     return load(home=tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    """Provide the Kafka broker of a module of tests, which are skipped if its jars cannot be fetched."""
+    if not has_jars():
+        pytest.skip("the jars of the Kafka broker cannot be fetched")
+    with running_broker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,4 @@
-"""A real Kafka broker for the tests: one node of KRaft, from Maven's jars, with its data in a temporary folder.
-
-Tests that need it are skipped if its jars cannot be fetched.
-"""
+"""A real Kafka broker for tests and benchmarks: one node of KRaft, from Maven's jars, with its data in a temporary folder."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.runtime.processes import find_free_port
@@ -163,20 +158,15 @@ def has_jars() -> bool:
         return False
 
 
-def find_jars() -> list[Path]:
-    """Return the jars of the broker; skip the test if they cannot be fetched."""
-    try:
-        jars = cached_jars(JARS)
-    except ConfigurationError as error:
-        pytest.skip(f"there is no Kafka broker: {error}")
-    # Spark's Ivy leaves out what Spark has itself.
-    return [*jars, *(spark_home() / "jars").glob("scala-library-2.13.*.jar")]
-
-
 @contextmanager
 def running_broker() -> Iterator[Broker]:
-    """Run a broker, and end it afterwards."""
-    jars = find_jars()
+    """Run a broker, and end it afterwards.
+
+    Raises:
+        ConfigurationError: Its jars cannot be fetched.
+    """
+    # Spark's Ivy leaves out what Spark has itself.
+    jars = [*cached_jars(JARS), *(spark_home() / "jars").glob("scala-library-2.13.*.jar")]
     with broker_folder("kafka") as folder:
         broker = Broker(folder, jars)
         try:
@@ -185,10 +175,3 @@ def running_broker() -> Iterator[Broker]:
             yield broker
         finally:
             broker.kill()
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Broker]:
-    """Provide the Kafka broker of a module of tests."""
-    with running_broker() as broker:
-        yield broker

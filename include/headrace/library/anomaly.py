@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ STEPS_PER_NEIGHBOR: Final = 4
 MAX_ROWS_AT_ONCE: Final = 1_000_000
 
 
-class SeriesFilter(RowsFunction):
+class SeriesFilter(RowsFunction, ABC):
     """A function of a whole series that returns some of its points: a subclass defines `select`."""
 
     def compute_rows(self, rows: pa.RecordBatch) -> Points:
@@ -28,9 +29,9 @@ class SeriesFilter(RowsFunction):
         selected = keep(rows, self.select(times, values))
         return selected["time"], selected["value"]
 
+    @abstractmethod
     def select(self, times: Times, values: Values) -> Flags:
         """Return for each point whether the function returns it. The series may be empty."""
-        raise NotImplementedError
 
 
 class InterquartileRange(SeriesFilter):

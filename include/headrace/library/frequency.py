@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -155,7 +156,7 @@ class InverseFourierTransform(SeriesFunction):
         return self._start + self._interval * np.arange(len(series)), series
 
 
-class PassFilter(SeriesFunction):
+class PassFilter(SeriesFunction, ABC):
     """A filter of frequencies, which are given as a share of the highest one. Non-finite values are left out.
 
     For n points the cost is n · log n.
@@ -182,9 +183,9 @@ class PassFilter(SeriesFunction):
         self.filter(spectrum, self._frequency * count / 2)
         return times[is_finite], fft.irfft(spectrum, count)
 
+    @abstractmethod
     def filter(self, spectrum: Spectrum, limit: float) -> None:
         """Set the frequencies to 0 that do not pass. `limit` is the index that belongs to `wpass`."""
-        raise NotImplementedError
 
 
 class HighPass(PassFilter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ class Moments:
         self.count = total
 
 
-class PairStatistic(UDTF):
+class PairStatistic(UDTF, ABC):
     """A number for two series, at time 0. Rows with a NULL or a value that is not finite are left out."""
 
     def validate(self, validator: Validator) -> None:
@@ -76,9 +77,9 @@ class PairStatistic(UDTF):
         """Add the number."""
         collector.put_double(0, self.compute(self._moments))
 
+    @abstractmethod
     def compute(self, moments: Moments) -> float:
         """Return the number for all pairs, NaN for none."""
-        raise NotImplementedError
 
 
 class Covariance(PairStatistic):

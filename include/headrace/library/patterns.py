@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
@@ -24,7 +25,7 @@ Match = tuple[float, int, int]
 """A distance, and the times of the first and last point."""
 
 
-class PointAggregate(UDAF):
+class PointAggregate(UDAF, ABC):
     """An aggregate of all points of a group. Its state is a list of arrays of times and values."""
 
     def validate(self, validator: Validator) -> None:
@@ -61,9 +62,9 @@ class PointAggregate(UDAF):
         order = np.argsort(times[np.isfinite(values)], kind="stable")
         return self.find(times[np.isfinite(values)][order], values[np.isfinite(values)][order])
 
+    @abstractmethod
     def find(self, times: Times, values: Values) -> str | None:
         """Return the matches in points in order of time as JSON, None if there are none."""
-        raise NotImplementedError
 
 
 class DtwMatch(PointAggregate):

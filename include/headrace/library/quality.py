@@ -10,6 +10,7 @@ of it or more lacks points, which may follow too closely within the next ten: th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +39,7 @@ MAX_GAP_RATIO: Final = 9.0
 MAX_ROWS: Final = 2**31 - 1
 
 
-class QualityFunction(UDTF):
+class QualityFunction(UDTF, ABC):
     """A function that scores windows."""
 
     def before_start(self, parameters: Parameters, configurations: UDTFConfigurations) -> None:
@@ -64,9 +65,9 @@ class QualityFunction(UDTF):
         if not math.isnan(score):
             collector.put(int(times[0]), score)
 
+    @abstractmethod
     def score(self, times: Times, values: Values) -> float:
         """Return the score of a window, NaN for none."""
-        raise NotImplementedError
 
 
 class Completeness(QualityFunction):

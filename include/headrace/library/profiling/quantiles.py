@@ -7,6 +7,7 @@ linear time; `error` only chooses the definition of a quantile between two value
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from headrace.library.series import NO_POINTS, Points, RowsFunction, Values, one
 from headrace.udf import ParameterError, Parameters, Type
 
 
-class QuantileFunction(RowsFunction):
+class QuantileFunction(RowsFunction, ABC):
     """A function of the finite values in the type of the input, at least one."""
 
     rank = 0.5
@@ -35,9 +36,9 @@ class QuantileFunction(RowsFunction):
         is_finite = np.isfinite(values)
         return self.compute_finite(times[is_finite], values[is_finite]) if is_finite.any() else NO_POINTS
 
+    @abstractmethod
     def compute_finite(self, times: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Points:
         """Return the points of the function."""
-        raise NotImplementedError
 
 
 class Median(QuantileFunction):

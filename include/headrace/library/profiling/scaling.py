@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from headrace.udf import ParameterError, Parameters, Validator
 MODES: Final = ("batch", "stream")
 
 
-class Scaling(SeriesFunction):
+class Scaling(SeriesFunction, ABC):
     """A function `(x - offset) / divisor`.
 
     With `compute` = `batch`, which is the default, offset and divisor are those of all finite values, and the others give no point.
@@ -58,13 +59,13 @@ class Scaling(SeriesFunction):
         with np.errstate(divide="ignore", invalid="ignore"):
             return (values - self.offset) / self.divisor
 
+    @abstractmethod
     def read_scale(self, parameters: Parameters) -> None:
         """Set offset and divisor to those of the attributes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_scale(self, values: Values) -> None:
         """Set offset and divisor to those of values."""
-        raise NotImplementedError
 
 
 class MinMax(Scaling):
