@@ -81,7 +81,7 @@ async def run(writes: Writes) -> Written:
     """Run all clients."""
     numbers = range(writes.connections)
     requests = [
-        [request(writes, writes.first + position * writes.requests + number) for number in range(writes.requests)]
+        [request(writes, writes.first + number * writes.connections + position) for number in range(writes.requests)]
         for position in numbers
     ]
     start = time.perf_counter()

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
+from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.lru_cache import LruCache
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
@@ -89,6 +90,7 @@ class Handle:
         self.name = name
         self.written = cached_rows() if written is None else written
         self.keys = cached_rows() if keys is None else keys
+        self.digests = KeyDigests()
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.

@@ -13,6 +13,7 @@ from headrace.errors import DataError, InternalError
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.key_digests import key_digests
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, key_filter, prune_files, time_bounds
 from headrace.storage.delta.row_order import has_distinct_times
 from headrace.storage.types import MICROSECONDS
@@ -105,13 +106,24 @@ def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.S
     names = pc.unique(keys[table.series_key]).to_pylist()
     pruned = prune_files(files, table, schema, bounds, names)
     is_small = pc.fill_null(pc.less_equal(pruned["num_records"], MAX_CACHED_ROWS), False)
-    small, large = (pruned.filter(mask)["path"].to_pylist() for mask in (is_small, pc.invert(is_small)))
-    stored = [rows_at(pa.concat_tables(cached_keys(handle, table, schema, path) for path in small), keys, table)] if small else []
-    if large:
+    small, large = pruned.filter(is_small), pruned.filter(pc.invert(is_small))
+    stored = [keys_in_small_files(handle, small, table, schema, keys)] if small.num_rows else []
+    if large.num_rows:
         pushed, series = key_filter(table, schema, bounds, names), (table.series_key, names)
-        stored.append(read_data_files(handle.uri, large, schema, primary, pushed, series=series))
+        stored.append(read_data_files(handle.uri, large["path"].to_pylist(), schema, primary, pushed, series=series))
     stored = [rows for rows in stored if rows.num_rows]
     return semi_join(keys, pa.concat_tables(stored), primary) if stored else nothing
+
+
+def keys_in_small_files(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
+    """Return the stored keys of small files at the instants of some keys; none if no file has one of them."""
+    paths: list[str] = files["path"].to_pylist()
+    if pc.sum(files["num_records"]).as_py() <= handle.digests.max_digests:
+        for path in handle.digests.missing(paths):
+            handle.digests.add(path, key_digests(cached_keys(handle, table, schema, path), table.primary_key))
+        if handle.digests.show_absence(paths, key_digests(keys, table.primary_key)):
+            return keys.slice(0, 0)
+    return rows_at(pa.concat_tables(cached_keys(handle, table, schema, path) for path in paths), keys, table)
 
 
 def cached_keys(handle: Handle, table: Table, schema: pa.Schema, path: str) -> pa.Table:
