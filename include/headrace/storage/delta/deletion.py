@@ -21,7 +21,8 @@ NO_ROWS: Final = "false"
 MAX_CLEARED_DEVICES: Final = 10_000
 """Devices whose values one commit deletes: delta-rs overflows its stack with a predicate of many more names."""
 ALL_TICKS: Final = ((-(2**63), 2**63 - 1),)
-ONE_ROW: Final = pa.table({"headrace one row": [1]})
+ONE_ROW: Final = pa.Table.from_arrays([pa.nulls(1, pa.int8())], ["headrace one row"])
+"""Not made of a list, for which Arrow imports pandas."""
 
 Ranges = Sequence[tuple[int, int]]
 """Ranges of ticks, both ends inclusive."""
