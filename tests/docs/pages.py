@@ -1,7 +1,8 @@
 """The project's Markdown pages and the code blocks in them.
 
 A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect, and `sql timeline` is
-played by the function `play` of its page. A `python` block with the name of a file becomes that file. A `text` or `json` block that
+played by the function `play` of its page. An `ipython` block is a cell of a notebook. A `python` block with the name of a file becomes
+that file. A `text` or `json` block that
 follows a snippet is its expected output. A block that no test can run has the comment `<!-- not run: reason -->` in
 the line before it. Those that `test_iotdb_page.py` runs if there is a server have `<!-- not run: runs with an IoTDB server -->`.
 Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`. Those of pages about clients, which tests of
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-RUNNABLE: Final = frozenset({"sql", "sh", "python", "http", "java"})
+RUNNABLE: Final = frozenset({"sql", "sh", "python", "ipython", "http", "java"})
 """Languages of the snippets that tests run."""
 FILES: Final = frozenset({"csv", "ndjson", "java"})
 """Formats of blocks that become files; the second word of the fence is the file name."""

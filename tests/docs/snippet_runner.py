@@ -10,7 +10,7 @@ import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
@@ -26,6 +26,9 @@ from headrace.settings import Settings
 from headrace.sql import parse_script
 from tests.docs.pages import ROOT, Block
 from tests.docs.timelines import TIMELINE, play
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 NOW_MS: Final = 1_714_564_800_000
 """The value of `now` in all snippets: 2024-05-01 12:00:00 UTC."""
@@ -53,6 +56,7 @@ EXECUTED_COMMANDS: Final = frozenset(
 MAY_FAIL_COMMANDS: Final = frozenset({"verify"})
 """Commands with a non-zero exit code if they report a difference."""
 ERROR_PREFIX: Final = "error ["
+CELL_NUMBER: Final = re.compile(r"^Out\[\d+\]: ?\n?", re.MULTILINE)
 MAKE_TARGET: Final = re.compile(r"^([a-z]+):", re.MULTILINE)
 
 
@@ -66,6 +70,7 @@ class SnippetRunner:
         self._trees: headrace.Connection | None = None
         self._database: str | None = None
         self._names: dict[str, Any] = {"__name__": "snippet"}
+        self._shell: InteractiveShell | None = None
         patch.chdir(folder)
         patch.setenv("HEADRACE_HOME", str(self.home))
         patch.setattr("headrace.service.connecting.SystemClock", lambda: self.clock)
@@ -78,6 +83,7 @@ class SnippetRunner:
             Path(block.name).write_text(block.text + "\n")
             return
         run_language = {"sql": self._run_sql, "sh": self._run_sh, "python": self._run_python, "http": self._run_http}
+        run_language["ipython"] = self._run_cell
         if block.name == "iotdb":
             run_language["sql"] = self._run_tree_sql
         output = play(block)[0] if block.name == TIMELINE else run_language[block.language](block.text)
@@ -135,6 +141,17 @@ class SnippetRunner:
         with contextlib.redirect_stdout(printed):
             exec(compile(text, "snippet", "exec"), self._names)
         return printed.getvalue()
+
+    def _run_cell(self, text: str) -> str:
+        """Return what a notebook shows below a cell."""
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self.close()
+        self._shell = self._shell or InteractiveShell()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self._shell.run_cell(text)
+        return CELL_NUMBER.sub("", printed.getvalue())
 
     def _run_sh(self, text: str) -> str:
         """Return what the commands print."""

@@ -1,0 +1,1 @@
+"""Tests of the magic commands of notebooks."""
