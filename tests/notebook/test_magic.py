@@ -18,6 +18,12 @@ from matplotlib.axes import Axes
 from headrace.errors import InterfaceError
 from headrace.notebook.charts import MAX_LINES, plot_rows
 
+
+def drawn(axes: Axes) -> dict[str, list[float]]:
+    """Return the numbers of each line."""
+    return {str(line.get_label()): np.asarray(line.get_ydata(), float).tolist() for line in axes.get_lines()}
+
+
 PLANT = """%%headrace
 CREATE DATABASE plant;
 USE plant;
@@ -108,7 +114,12 @@ def test_a_user_is_asked_for_the_password(notebook: Notebook, monkeypatch: pytes
     notebook.run("%%headrace --dialect iotdb\nCREATE USER operator 'secret12'")
     asked: list[str] = []
     answers = iter(["wrong", "secret12"])
-    monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or next(answers))
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return next(answers)
+
+    monkeypatch.setattr("getpass.getpass", answer)
     assert "error [" in notebook.shown("%headrace --user operator --dialect iotdb")
     notebook.run("%headrace --user operator --dialect iotdb")
     assert asked == ["Password of operator: "] * 2
@@ -119,16 +130,20 @@ def test_numbers_are_drawn_over_time_a_line_for_each_text(notebook: Notebook) ->
     notebook.run(PLANT)
     axes = notebook.run("%%headrace --plot\nSELECT ts, tbname, flow FROM pumps")
     assert isinstance(axes, Axes)
-    lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in axes.get_lines()}
-    assert lines.keys() == {"p1", "p2"}
-    assert lines["p1"].tolist() == [1.5, 2.5]
+    assert drawn(axes) == {"p1": [1.5, 2.5], "p2": [10]}
     assert axes.get_ylabel() == "flow"
+
+
+def test_lines_of_different_instants_have_no_gaps() -> None:
+    instants = pd.to_datetime([1, 2, 3, 4], unit="s")
+    axes = plot_rows(pd.DataFrame({"ts": instants, "name": ["a", "b", "a", "b"], "x": [1, 2, 3, 4]}))
+    assert list(drawn(axes).values()) == [[1, 3], [2, 4]]
 
 
 def test_several_numbers_are_drawn_without_texts() -> None:
     instants = pd.to_datetime([2, 1], unit="s")
     axes = plot_rows(pd.DataFrame({"ts": instants, "a": [2, 1], "b": [20, 10]}))
-    assert [(line.get_label(), list(line.get_ydata())) for line in axes.get_lines()] == [("a", [1, 2]), ("b", [10, 20])]
+    assert drawn(axes) == {"a": [1, 2], "b": [10, 20]}
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from headrace.errors import InterfaceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+
 MAX_LINES: Final = 30
 """Lines of a chart; more cannot be distinguished."""
 
 
-def plot_rows(rows: pd.DataFrame) -> Any:
+def plot_rows(rows: pd.DataFrame) -> Axes:
     """Draw each column of numbers over the first one of instants, a line for each combination of texts; return the axes.
 
     Raises:
@@ -33,10 +35,21 @@ def plot_rows(rows: pd.DataFrame) -> Any:
         raise InterfaceError(
             f"a chart of {lines.shape[1]} lines cannot be read", hint=f"select fewer than {MAX_LINES} series, or aggregate them"
         )
+    ylabel = str(numbers[0]) if len(numbers) == 1 else ""
+    axes = new_axes()
+    # One after the other: lines of different instants would be all gaps.
+    for name in lines:
+        lines[name].dropna().plot(ax=axes, label=str(name), legend=lines.shape[1] > 1, xlabel=str(time), ylabel=ylabel)
+    return axes
+
+
+def new_axes() -> Axes:
+    """Return axes in a figure of their own."""
     try:
-        return lines.plot(xlabel=str(time), legend=lines.shape[1] > 1, ylabel=str(numbers[0]) if len(numbers) == 1 else "")
+        from matplotlib import pyplot
     except ImportError:
         raise InterfaceError("matplotlib is not installed", hint="pip install headrace[notebook]") from None
+    return pyplot.subplots()[1]
 
 
 def lines_of(rows: pd.DataFrame, time: Any, numbers: Sequence[Any], texts: Sequence[Any]) -> pd.DataFrame:
