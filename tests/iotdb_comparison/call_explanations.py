@@ -280,6 +280,11 @@ CALL_EXPLANATIONS: Final[Sequence[Explanation]] = (
         divides_by_zero,
     ),
     explain(
+        "the angle of a negative number is pi or -pi, by the sign of an imaginary part of 0",
+        r"^value: row \d+, fft\([^\n]*: ours -?3\.14159\d*, IoTDB's -?3\.14159",
+        r"\bfft\([^()]*'result'='angle'",
+    ),
+    explain(
         "the server loses points of functions of several inputs if one is a function that returns its points later",
         r"^(rows|value)",
         rf"{SEVERAL_INPUTS}[^;]*({CALL}|(top|bottom)_k\()",

@@ -174,7 +174,7 @@ OPERATIONS: Final[dict[str, Callable[[float, float], float]]] = {" + ": operator
 def equals_operation_of_operands(evidence: Evidence) -> bool:
     """Return whether our answer is the sum, difference or product of the server's answers to the call and to the series alone."""
     query, ours = parse(evidence.statement), evidence.ours
-    if query is None or not isinstance(ours, Answer) or query.by_device or query.where:
+    if query is None or not isinstance(ours, Answer) or query.by_device:
         return False
     sign = next((sign for sign in OPERATIONS if sign in evidence.statement), " + ")
     return equals_join(evidence, query, ours, lambda column: column.rsplit(sign, 1), partial(combine_numbers, OPERATIONS[sign]))
