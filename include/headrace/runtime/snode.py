@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -37,8 +38,8 @@ from headrace.runtime.signals import stop_signals
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
 from headrace.runtime.trigger_calls import trigger_runner
 from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
-from headrace.runtime.trigger_recovery import TriggerRecovery
 from headrace.runtime.usage import Usage
+from headrace.trees.trigger_drops import complete_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,8 @@ logger = logging.getLogger(__name__)
 GRACE_S: Final = 8.0
 # Polling takes less than a second. A driver whose next poll is this late hangs, and the snode ends.
 MAX_OVERDUE_S: Final = 120.0
+COMPLETION_INTERVAL_S: Final = 60.0
+"""How often statements of triggers are completed that a dead process has left half done."""
 
 
 class Exit(IntEnum):
@@ -138,22 +141,21 @@ class Snode:
             return Exit.LEASE_LOST if isinstance(error, FencedError) else Exit.FAILED
         self._driver.start()
         logger.info("running snode %s, epoch %d, at %s", self._name, keeper.epoch, endpoint.address)
-        regular = self._works_for_airflow()
+        regular = self._regular_works()
         for work in regular:
             work.start()
-        recovery = TriggerRecovery(self._context)
-        recovery.start()
         exit_code = self._watch(keeper, spark)
-        recovery.stop()
         for work in regular:
             work.stop()
         return self._end(exit_code, endpoint, spark)
 
-    def _works_for_airflow(self) -> list[RegularWork]:
-        """Return what is to be repeated for Airflow; nothing if this snode fills histories itself, as without one."""
+    def _regular_works(self) -> list[RegularWork]:
+        """Return what is to be repeated; without Airflow this snode fills histories itself, and has nothing to do for it."""
+        # In a thread of its own, since `on_drop` of a trigger may take long.
+        works = [RegularWork("completion of triggers", COMPLETION_INTERVAL_S, partial(complete_interrupted, self._context))]
         if self._fill_histories:
-            return []
-        works = [RegularWork("reconciliation of supervision", INTERVAL_S, Reconciler(self._context, self._name).reconcile)]
+            return works
+        works.append(RegularWork("reconciliation of supervision", INTERVAL_S, Reconciler(self._context, self._name).reconcile))
         if interval_s := self._context.settings.asset_event_s:
             works.append(RegularWork("events of assets", interval_s, AssetEvents(self._context, self._name).post))
         return works

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,8 @@ from headrace.code.hosts import current_hosts
 from headrace.errors import TriggerFireError
 from headrace.model.triggers import RegisteredTrigger, TriggerState
 from headrace.runtime.living_snodes import living_snodes
-from headrace.runtime.trigger_recovery import TriggerRecovery
+from headrace.runtime.regular_work import RegularWork
+from headrace.trees.trigger_drops import complete_interrupted
 from headrace.trigger import FailureStrategy
 from tests.service.iotdb.processes import run, serve
 from tests.support.forking import die_at, start
@@ -25,7 +27,6 @@ CODE = """
 import os
 import signal
 
-from headrace.runtime.trigger_recovery import TriggerRecovery
 from headrace.trigger import FailureStrategy, Trigger
 
 class Guard(Trigger):
@@ -247,7 +248,7 @@ def test_dropping_calls_a_new_instance_once_the_snode_is_gone(system: Home, capl
 def test_an_snode_completes_what_was_interrupted(home: Home) -> None:
     home.connection.execute(home.create("stateless"))
     die_at("triggers.dropping", run, home.path, f"drop trigger {home.name}")
-    recovery = TriggerRecovery(home.connection.session.context)
+    recovery = RegularWork("completion", 60, partial(complete_interrupted, home.connection.session.context))
     recovery.start()
     wait_until(lambda: home.trigger() is None, "the end of the drop")
     recovery.stop()
