@@ -34,7 +34,11 @@ class Alert:
 
 def alerts(max_lag: int) -> Sequence[Alert]:
     """Return all alerts; `max_lag` is in seconds."""
-    stream, pipe = "{{ $labels.database }}.{{ $labels.stream }}", "{{ $labels.pipe }}"
+    return (*snode_alerts(), *stream_alerts(max_lag), *query_alerts(max_lag), *pipe_alerts(max_lag), *trigger_alerts())
+
+
+def snode_alerts() -> Sequence[Alert]:
+    """Return the alerts about snodes and the catalog."""
     return (
         Alert(
             "HeadraceSnodeAway",
@@ -44,6 +48,29 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             "No snode answers, or its driver restarts again and again",
             "Look at the log of the task `driver` of the snode's DAG, and at SHOW SNODES.",
         ),
+        Alert(
+            "HeadraceSlowBatch",
+            "headrace_slow_batches > 0",
+            5,
+            WARNING,
+            "A micro-batch of snode {{ $labels.snode }} takes unusually long",
+            "SHOW STREAMS names the stream.",
+        ),
+        Alert(
+            "HeadraceCatalogAway",
+            "headrace_catalog_away_seconds > 30",
+            1,
+            CRITICAL,
+            "The catalog's database has not answered for {{ $value | humanizeDuration }}",
+            "Streams continue, but statements and changes wait.",
+        ),
+    )
+
+
+def stream_alerts(max_lag: int) -> Sequence[Alert]:
+    """Return the alerts about streams."""
+    stream = "{{ $labels.database }}.{{ $labels.stream }}"
+    return (
         Alert(
             "HeadraceStreamStopped",
             'headrace_streams{state="STOPPED"} > 0',
@@ -61,14 +88,6 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             "Rows arrive faster than it processes them, or a micro-batch hangs: see SHOW STREAMS.",
         ),
         Alert(
-            "HeadraceSlowBatch",
-            "headrace_slow_batches > 0",
-            5,
-            WARNING,
-            "A micro-batch of snode {{ $labels.snode }} takes unusually long",
-            "SHOW STREAMS names the stream.",
-        ),
-        Alert(
             "HeadraceQuarantineGrows",
             "delta(headrace_stream_rows_quarantined[30m]) > 0",
             0,
@@ -84,14 +103,12 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             f"Stream {stream} drops rows that are too late",
             "If results must have them, set IGNORE EXPIRED 0 or a longer WATERMARK.",
         ),
-        Alert(
-            "HeadraceCatalogAway",
-            "headrace_catalog_away_seconds > 30",
-            1,
-            CRITICAL,
-            "The catalog's database has not answered for {{ $value | humanizeDuration }}",
-            "Streams continue, but statements and changes wait.",
-        ),
+    )
+
+
+def query_alerts(max_lag: int) -> Sequence[Alert]:
+    """Return the alerts about continuous queries."""
+    return (
         Alert(
             "HeadraceQueryStopped",
             'headrace_continuous_queries{state="STOPPED"} > 0',
@@ -108,6 +125,13 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             "Continuous query {{ $labels.cq }} is {{ $value | humanizeDuration }} late",
             "Its executions fail or take longer than EVERY: see SHOW CQ EXECUTIONS.",
         ),
+    )
+
+
+def pipe_alerts(max_lag: int) -> Sequence[Alert]:
+    """Return the alerts about pipes."""
+    pipe = "{{ $labels.pipe }}"
+    return (
         Alert(
             "HeadracePipeStopped",
             "headrace_pipe_stopped > 0",
@@ -124,6 +148,12 @@ def alerts(max_lag: int) -> Sequence[Alert]:
             f"Pipe {pipe} is {{{{ $value | humanizeDuration }}}} behind",
             "It is slower than its source, or its receiver does not answer.",
         ),
+    )
+
+
+def trigger_alerts() -> Sequence[Alert]:
+    """Return the alerts about triggers."""
+    return (
         Alert(
             "HeadraceTriggerFails",
             "increase(headrace_trigger_failures_total[15m]) > 0",
