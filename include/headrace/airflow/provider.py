@@ -23,7 +23,7 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "headrace",
         "name": NAME,
         "description": "Stream processing declared in SQL, run by Spark on Delta tables.",
-        "integrations": [{"integration-name": NAME, "external-doc-url": "https://pypi.org/project/headrace/", "tags": ["service"]}],
+        "integrations": [{"integration-name": NAME, "tags": ["service"]}],
         "connection-types": [
             {
                 "hook-class-name": "headrace.airflow.hooks.HeadraceHook",
