@@ -75,8 +75,8 @@ def test_a_cell_returns_the_rows_of_its_last_statement(notebook: Notebook) -> No
 @pytest.mark.parametrize(("name", "kind"), [("polars", pl.DataFrame), ("arrow", pa.Table)])
 def test_rows_are_kept_in_a_variable_of_the_chosen_kind(notebook: Notebook, name: str, kind: type) -> None:
     notebook.run(PLANT)
-    assert notebook.run(f"%%headrace --into found --frame {name}\nSELECT flow FROM p1") is None
-    assert isinstance(notebook.shell.user_ns["found"], kind)
+    assert notebook.run(f"%%headrace --into rows --frame {name}\nSELECT flow FROM p1") is None
+    assert isinstance(notebook.shell.user_ns["rows"], kind)
 
 
 def test_an_error_is_shown_as_on_the_command_line(notebook: Notebook) -> None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+TickRanges = tuple[tuple[int, int], ...]
+"""Ranges of ticks, both ends inclusive."""
+
 NANOSECONDS: Final = {
     "b": 1,
     "u": 1_000,

@@ -33,7 +33,7 @@ def plot_rows(rows: pd.DataFrame) -> Axes:
     lines = lines_of(rows, time, numbers, [name for name in rows if name not in {*instants, *numbers}])
     if lines.shape[1] > MAX_LINES:
         raise InterfaceError(
-            f"a chart of {lines.shape[1]} lines cannot be read", hint=f"select fewer than {MAX_LINES} series, or aggregate them"
+            f"a chart of {lines.shape[1]} lines cannot be read", hint=f"select at most {MAX_LINES} series, or aggregate them"
         )
     ylabel = str(numbers[0]) if len(numbers) == 1 else ""
     axes = new_axes()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.time import Precision
+from headrace.model.time import Precision, TickRanges
 from headrace.model.types import TypeKind
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, DeviceRows, Event, InsertEvent, Measurement
 from headrace.storage.delta.changes import COMMIT_VERSION
@@ -57,9 +57,7 @@ class TableLayout:
         return [self.series_key, self.time]
 
 
-def change_events(
-    rows: pa.Table, layout: TableLayout, deleted_ranges: Callable[[int], tuple[tuple[int, int], ...]] = lambda _: ()
-) -> list[Event]:
+def change_events(rows: pa.Table, layout: TableLayout, deleted_ranges: Callable[[int], TickRanges] = lambda _: ()) -> list[Event]:
     """Return the events of changes as `Changes.read` returns them, ordered by version.
 
     Versions that only insert and update are one event together. A version that deletes has events of its own, since other versions

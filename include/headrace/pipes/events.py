@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from headrace.model.time import Precision
+from headrace.model.time import Precision, TickRanges
 from headrace.model.types import DataType
 
 TIME: Final = "time"
@@ -65,12 +65,12 @@ class DeleteEvent:
 
     Attributes:
         data: The points.
-        ranges: Ranges of ticks, both ends inclusive, in which these series have no other points, so that all that a receiver has
-            of them there may go. They do not overlap.
+        ranges: Those in which these series have no other points, so that all that a receiver has of them there may go. They do
+            not overlap.
     """
 
     data: DeviceRows
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: TickRanges = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.paths import PathPattern, split_path
+from headrace.model.time import TickRanges
 from headrace.pipes.changes import has_values, with_column
 from headrace.pipes.events import DEVICE, TIME, DeviceRows
 from headrace.trees.devices import may_lie_in
@@ -68,8 +69,8 @@ class TicksRange:
     first: int | None = None
     last: int | None = None
 
-    def clip(self, ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Return the parts of ranges, both ends inclusive, that lie in this one."""
+    def clip(self, ranges: TickRanges) -> TickRanges:
+        """Return the parts of ranges that lie in this one."""
         clipped = (
             (low if self.first is None else max(low, self.first), high if self.last is None else min(high, self.last))
             for low, high in ranges

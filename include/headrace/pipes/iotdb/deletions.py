@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.pipes.iotdb.columns import to_precision
 
 MAX_PATHS: Final = 500
 """Paths in a statement."""
+MAX_TIME: Final = 2**63 - 1
 
 Integers = npt.NDArray[np.int64]
 TimeRange = tuple[int, int]
@@ -50,26 +51,19 @@ def series_by_range(event: DeleteEvent, precision: Precision) -> dict[TimeRange,
 
 def ranges(devices: Integers, times: Integers, event: DeleteEvent, precision: Precision) -> Iterator[tuple[int, int, int]]:
     """Yield device, first and last time, in the unit of the receiver, of what covers the instants of devices."""
-    numbers = numbers_of_ranges(times, event.ranges)
-    for device, number in np.unique(np.stack([devices, numbers])[:, numbers >= 0], axis=1).T.tolist():
-        yield device, *converted(event.ranges[number], event.data.precision, precision)
-    others = numbers < 0
+    others = np.ones(len(times), np.bool_)
+    for low, high in event.ranges:
+        is_inside = (times >= low) & (times <= high)
+        others &= ~is_inside
+        span = converted((low, high), event.data.precision, precision)
+        yield from ((device, *span) for device in np.unique(devices[is_inside]).tolist())
     yield from ranges_without_gaps(devices[others], to_precision(times[others], event.data.precision, precision))
-
-
-def numbers_of_ranges(times: Integers, ranges: Sequence[TimeRange]) -> Integers:
-    """Return in which of some ranges each instant is, -1 in none."""
-    numbers = np.full(len(times), -1, np.int64)
-    for number, (low, high) in enumerate(ranges):
-        numbers[(times >= low) & (times <= high)] = number
-    return numbers
 
 
 def converted(span: TimeRange, precision: Precision, receiver: Precision) -> TimeRange:
     """Return a range in the unit of the receiver; an end that it cannot have is its least or greatest one."""
-    limits = np.iinfo(np.int64)
     low, high = (end * precision.nanoseconds // receiver.nanoseconds for end in span)
-    return max(low, int(limits.min)), min(high, int(limits.max))
+    return max(low, -MAX_TIME), min(high, MAX_TIME)
 
 
 def ranges_without_gaps(devices: Integers, times: Integers) -> Iterator[tuple[int, int, int]]:
@@ -88,6 +82,9 @@ def condition(first: int, last: int) -> str:
     """Return the WHERE clause for a range; an end without a bound is left out."""
     if first == last:
         return f" WHERE time = {first}"
-    limits = np.iinfo(np.int64)
-    bounds = [f"time >= {first}"] * (first > -limits.max) + [f"time <= {last}"] * (last < limits.max)
+    bounds = []
+    if first > -MAX_TIME:
+        bounds.append(f"time >= {first}")
+    if last < MAX_TIME:
+        bounds.append(f"time <= {last}")
     return f" WHERE {' AND '.join(bounds)}" if bounds else ""

@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
+from headrace.model.time import TickRanges
 from headrace.storage.delta.data_files import read_batches
 from headrace.storage.delta.handles import Handle, Handles, first_line, stored_schema
 from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
@@ -199,11 +200,8 @@ class Changes:
             raise _removed_error(handle, [version])
         return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
 
-    def deleted_ranges(self, table: Table, version: int) -> tuple[tuple[int, int], ...]:
-        """Return the ranges of ticks, both ends inclusive, in which a version has left its series without the points it deleted.
-
-        There are none if it is not known that nothing was left.
-        """
+    def deleted_ranges(self, table: Table, version: int) -> TickRanges:
+        """Return the ranges in which a version left no points of the series that lost some by it, as far as its log says so."""
         commit = read_commit(self._handles.reader(table).uri, version)
         return () if commit is None else commit.deleted_ranges
 

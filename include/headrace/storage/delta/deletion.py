@@ -93,8 +93,10 @@ def parts_of(devices: Sequence[str]) -> Iterator[Sequence[str]]:
 def clearing(table: Table, database: Database, names: Sequence[str], devices: Sequence[str], ranges: Ranges | None) -> Clearing:
     """Return the deletion of the values of columns of some devices."""
     others = [column.name for column in table.columns[1:] if column.name not in names]
+    scope = delete_predicate(table, database, devices, ranges, "t.")
+    assert scope is not None, "devices are a condition"
     return Clearing(
-        scope=delete_predicate(table, database, devices, ranges, "t.") or "true",
+        scope=scope,
         emptied=" AND ".join(f"t.{quote_identifier(name)} IS NULL" for name in others) or "true",
         changed=" OR ".join(f"t.{quote_identifier(name)} IS NOT NULL" for name in names),
         updates={quote_identifier(name): "NULL" for name in names},

@@ -88,7 +88,7 @@ def value_digests(column: pa.Array) -> Digests:
 
 
 def mixed(numbers: Digests) -> Digests:
-    """Return numbers of which every bit depends on all bits of the given ones (the end of SplitMix64)."""
+    """Return numbers of which every bit depends on all bits of the arguments (the end of SplitMix64)."""
     numbers = (numbers + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
+from headrace.model.time import TickRanges
 from headrace.storage.delta.commits import DELETED_RANGES, MARKER
 from headrace.storage.delta.handles import LOG, log_file
 from headrace.storage.object_store import file_system
@@ -48,7 +49,7 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges of ticks that it left empty."""
+    """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges that it left empty."""
 
     version: int
     time: int | None
@@ -57,7 +58,7 @@ class LoggedCommit:
     added: tuple[dict[str, Any], ...]
     removed: tuple[dict[str, Any], ...]
     changed: tuple[dict[str, Any], ...]
-    deleted_ranges: tuple[tuple[int, int], ...] = ()
+    deleted_ranges: TickRanges
 
     @property
     def change_files(self) -> list[str]:
