@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace
@@ -162,6 +162,14 @@ def check(sender: headrace.Connection, receiver: headrace.Connection, prefix: st
             assert own[what] == [row for row in theirs[what] if row[0].startswith(pattern)]
 
 
+@example(
+    ["insert into root.x.t.d1(time, a) values (0, 2)"],
+    ["deactivate device template {T} from root.x.t.*", "unset device template {T} from root.x.t", "delete timeseries root.x.**"],
+    set(),
+    False,
+    True,
+    "root.{}x.t.",
+)
 @given(operations, operations, st.sets(st.integers(0, 25)), st.booleans(), st.booleans(), patterns)
 @settings(max_examples=20, deadline=None)
 def test_the_receiver_has_what_the_sender_has(

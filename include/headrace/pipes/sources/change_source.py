@@ -55,7 +55,7 @@ class ChangeSource:
             pipe.context, pipe.pipe_id, self._selection, options.history or options.realtime or TimeWindow(), tables
         )
         self._schema = PresentSchema(pipe.context, options.pattern, options.included, tables)
-        self._captured = CapturedSchema(pipe.context, pipe.pipe_id) if options.is_snapshot else None
+        self._captured = CapturedSchema(pipe.context, pipe.pipe_id)
         self._log = StatementLog(pipe.context, self._feeds, options.pattern, options.included)
         self._follows_log = options.statements and options.realtime is not None
         if self._follows_log:
@@ -147,8 +147,8 @@ class ChangeSource:
         return self._pipe.leaves_history and rows > self._context.settings.resident_history_rows
 
     def _read_schema(self, offsets: Offsets) -> SourceBatch | None:
-        """Return the next statements of the present schema; of a snapshot, of that which was captured when it was created."""
-        if self._captured is not None and SCHEMA in offsets and self._captured.exists():
+        """Return the next statements of the schema that was captured when the pipe was created, else of the present one."""
+        if SCHEMA in offsets and self._captured.exists():
             return self._captured.read(offsets)
         return self._schema.read(offsets)
 

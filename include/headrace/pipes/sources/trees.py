@@ -34,9 +34,9 @@ def begin(attributes: PipeAttributes, context: Context) -> Offsets:
 
 
 def capture(attributes: PipeAttributes, context: Context, pipe_id: str) -> None:
-    """Store the present schema for a snapshot: what changes it later is not to be seen in it."""
+    """Store the present schema, which goes with the history: what changes it later is in the log, or not part of a snapshot."""
     options = read_options(attributes, context.settings.timezone)
-    if options.is_snapshot and options.statements:
+    if options.history is not None and options.statements:
         feeds = Feeds(context)
         feeds.refresh()
         schema = PresentSchema(context, options.pattern, options.included, lambda: matching(feeds, options))
