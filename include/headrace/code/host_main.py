@@ -24,6 +24,7 @@ IDLE_EXIT: Final = 75
 """Exit status of a host that has not been used for some time."""
 CHANNEL_EXIT: Final = 76
 """Exit status of a host whose user code has closed the pipes."""
+FIRST_REQUEST_S: Final = 30.0
 LOG_NOTE: Final = b"\n(further output is left out)\n"
 
 
@@ -60,7 +61,9 @@ def preload() -> None:
 
 def serve(channel: Channel, idle_s: float) -> int:
     """Answer requests, one after the other; return the exit status."""
-    while channel.is_readable(idle_s):
+    # A host is started for a request: it must not end before that arrives, however short the time is.
+    wait_s = max(idle_s, FIRST_REQUEST_S)
+    while channel.is_readable(wait_s):
         try:
             request = channel.receive()
         except ChannelError:
@@ -71,6 +74,7 @@ def serve(channel: Channel, idle_s: float) -> int:
             channel.send({**header, "request": request.header["request"]}, table)
         except ChannelError:
             return CHANNEL_EXIT
+        wait_s = idle_s
     return IDLE_EXIT
 
 
