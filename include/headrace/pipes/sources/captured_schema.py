@@ -36,9 +36,12 @@ class CapturedSchema:
                 self._system.create_dir(self._folder, recursive=True)
             while (batch := schema.read(offsets)) is not None:
                 statements = [[event.category, event.sql] for event in batch.events if isinstance(event, StatementEvent)]
-                with self._system.open_output_stream(self._path(page)) as file:
-                    file.write(json.dumps(statements).encode())
-                offsets, page = batch.offsets, page + 1
+                offsets = batch.offsets
+                # The first file says that a schema was captured, be it empty.
+                if statements or page == 0:
+                    with self._system.open_output_stream(self._path(page)) as file:
+                        file.write(json.dumps(statements).encode())
+                    page += 1
         except OSError as error:
             raise storage_error("written", error) from error
 
