@@ -8,7 +8,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, update
 
-from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
+from headrace.catalog.pinned_reads import PinnedReads
+from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up
 from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, TOKENS, USERS
 from headrace.catalog.store import Repository, Store, insert
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
@@ -27,15 +28,14 @@ from headrace.model.access import (
 from headrace.model.conversion import from_row
 from headrace.model.tree_status import TreeStatus
 
-REVISION: Final = revision_of(RevisionKind.ACCESS)
-
 
 class Access(Repository):
     """Users, roles, memberships and grants. Thread-safe."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, pins: PinnedReads) -> None:
         """Create a repository that has read nothing."""
         super().__init__(store)
+        self._pins = pins
         self._seen = NO_REVISION
         self._permissions: dict[str, Permissions | None] = {}
         self._former: set[str] = set()
@@ -244,7 +244,7 @@ class Access(Repository):
 
     def _refresh(self) -> None:
         """Forget what has been read if something has changed."""
-        revision = self._scalar(REVISION) or NO_REVISION
+        revision = self._pins.revision(RevisionKind.ACCESS)
         with self._lock:
             if revision != self._seen:
                 query = select(DROPPED_USERS.c.name).union(select(USERS.c.name).where(~USERS.c.is_enabled))

@@ -20,6 +20,7 @@ from headrace.catalog.jobs import Jobs
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
 from headrace.catalog.migrate import migrate
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.pipe_plugins import PipePlugins
 from headrace.catalog.quarantine import Quarantine
 from headrace.catalog.schema_log import SchemaLog
@@ -46,20 +47,21 @@ class Catalog:
     def __init__(self, store: Store, locks: Locks) -> None:
         self._store = store
         self._locks = locks
-        self.access = Access(store)
+        self.pins = PinnedReads(store)
+        self.access = Access(store, self.pins)
         self.tokens = Tokens(store)
         self.audit_log = AuditLog(store)
-        self.databases = Databases(store)
-        self.tables = Tables(store)
+        self.databases = Databases(store, self.pins)
+        self.tables = Tables(store, self.pins)
         self.subtables = Subtables(store)
         self.expirations = Expirations(store)
         self.virtual_tables = VirtualTables(store)
         seen = SeenRevision()
-        self.trees = Trees(store, seen)
-        self.templates = Templates(store)
+        self.trees = Trees(store, self.pins, seen)
+        self.templates = Templates(store, self.pins)
         self.schema_log = SchemaLog(store)
         self.functions = Functions(store)
-        self.triggers = Triggers(store, seen)
+        self.triggers = Triggers(store, self.pins, seen)
         self.trigger_activities = TriggerActivities(store, seen)
         self.pipe_plugins = PipePlugins(store)
         self.jobs = Jobs(store)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from sqlalchemy import delete, select, update
 
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.tables import DATABASES
 from headrace.catalog.rules import exists, missing_database, refuse_crossing_jobs, refuse_references
 from headrace.catalog.schema_log import record_statements
-from headrace.catalog.store import Repository, insert
+from headrace.catalog.store import Repository, Store, insert
 from headrace.model.conversion import from_row, to_row
 from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Database
@@ -18,6 +20,11 @@ from headrace.model.tables import Database
 
 class Databases(Repository):
     """Databases by name."""
+
+    def __init__(self, store: Store, pins: PinnedReads) -> None:
+        """Create a repository; `pins` remembers databases."""
+        super().__init__(store)
+        self._pins = pins
 
     def create(self, database: Database, if_not_exists: bool = False, statements: Sequence[SchemaStatement] = ()) -> bool:
         """Create a database; return False if it exists and `if_not_exists`, else raise `ExistsError`.
@@ -69,6 +76,9 @@ class Databases(Repository):
 
     def get(self, name: str) -> Database:
         """Return the database; raise `NotFoundError` with the nearest name."""
+        return self._pins.get(("database", name), partial(self._get, name))
+
+    def _get(self, name: str) -> Database:
         with self._store.read() as connection:
             row = connection.execute(select(DATABASES).where(DATABASES.c.name == name)).mappings().one_or_none()
             if row is None:

@@ -19,6 +19,8 @@ class RevisionKind(StrEnum):
 
     ACCESS = "access"
     FUNCTIONS = "functions"
+    SCHEMA = "schema"
+    """Databases, tables, devices and their templates. `Store.write` counts it up."""
     STATEMENTS = "statements"
     TRIGGERS = "triggers"
 

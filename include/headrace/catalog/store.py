@@ -17,9 +17,11 @@ from sqlalchemy import (
     String,
     Table,
     TableValuedAlias,
+    UpdateBase,
     any_,
     bindparam,
     column,
+    event,
     exc,
     func,
     select,
@@ -47,14 +49,28 @@ TRANSIENT_STATES: Final = {
 """PostgreSQL's codes of internal errors that pass, and what they mean."""
 
 
+SCHEMA_TABLES: Final = frozenset({"databases", "tables", "devices", "device_schemas", "device_templates", "template_paths"})
+"""The catalog's tables of what rows are written to."""
+SCHEMA_CHANGED: Final = "schema_changed"
+"""The name under which a connection notes that its transaction has changed some of them."""
+
+
 class Store:
-    """Transactions on one catalog database. `clock` replaces the database's own time, in epoch milliseconds."""
+    """Transactions on one catalog database. `clock` replaces the database's own time, in epoch milliseconds.
+
+    Attributes:
+        before_schema_commit: Called at the end of a transaction that has changed tables of the schema, in the transaction.
+        after_schema_commit: Called after its commit.
+    """
 
     def __init__(self, engine: Engine, clock: Callable[[], int] | None = None) -> None:
         self.engine = engine
+        self.before_schema_commit: Callable[[Connection], None] = lambda _: None
+        self.after_schema_commit: Callable[[], None] = lambda: None
         self._clock = clock
         self._reads = engine.execution_options() if is_sqlite(engine) else engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writes = engine.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
+        event.listen(engine, "after_execute", _note_schema_change)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -66,7 +82,12 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """Yield a transaction that is committed at the end, or rolled back by an exception. SQLite has one writer at a time."""
         with translated(self.engine.url), self._writes.begin() as connection:
+            connection.info[SCHEMA_CHANGED] = False
             yield connection
+            if changes_schema := connection.info[SCHEMA_CHANGED]:
+                self.before_schema_commit(connection)
+        if changes_schema:
+            self.after_schema_commit()
 
     def now(self, connection: Connection) -> int:
         """Return the database's time in epoch milliseconds: processes on several machines compare leases and heartbeats by it."""
@@ -96,6 +117,12 @@ class Repository:
         """Return the only value of a query; None if it has no rows."""
         with self._store.read() as connection:
             return connection.scalar(query)
+
+
+def _note_schema_change(connection: Connection, statement: object, *_: object) -> None:
+    """Note in a connection that a statement has changed one of the schema's tables."""
+    if isinstance(statement, UpdateBase) and isinstance(statement.table, Table) and statement.table.name in SCHEMA_TABLES:
+        connection.info[SCHEMA_CHANGED] = True
 
 
 def is_sqlite(engine: Engine | Connection) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from headrace.catalog.alterations import with_columns
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, SUBTABLES, TABLES
 from headrace.catalog.rules import (
     exists,
@@ -19,7 +21,7 @@ from headrace.catalog.rules import (
     refuse_users,
     require_database,
 )
-from headrace.catalog.store import Repository
+from headrace.catalog.store import Repository, Store
 from headrace.catalog.subtables import add_subtables, find_subtables
 from headrace.model.conversion import from_row, to_row
 from headrace.model.tables import Column, Table, TableId, TableKind
@@ -27,6 +29,11 @@ from headrace.model.tables import Column, Table, TableId, TableKind
 
 class Tables(Repository):
     """Tables by database and name."""
+
+    def __init__(self, store: Store, pins: PinnedReads) -> None:
+        """Create a repository; `pins` remembers tables."""
+        super().__init__(store)
+        self._pins = pins
 
     def create(self, table: Table, if_not_exists: bool = False) -> bool:
         """Create a table; return False if it exists and `if_not_exists`.
@@ -106,11 +113,17 @@ class Tables(Repository):
 
     def get(self, database: str, name: str) -> Table:
         """Return the table; raise `NotFoundError` with the nearest name."""
-        with self._store.read() as connection:
-            return find_table(connection, database, name)
+        table = self.find(database, name)
+        if table is None:
+            with self._store.read() as connection:
+                raise missing_table(connection, database, name)
+        return table
 
     def find(self, database: str, name: str) -> Table | None:
         """Return the table, or None; raise `NotFoundError` if the database is missing."""
+        return self._pins.get(("table", database, name), partial(self._find, database, name))
+
+    def _find(self, database: str, name: str) -> Table | None:
         with self._store.read() as connection:
             table = read_table(connection, database, name)
             if table is None:

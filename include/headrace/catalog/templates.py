@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, update
 
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICE_TEMPLATES, DEVICES, TEMPLATE_PATHS
 from headrace.catalog.rules import hold_databases
 from headrace.catalog.schema_log import record_statements
-from headrace.catalog.store import Repository, insert, is_among
+from headrace.catalog.store import Repository, Store, insert, is_among
 from headrace.catalog.trees import add_columns, save_schema
 from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
@@ -23,6 +24,11 @@ from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
 
 class Templates(Repository):
     """Device templates by name. What is given as `statements` is recorded in the log of schema changes."""
+
+    def __init__(self, store: Store, pins: PinnedReads) -> None:
+        """Create a repository; `pins` remembers which templates cover devices."""
+        super().__init__(store)
+        self._pins = pins
 
     def all(self) -> list[DeviceTemplate]:
         """Return every template in the order of their creation."""
@@ -58,6 +64,9 @@ class Templates(Repository):
 
     def covering(self, paths: Collection[str]) -> dict[str, tuple[str, DeviceTemplate]]:
         """Return the template that is set to each path or to one above it, with the path that it is set to."""
+        return self._pins.get_each("template", paths, self._covering)
+
+    def _covering(self, paths: Collection[str]) -> dict[str, tuple[str, DeviceTemplate]]:
         with self._store.read() as connection:
             if connection.scalar(select(TEMPLATE_PATHS.c.path).limit(1)) is None:
                 return {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, func, or_, select, update
 
 from headrace.catalog.alterations import with_columns
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.revisions import RevisionKind, revision_of
 from headrace.catalog.rows.tables import DATABASES, SUBTABLES, TABLES
 from headrace.catalog.rows.trees import DEVICE_SCHEMAS, DEVICES, TTLS, from_row, schema_id, to_row
@@ -31,13 +33,17 @@ TRIGGER_REVISION: Final = revision_of(RevisionKind.TRIGGERS).scalar_subquery()
 class Trees(Repository):
     """Devices by database and path. A device is also a subtable of its database's table."""
 
-    def __init__(self, store: Store, seen: SeenRevision) -> None:
-        """Create a repository that notes the revision of triggers in `seen`."""
+    def __init__(self, store: Store, pins: PinnedReads, seen: SeenRevision) -> None:
+        """Create a repository that notes the revision of triggers in `seen`; `pins` remembers devices."""
         super().__init__(store)
+        self._pins = pins
         self._seen = seen
 
     def find(self, database: str, paths: Collection[str]) -> dict[str, Device]:
         """Return those of the paths that are devices."""
+        return self._pins.get_each(("device", database), paths, partial(self._find, database))
+
+    def _find(self, database: str, paths: Collection[str]) -> dict[str, Device]:
         with self._store.read() as connection:
             query = select(DEVICES, TRIGGER_REVISION.label("revision"))
             query = query.where(DEVICES.c.database == database, is_among(connection, DEVICES.c.path, list(paths)))
@@ -112,6 +118,9 @@ class Trees(Repository):
 
     def databases(self) -> list[str]:
         """Return the names of the databases that are trees."""
+        return list(self._pins.get("trees", self._databases))
+
+    def _databases(self) -> list[str]:
         query = select(TABLES.c.database).where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE)
         with self._store.read() as connection:
             return list(connection.scalars(query.order_by(TABLES.c.database)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import delete, select, update
 
+from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
 from headrace.catalog.rows.triggers import TRIGGER_ACTIVITY, TRIGGER_ENTRIES, TRIGGERS
 from headrace.catalog.rules import nearest
@@ -35,9 +36,10 @@ class SeenRevision:
 class Triggers(Repository):
     """Registered triggers by name, which distinguishes upper and lower case."""
 
-    def __init__(self, store: Store, seen: SeenRevision) -> None:
+    def __init__(self, store: Store, pins: PinnedReads, seen: SeenRevision) -> None:
         """Create a repository; `seen` is up to date whenever devices have been read."""
         super().__init__(store)
+        self._pins = pins
         self._seen = seen
         self._active: tuple[int, tuple[RegisteredTrigger, ...]] = NO_REVISION, ()
         self._has_interruptions = False
@@ -64,6 +66,8 @@ class Triggers(Repository):
 
     def active(self) -> tuple[RegisteredTrigger, ...]:
         """Return the triggers that writes call, by name, as of the latest read of devices or later. Mostly costs no query."""
+        if self._pins.are_pinned:
+            self._seen.note(self._pins.revision(RevisionKind.TRIGGERS))
         if self._seen.value == NO_REVISION:
             return ()
         with self._lock:
