@@ -89,6 +89,13 @@ def test_the_latest_files_can_be_spared() -> None:
     assert plan_compaction(files(1, 1, 1), METERS, spared=5) == []
 
 
+def test_in_the_background_files_larger_than_all_smaller_ones_are_left_alone() -> None:
+    assert [group.paths for group in plan_compaction(files(1, 1, 1, 1, 2, 7), METERS, spared=1)] == [["f4", "f3", "f2", "f1"]]
+    assert [len(group.paths) for group in plan_compaction(files(1, 1, 1, 1, 2, 5), METERS, spared=1)] == [5]
+    assert [len(group.paths) for group in plan_compaction(files(1, 1, 1, 1, 2, 7), METERS)] == [6]
+    assert plan_compaction(files(1, 1, 2, 4), METERS, spared=1) == []
+
+
 def test_large_files_are_left_alone() -> None:
     assert plan_compaction(files(MIN_FILE_BYTES, 1, MIN_FILE_BYTES // 2), METERS) == []
 

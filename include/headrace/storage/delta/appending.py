@@ -77,8 +77,21 @@ def add_action(action: AddAction) -> dict[str, Any]:
             "partitionValues": {},
             "size": action.size,
             "modificationTime": action.modification_time,
-            "dataChange": True,
+            "dataChange": action.data_change,
             "stats": action.stats,
+        }
+    }
+
+
+def remove_action(file: dict[str, Any], *, data_change: bool = True) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": file["path"],
+            "dataChange": data_change,
+            "deletionTimestamp": now_ms(),
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": file["size_bytes"],
         }
     }
 

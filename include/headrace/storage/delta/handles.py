@@ -22,6 +22,7 @@ from headrace.errors import ConfigurationError, ConflictError, NotFoundError, No
 from headrace.model.tables import Table
 from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.lru_cache import LruCache
+from headrace.storage.delta.series_ends import SeriesEnds
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
@@ -91,6 +92,7 @@ class Handle:
         self.written = cached_rows() if written is None else written
         self.keys = cached_rows() if keys is None else keys
         self.digests = KeyDigests()
+        self.ends = SeriesEnds()
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.

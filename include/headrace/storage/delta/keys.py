@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.key_digests import key_digests
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, key_filter, prune_files, time_bounds
 from headrace.storage.delta.row_order import has_distinct_times
+from headrace.storage.delta.series_ends import MAX_ROWS, may_have_any, series_ends
 from headrace.storage.types import MICROSECONDS
 
 _ORDER: Final = "__order"
@@ -63,7 +64,7 @@ def are_distinct(rows: pa.Table, key: Sequence[str]) -> bool:
 
     Series and time alone may tell all rows apart. Rows of a series each, as tags are, may be in ascending order.
     """
-    if any(rows[name].null_count for name in key[:2]):
+    if has_nulls(rows, key[:2]):
         return False
     if len(key) == 1:
         names = rows[key[0]]
@@ -71,9 +72,13 @@ def are_distinct(rows: pa.Table, key: Sequence[str]) -> bool:
     return has_distinct_times(rows, *key[:2])
 
 
+def has_nulls(rows: pa.Table, columns: Sequence[str]) -> bool:
+    return any(rows[name].null_count for name in columns)
+
+
 def keep_last_values_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Combine rows of one key, keeping the last value of each column that is not NULL."""
-    if rows.num_rows < 2:
+    if rows.num_rows < 2 or (len(key) == 2 and not has_nulls(rows, key) and has_distinct_times(rows, *key)):
         return rows
     values = [name for name in rows.column_names if name not in key]
     grouped = rows.group_by(list(key), use_threads=False)
@@ -108,11 +113,23 @@ def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.S
     is_small = pc.fill_null(pc.less_equal(pruned["num_records"], MAX_CACHED_ROWS), False)
     small, large = pruned.filter(is_small), pruned.filter(pc.invert(is_small))
     stored = [keys_in_small_files(handle, small, table, schema, keys)] if small.num_rows else []
-    if large.num_rows:
+    if paths := [file["path"] for file in large.to_pylist() if may_hold_any(handle, file, table, schema, keys)]:
         pushed, series = key_filter(table, schema, bounds, names), (table.series_key, names)
-        stored.append(read_data_files(handle.uri, large["path"].to_pylist(), schema, primary, pushed, series=series))
+        stored.append(read_data_files(handle.uri, paths, schema, primary, pushed, series=series))
     stored = [rows for rows in stored if rows.num_rows]
     return semi_join(keys, pa.concat_tables(stored), primary) if stored else nothing
+
+
+def may_hold_any(handle: Handle, file: Mapping[str, Any], table: Table, schema: pa.Schema, keys: pa.Table) -> bool:
+    """Return whether a large file may have one of some keys, which it has not if they are later than all of their series."""
+    rows, path = file["num_records"], f"{handle.uri}/{file['path']}"
+    if rows is None or rows > MAX_ROWS:
+        return True
+    ends = handle.ends.get(path)
+    if ends is None:
+        ends = series_ends(read_data_files(handle.uri, [file["path"]], schema, list(table.primary_key), None), table)
+        handle.ends.put(path, ends)
+    return may_have_any(ends, keys, table)
 
 
 def keys_in_small_files(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:

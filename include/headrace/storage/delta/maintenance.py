@@ -10,8 +10,9 @@ import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -19,12 +20,16 @@ from deltalake.transaction import RemoveAction
 
 from headrace.errors import Error
 from headrace.model.tables import Table
+from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
-from headrace.storage.delta.staged_files import now_ms, write_file
+from headrace.storage.delta.series_ends import series_ends
+from headrace.storage.delta.snapshots import Snapshot
+from headrace.storage.delta.staged_files import now_ms, sorted_rows, write_file
 from headrace.storage.delta.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -62,7 +67,8 @@ class CompactionGroup:
 def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa.Table | None = None) -> list[CompactionGroup]:
     """Group small files, or the small ones of those selected, in order of time up to the table's target size.
 
-    The latest `spared` are left out.
+    If the latest `spared` are left out, so are files that are larger than all smaller ones together: each row is rewritten as
+    often as the size of its file doubles, and not with every compaction.
     """
     target = target_file_bytes(files)
     candidates = files if selected is None else selected
@@ -70,7 +76,8 @@ def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa
     earliest = f"min.{table.timestamp.name}"
     if earliest in small.column_names:
         small = small.sort_by(earliest)
-    small = small.slice(0, max(small.num_rows - spared, 0))
+    if spared:
+        small = without_larger(small.slice(0, max(small.num_rows - spared, 0)))
     groups: list[CompactionGroup] = []
     first, gathered = 0, 0
     for number, size in enumerate(small["size_bytes"].to_pylist()):
@@ -80,6 +87,14 @@ def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa
             first, gathered = number + 1, 0
     groups.append(CompactionGroup(small.slice(first)))
     return [group for group in groups if group.files.num_rows > 1]
+
+
+def without_larger(files: pa.Table) -> pa.Table:
+    """Return files without those that are larger than all smaller ones together."""
+    sizes = np.sort(files["size_bytes"].to_numpy())
+    smaller = np.cumsum(sizes) - sizes
+    is_alike = sizes <= smaller
+    return files.filter(pc.less_equal(files["size_bytes"], int(sizes[is_alike].max()))) if is_alike.any() else files.slice(0, 0)
 
 
 def target_file_bytes(files: pa.Table) -> int:
@@ -168,18 +183,38 @@ class Maintenance:
     def _compact(self, table: Table, handle: Handle, group: CompactionGroup, schema: pa.Schema) -> int:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
         with translate_errors(handle.name):
-            rows = read_data_files(handle.uri, group.paths, schema, None, None)
-            added = write_file(handle.uri, rows.sort_by([(name, "ascending") for name in table.primary_key]), table)
-        removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in group.files.to_pylist()]
+            rows = sorted_rows(read_data_files(handle.uri, group.paths, schema, None, None), table)
+            added = write_file(handle.uri, rows, table)
+        ends = series_ends(rows, table)
+
+        def swap_locally(handle: Handle, snapshot: Snapshot) -> int | None:
+            if not can_write_entry(snapshot) or not is_live(group, snapshot.files):
+                return None
+            actions = [compaction_info(snapshot.number + 1, group), add_action(added)]
+            actions += [remove_action(file, data_change=False) for file in group.files.to_pylist()]
+            # The file stays if another writer is first: the next attempt adds it.
+            commit_files(handle, snapshot.number + 1, actions, None, [])
+            handle.advance(snapshot.after(group.paths, [file_entry(added, rows, table)]))
+            handle.ends.put(f"{handle.uri}/{added.path}", ends)
+            return len(group.paths)
 
         def swap(handle: Handle, delta: DeltaTable) -> int:
-            live = set(handle.files(delta)["path"].to_pylist())
-            if not live.issuperset(group.paths):
+            if not is_live(group, handle.files(delta)):
                 return 0
+            removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in group.files.to_pylist()]
             delta.create_write_transaction([added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
             return len(removed)
 
-        return self._writer.commit(table, swap)
+        return self._writer.commit_small(table, swap_locally, swap)
+
+
+def is_live(group: CompactionGroup, files: pa.Table) -> bool:
+    """Return whether none of the files of a group was removed."""
+    return set(files["path"].to_pylist()).issuperset(group.paths)
+
+
+def compaction_info(version: int, group: CompactionGroup) -> dict[str, Any]:
+    return commit_info("OPTIMIZE", {}, version, {"num_added_files": 1, "num_removed_files": group.files.num_rows})
 
 
 def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:

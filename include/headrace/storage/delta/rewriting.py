@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.model.tables import Table
-from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry
+from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.commits import Commit, WriteMetrics
 from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.pruning import prune_files
-from headrace.storage.delta.staged_files import now_ms, write_file, write_parquet
+from headrace.storage.delta.staged_files import write_file, write_parquet
 from headrace.storage.row_matching import Int64s, match_rows
 from headrace.storage.types import with_all_columns
 
@@ -204,19 +204,6 @@ def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.
         if rows.num_rows <= MAX_KEPT_ROWS:
             # A copy is without what else is in the buffers of the rows.
             handle.written.put(f"{handle.uri}/{path}", rows.take(pa.array(np.arange(rows.num_rows))))
-
-
-def remove_action(entry: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "remove": {
-            "path": entry["path"],
-            "dataChange": True,
-            "deletionTimestamp": now_ms(),
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": entry["size_bytes"],
-        }
-    }
 
 
 def replacement_info(metrics: WriteMetrics) -> dict[str, Any]:

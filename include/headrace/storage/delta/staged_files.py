@@ -26,7 +26,7 @@ from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072
 # Up to this many rows, dictionaries and a strong compression take more time than they save.
-MAX_PLAIN_ROWS: Final = 1_024
+MAX_PLAIN_ROWS: Final = 8_192
 # Every reader parses these statistics, so leave long strings out.
 MAX_STATISTIC_CHARACTERS: Final = 256
 
@@ -92,12 +92,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def sorted_rows(rows: pa.Table, table: Table) -> pa.Table:
+    """Return rows sorted by key."""
+    if table.key is None:
+        return sort_rows(rows, table.series_key, table.timestamp.name)
+    return rows.sort_by([(name, "ascending") for name in table.primary_key])
+
+
 def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
     """Write rows as a staged data file, sorted by subtable and time."""
-    if table.key is None:
-        rows = sort_rows(rows, table.series_key, table.timestamp.name)
-    else:
-        rows = rows.sort_by([(name, "ascending") for name in table.primary_key])
+    rows = sorted_rows(rows, table)
     action = write_file(uri, rows, table, data_change=True)
     names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
     times = time_bounds(rows, table.timestamp.name)

@@ -110,7 +110,7 @@ class Writer:
                 return append_rows(delta, rows, commit, all_columns)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
 
-        return self.noted(table, self._commit_small(table, append_small, work))
+        return self.noted(table, self.commit_small(table, append_small, work))
 
     def append_new(self, table: Table, database: Database, rows: pa.Table, columns: Collection[str]) -> WriteMetrics | None:
         """Insert rows in one commit if no two have the same key and none of the keys exists; else write nothing, return None.
@@ -133,7 +133,7 @@ class Writer:
                 return None
             return append_rows(delta, rows, None, all_columns)
 
-        written = self._commit_small(table, append_small, work)
+        written = self.commit_small(table, append_small, work)
         return None if written is None else self.noted(table, written)
 
     def replace(
@@ -180,7 +180,7 @@ class Writer:
             written = merging.replace(delta, table, schema, marked, merge_scope(stored, table), commit)
             return written if written.rows else commit_transactions(delta, commit)
 
-        written = self._commit_small(table, rewrite_files, work)
+        written = self.commit_small(table, rewrite_files, work)
         return None if written is None else self.noted(table, written)
 
     def write_points(
@@ -222,7 +222,7 @@ class Writer:
                 return append_rows(delta, rows, None)
             return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), written, None)
 
-        return self.noted(table, self._commit_small(table, append_small, work))
+        return self.noted(table, self.commit_small(table, append_small, work))
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
@@ -294,7 +294,7 @@ class Writer:
         with self.exclusive(self.lock_name(table)):
             return self.attempts(self._handles.writer(table), work)
 
-    def _commit_small(
+    def commit_small(
         self,
         table: Table,
         small: Callable[[Handle, Snapshot], Result | None],
