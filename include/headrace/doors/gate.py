@@ -106,6 +106,11 @@ class DoorConnection:
             finally:
                 self.thread = 0
 
+    def note(self, sql: str) -> None:
+        """Note what others run for the client, without a thread of its own. Raises `OperationalError` if it was killed."""
+        self.check()
+        self.sql, self.used = sql, self.session.context.clock.now()
+
     def kill(self) -> None:
         """End the query that it runs, and let no other statement begin."""
         self.is_killed = True

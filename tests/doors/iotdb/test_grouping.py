@@ -1,10 +1,8 @@
-"""Tablets of calls that arrive while others are written: they are written together, and each fails alone."""
+"""Tablets of several calls: they are written together, and each fails alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +11,12 @@ import pytest
 
 import headrace
 from headrace.doors.gate import Gate
-from headrace.doors.iotdb.grouping import MAX_GROUPS, TabletWriter
-from headrace.doors.iotdb.tablets import Tablet, TabletColumn
+from headrace.doors.iotdb.grouping import TabletCall, write_calls
+from headrace.doors.iotdb.messages import InsertTablet
+from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet, TabletColumn
 from headrace.errors import PermissionDeniedError, TypeMismatchError
 from headrace.model.trees import TREE_TABLE
 from headrace.model.types import DataType, TypeKind
-from headrace.service.session import Session
-from tests.support.waiting import wait_until
 
 KINDS = {TypeKind.INT: pa.int32(), TypeKind.DOUBLE: pa.float64(), TypeKind.BOOL: pa.bool_()}
 CALLS = 20
@@ -39,27 +36,31 @@ def tablet(device: str, time: int, value: object, kind: TypeKind = TypeKind.DOUB
     return Tablet(("root", "plant", device), False, np.array([time]), {measurement: column})
 
 
-def has_waiting(writer: TabletWriter, count: int) -> bool:
-    return writer.waiting == count
+def write_together(
+    plant: headrace.Connection, tablets: Sequence[AnyTablet], user: str = "root"
+) -> list[type[BaseException] | None]:
+    """Write tablets by a call each, and return the types of their errors."""
+    gate = Gate(plant.session.context, lambda name, _: name)
+    calls = [TabletCall(gate.create_session(user, None, "iotdb"), "insertTablet", [one]) for one in tablets]
+    write_calls(calls)
+    return [None if call.error is None else type(call.error) for call in calls]
 
 
-def write_together(plant: headrace.Connection, tablets: Sequence[Tablet], user: str = "root") -> list[Future[None]]:
-    """Write tablets by a call each, all but the first of which arrive while a commit is waited for."""
-    context, writer = plant.session.context, TabletWriter()
-    gate = Gate(context, lambda name, _: name)
-    table = context.catalog.tables.get("root.plant", TREE_TABLE)
-
-    def write(one: Tablet) -> None:
-        session: Session = gate.create_session(user, None, "iotdb")
-        writer.write(session, "insertTablet", [one])
-
-    with ThreadPoolExecutor(len(tablets)) as pool:
-        with context.tables.writer.exclusive(context.tables.writer.lock_name(table)):
-            futures = []
-            for number, one in enumerate(tablets):
-                futures.append(pool.submit(write, one))
-                wait_until(partial(has_waiting, writer, max(0, number + 1 - MAX_GROUPS)), "the call to wait")
-        return futures
+def encoded(device: str, times: Sequence[int], columns: dict[str, Sequence[float | None]]) -> EncodedTablet:
+    """Return a tablet of DOUBLE values as clients send it."""
+    values = b"".join(np.array([value or 0 for value in own], ">f8").tobytes() for own in columns.values())
+    if any(None in own for own in columns.values()):
+        bits = (np.packbits([value is None for value in own], bitorder="little").tobytes() for own in columns.values())
+        values += b"".join(b"\x01" + own + bytes(len(times) // 8 + 1 - len(own)) for own in bits)
+    request = InsertTablet(
+        prefixPath=f"root.plant.{device}",
+        measurements=list(columns),
+        values=values,
+        timestamps=np.array(times, ">i8").tobytes(),
+        types=[4] * len(columns),
+        size=len(times),
+    )
+    return EncodedTablet(request)
 
 
 def points(plant: headrace.Connection, device: str) -> dict[int, float]:
@@ -73,18 +74,39 @@ def version(plant: headrace.Connection) -> int:
     return context.tables.version(context.catalog.tables.get("root.plant", TREE_TABLE))
 
 
-def errors(futures: Sequence[Future[None]]) -> list[type[BaseException] | None]:
-    raised = [future.exception() for future in futures]
-    return [None if error is None else type(error) for error in raised]
-
-
-def test_calls_that_wait_are_one_commit(plant: headrace.Connection) -> None:
+def test_calls_are_one_commit(plant: headrace.Connection) -> None:
     before = version(plant)
-    futures = write_together(plant, [tablet("ab"[number % 2], number + 1, number) for number in range(CALLS)])
-    assert errors(futures) == [None] * CALLS
-    assert version(plant) - before == MAX_GROUPS + 1
+    assert write_together(plant, [tablet("ab"[number % 2], number + 1, number) for number in range(CALLS)]) == [None] * CALLS
+    assert version(plant) - before == 1
     assert points(plant, "a") == {number + 1: number for number in range(0, CALLS, 2)}
     assert points(plant, "b") == {number + 1: number for number in range(1, CALLS, 2)}
+
+
+def test_tablets_as_they_were_received_are_stored_like_others(plant: headrace.Connection) -> None:
+    """Those with the same measurements are decoded together; NULL, a new series and another type are not."""
+    plant.execute("insert into root.plant.a(time, i) values (0, 0)")
+    before = version(plant)
+    tablets: list[AnyTablet] = [
+        encoded("a", [1, 2], {"v": [1.5, 2.5], "i": [1.0, 2.0]}),
+        encoded("b", [1], {"v": [3.5]}),
+        encoded("a", [3], {"v": [4.5], "i": [3.0]}),
+        encoded("a", [4, 5], {"v": [5.5, None]}),
+        tablet("b", 2, 6.5),
+    ]
+    assert write_together(plant, tablets) == [None] * len(tablets)
+    assert version(plant) - before == 1
+    assert points(plant, "a") == {1: 1.5, 2: 2.5, 3: 4.5, 4: 5.5}
+    assert points(plant, "b") == {1: 3.5, 2: 6.5}
+    assert write_together(plant, [encoded("a", [6], {"v": [1.0]}), encoded("c", [6], {"new": [2.0]})]) == [None, None]
+    assert plant.execute("select new from root.plant.c").fetchall()[0][1] == 2.0
+
+
+def test_a_device_that_was_dropped_meanwhile_is_created_again(plant: headrace.Connection) -> None:
+    one = encoded("a", [1], {"v": [1.0]})
+    assert write_together(plant, [one, one]) == [None, None]
+    plant.execute("delete timeseries root.plant.a.**")
+    assert write_together(plant, [one, encoded("b", [1], {"v": [2.0]})]) == [None, None]
+    assert points(plant, "a") == {1: 1.0}
 
 
 def test_of_calls_for_one_instant_the_last_to_arrive_wins(plant: headrace.Connection) -> None:
@@ -94,21 +116,21 @@ def test_of_calls_for_one_instant_the_last_to_arrive_wins(plant: headrace.Connec
 
 def test_a_call_with_values_of_another_type_fails_alone(plant: headrace.Connection) -> None:
     wrong = tablet("a", 3, True, TypeKind.BOOL)
-    futures = write_together(plant, [tablet("a", 1, 1), tablet("b", 2, 2), wrong, tablet("a", 4, 4), tablet("b", 5, 5)])
-    assert errors(futures) == [None, None, TypeMismatchError, None, None]
+    tablets = [tablet("a", 1, 1), tablet("b", 2, 2), wrong, tablet("a", 4, 4), tablet("b", 5, 5)]
+    assert write_together(plant, tablets) == [None, None, TypeMismatchError, None, None]
     assert (points(plant, "a"), points(plant, "b")) == ({1: 1, 4: 4}, {2: 2, 5: 5})
 
 
 def test_calls_that_create_the_same_series_with_two_types_are_as_if_alone(plant: headrace.Connection) -> None:
     first, second = tablet("c", 3, 3), tablet("c", 4, True, TypeKind.BOOL)
-    futures = write_together(plant, [tablet("a", 1, 1), tablet("b", 2, 2), first, second, tablet("c", 5, 5)])
-    assert errors(futures) == [None, None, None, TypeMismatchError, None]
+    tablets = [tablet("a", 1, 1), tablet("b", 2, 2), first, second, tablet("c", 5, 5)]
+    assert write_together(plant, tablets) == [None, None, None, TypeMismatchError, None]
     assert points(plant, "c") == {3: 3, 5: 5}
 
 
 def test_a_call_without_the_right_to_write_fails_alone(plant: headrace.Connection) -> None:
     plant.execute("create user operator 'secret12'")
     plant.execute("grant write_data on root.plant.a.** to user operator")
-    futures = write_together(plant, [tablet("a", 1, 1), tablet("a", 2, 2), tablet("b", 3, 3), tablet("a", 4, 4)], "operator")
-    assert errors(futures) == [None, None, PermissionDeniedError, None]
+    tablets = [tablet("a", 1, 1), tablet("a", 2, 2), tablet("b", 3, 3), tablet("a", 4, 4)]
+    assert write_together(plant, tablets, "operator") == [None, None, PermissionDeniedError, None]
     assert (points(plant, "a"), points(plant, "b")) == ({1: 1, 2: 2, 4: 4}, {})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from thrift.transport.TTransport import TFramedTransport
 
 from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.door import IotdbDoor
-from headrace.doors.iotdb.frames import MAX_FRAME_BYTES, MAX_LOGIN_FRAME_BYTES
+from headrace.doors.iotdb.frames import MAX_FRAME_BYTES, MAX_LOGIN_FRAME_BYTES, MAX_PENDING_BYTES
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
 from headrace.pipes.iotdb import messages as pipe_messages
 from headrace.pipes.iotdb.connection import Connection, Login, Node
@@ -30,6 +31,8 @@ def call(method: str, arguments: bytes) -> bytes:
 TOO_DEEP = call("openSession", b"\x0c\x00\x01" * 4_000)
 LONG_LIST = call("insertTablet", b"\x0c\x00\x01\x0f\x00\x03\x0b" + struct.pack(">i", 2**31 - 1))
 NESTED = call("openSession", b"\x0f\x00\x09\x0f" + struct.pack(">iB", 3, 15) * 3_000)
+
+LARGE_BYTES = 1 << 20
 
 
 @pytest.fixture
@@ -88,6 +91,45 @@ def test_an_unknown_method_is_answered_and_the_connection_stays(raw: socket.sock
         raw.sendall(framed(call("call", b"\x00")))
         size = struct.unpack(">i", raw.recv(4))[0]
         assert b"Invalid method name: 'call'" in raw.recv(size)
+
+
+def test_calls_that_come_at_once_or_byte_by_byte_are_answered_in_order(raw: socket.socket) -> None:
+    calls = b"".join(framed(call(f"call{number}", b"\x00")) for number in range(3))
+    parts = [calls, *(calls[at : at + 1] for at in range(len(calls)))]
+    for part in parts:
+        raw.sendall(part)
+    for number in (0, 1, 2, 0, 1, 2):
+        size = struct.unpack(">i", raw.recv(4, socket.MSG_WAITALL))[0]
+        assert f"'call{number}'".encode() in raw.recv(size, socket.MSG_WAITALL)
+
+
+def test_large_frames_wait_for_memory(door: IotdbDoor, session: Connection) -> None:
+    """Two frames that together are larger than what is free are read one after the other."""
+    taken = MAX_PENDING_BYTES - LARGE_BYTES
+    door._loop.call_soon_threadsafe(door.budget.reserve, taken, lambda: None)
+    with closing(Connection(Node("127.0.0.1", door.port), Login(USER, PASSWORD))) as other, ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda own: insert(own, "insertRecord", large_record(own)), (session, other)))
+    door._loop.call_soon_threadsafe(door.budget.release, taken)
+    assert [answer.code for answer in answers] == [200, 200]
+
+
+def large_record(session: Connection) -> messages.InsertRecord:
+    """Return a call of nearly `LARGE_BYTES`."""
+    size = LARGE_BYTES - 1_000
+    values = b"\x05" + struct.pack(">i", size) + b"x" * size
+    return messages.InsertRecord(
+        sessionId=session.session, prefixPath="root.large.d", measurements=["x"], values=values, timestamp=1
+    )
+
+
+def test_a_client_that_does_not_read_keeps_others_from_nothing(door: IotdbDoor, session: Connection) -> None:
+    with socket.create_connection(("127.0.0.1", door.port), 30) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        opened.settimeout(0.2)
+        with suppress(TimeoutError):
+            while True:
+                opened.sendall(framed(call("call" * 1_000, b"\x00")))
+        assert is_served(session)
 
 
 def test_nothing_is_done_without_a_session(door: IotdbDoor, session: Connection) -> None:

@@ -81,14 +81,14 @@ METHODS: Final[dict[str, Method]] = {
     "fetchMetadata": Method(statements.fetch_metadata, (messages.FetchMetadata,), in_message(messages.MetadataAnswer)),
     "closeOperation": Method(statements.close_operation, (messages.CloseOperation,)),
     "cancelOperation": Method(statements.cancel_operation, (messages.CancelOperation,)),
-    "insertRecord": Method(writes.insert_record, (messages.InsertRecord,)),
-    "insertRecords": Method(writes.insert_records, (messages.InsertRecords,)),
-    "insertRecordsOfOneDevice": Method(writes.insert_device_records, (messages.InsertDeviceRecords,)),
+    "insertRecord": Method(writes.write(writes.read_record), (messages.InsertRecord,)),
+    "insertRecords": Method(writes.write(writes.read_records), (messages.InsertRecords,)),
+    "insertRecordsOfOneDevice": Method(writes.write(writes.read_device_records), (messages.InsertDeviceRecords,)),
     "insertStringRecord": Method(writes.insert_string_record, (messages.InsertStringRecord,)),
     "insertStringRecords": Method(writes.insert_string_records, (messages.InsertStringRecords,)),
     "insertStringRecordsOfOneDevice": Method(writes.insert_string_device_records, (messages.InsertStringDeviceRecords,)),
-    "insertTablet": Method(writes.insert_tablet, (messages.InsertTablet,)),
-    "insertTablets": Method(writes.insert_tablets, (messages.InsertTablets,)),
+    "insertTablet": Method(writes.write(writes.read_tablet), (messages.InsertTablet,)),
+    "insertTablets": Method(writes.write(writes.read_tablets), (messages.InsertTablets,)),
     "testInsertRecord": Method(writes.drop_rows, (messages.InsertRecord,)),
     "testInsertRecords": Method(writes.drop_rows, (messages.InsertRecords,)),
     "testInsertRecordsOfOneDevice": Method(writes.drop_rows, (messages.InsertDeviceRecords,)),
@@ -126,7 +126,12 @@ def answer(client: Client, call: Call) -> bytes:
         check_complete(call)
         return write_answer(call, method.run(client, *call.arguments))
     except Exception as error:  # whatever a call raises is the client's answer
-        return write_answer(call, method.fail(failure(as_error(error))))
+        return answer_failure(call, error)
+
+
+def answer_failure(call: Call, error: BaseException) -> bytes:
+    """Return the frame that a call has failed."""
+    return write_answer(call, METHODS[call.method].fail(failure(as_error(error))))
 
 
 def check_complete(call: Call) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace.doors.iotdb.grouping import write_alone
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
 from headrace.errors import AuthenticationError, LimitError
@@ -14,8 +15,7 @@ from headrace.model.types import TypeKind
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.doors.gate import DoorConnection, Gate, Origin
-    from headrace.doors.iotdb.grouping import TabletWriter
-    from headrace.doors.iotdb.tablets import Tablet
+    from headrace.doors.iotdb.tablets import AnyTablet
     from headrace.doors.iotdb.transfers import PipeReceiver
     from headrace.service.results import Result
     from headrace.service.rights import Right
@@ -30,9 +30,9 @@ MAX_RESULTS: Final = 100
 class Client:
     """The state of one connection. Its calls come one after the other."""
 
-    def __init__(self, gate: Gate, origin: Origin, writer: TabletWriter) -> None:
-        """Take what opens sessions, where the client comes from, and what writes tablets of all clients."""
-        self.gate, self.origin, self._writer = gate, origin, writer
+    def __init__(self, gate: Gate, origin: Origin) -> None:
+        """Take what opens sessions, and where the client comes from."""
+        self.gate, self.origin = gate, origin
         self.receiver: PipeReceiver | None = None
         """What receives from a pipe, once it has introduced itself."""
         self._connection: DoorConnection | None = None
@@ -100,11 +100,16 @@ class Client:
         """Plan and apply stages; `described` is what the list of connections shows, and `rights` are checked first."""
         return self.connection.apply(described, rights, plan)
 
-    def write(self, described: str, tablets: Sequence[Tablet]) -> None:
+    def write(self, described: str, tablets: Sequence[AnyTablet]) -> None:
         """Write tablets, all or none."""
         connection = self.connection
         with connection.statement(described):
-            self._writer.write(connection.session, described, tablets)
+            write_alone(connection.session, described, tablets)
+
+    def begin(self, described: str) -> Session:
+        """Note what others do for the client, and return the session whose rights apply."""
+        self.connection.note(described)
+        return self.session
 
     def open_statement(self) -> int:
         """Return the number of a statement of the client."""

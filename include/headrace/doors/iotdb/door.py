@@ -10,13 +10,16 @@ import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import uvloop
+
 from headrace.doors.gate import Gate, Origin
+from headrace.doors.iotdb.batching import Answer, WriteBatches, writes_tablets
 from headrace.doors.iotdb.calls import PARAMETERS, answer
 from headrace.doors.iotdb.client import Client
-from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, BrokenFrameError, ByteBudget, read_body, read_size, write_frame
-from headrace.doors.iotdb.grouping import TabletWriter
+from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, ByteBudget, FrameProtocol
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.tls import server_context
@@ -31,7 +34,6 @@ NAME: Final = "iotdb"
 MAX_CALLS: Final = 64
 """Calls that are handled at once; others wait for a thread."""
 BACKLOG: Final = 1_024
-READ_BUFFER_BYTES: Final = 64 << 10
 SPARE_FILES: Final = 1_024
 STOP_S: Final = 5.0
 
@@ -49,16 +51,16 @@ class IotdbDoor:
 
     def __init__(self, gate: Gate, options: DoorOptions, max_connections: int) -> None:
         """Take what opens sessions, and where to listen."""
-        self._gate, self._options, self._max_connections = gate, options, max_connections
-        self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=NAME)
-        self._budget = ByteBudget(MAX_PENDING_BYTES)
+        self.gate, self._options, self._max_connections = gate, options, max_connections
+        self._loop = uvloop.new_event_loop()
+        self.pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=NAME)
+        self.budget = ByteBudget(MAX_PENDING_BYTES)
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: set[IotdbConnection] = set()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-        self._tablets = TabletWriter()
+        self.writes = WriteBatches(self._loop, self.pool)
         self._has_started = threading.Event()
 
     @property
@@ -88,56 +90,89 @@ class IotdbDoor:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(STOP_S)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def accept(self, connection: IotdbConnection) -> bool:
+        """Note an open connection; return False if there are too many."""
+        if len(self._connections) >= self._max_connections:
+            logger.warning("closing a connection: %d are open", len(self._connections))
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: IotdbConnection) -> None:
+        """Note that a connection has ended."""
+        self._connections.discard(connection)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(
-            self._accept, sock=self._socket, ssl=self._tls, backlog=BACKLOG, limit=READ_BUFFER_BYTES
-        )
+        server = await self._loop.create_server(self._connect, sock=self._socket, ssl=self._tls, backlog=BACKLOG)
         self._has_started.set()
         await self._stopping.wait()
         server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for connection in list(self._connections):
+            connection.abort("the door closes")
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection until it ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) >= self._max_connections:
-            logger.warning("closing a connection: %d are open", len(self._connections))
-            writer.transport.abort()
+    def _connect(self) -> IotdbConnection:
+        return IotdbConnection(self)
+
+
+class IotdbConnection(FrameProtocol):
+    """The connection of one client, whose frames are calls."""
+
+    def __init__(self, door: IotdbDoor) -> None:
+        """Create a connection that has not been accepted yet."""
+        super().__init__(door.budget)
+        self._door = door
+        self._client: Client | None = None
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether the client has a session."""
+        return self._client is not None and self._client.is_logged_in
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept the connection, unless too many are open."""
+        super().connection_made(transport)
+        if not self._door.accept(self):
+            self.abort("too many are open")
             return
-        self._connections.add(task)
-        client = Client(self._gate, Origin(NAME, peer_name(writer)), self._tablets)
-        try:
-            await self._serve_client(client, reader, writer)
-        except BrokenFrameError as error:
-            logger.debug("closing the connection of %s: %s", client.origin.address, error)
-        except MalformedCallError as error:
-            logger.warning("closing the connection of %s: %s", client.origin.address, error.message)
-        except asyncio.CancelledError:
-            logger.debug("closing the connection of %s: the door closes", client.origin.address)
-        finally:
-            self._connections.discard(task)
-            writer.transport.abort()
-            client.log_out()
+        self._client = Client(self._door.gate, Origin(NAME, peer_name(transport)))
 
-    async def _serve_client(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer calls one after the other. A connection that is killed ends with the answer that says so."""
-        is_open = True
-        while is_open:
-            size = await read_size(reader, is_logged_in=client.is_logged_in)
-            async with self._budget.reserve(size):
-                frame, is_open = await read_body(reader, size), not client.is_killed
-                content = await self._loop.run_in_executor(self._pool, handle, client, frame)
-                del frame
-                await write_frame(writer, content)
+    def handle(self, frame: bytes) -> None:
+        """Answer a call: with others if it writes tablets, and else in a thread."""
+        assert self._client is not None
+        ends = self._client.is_killed
+        if writes_tablets(frame):
+            self._door.writes.submit(self._client, frame, partial(self._reply, ends=ends))
+            return
+        running = self._loop.run_in_executor(self._door.pool, answer_frame, self._client, frame)
+        running.add_done_callback(lambda done: None if done.cancelled() else self._reply(done.result(), ends=ends))
+
+    def ended(self) -> None:
+        """Close the session."""
+        self._door.forget(self)
+        if self._client is not None:
+            self._client.log_out()
+
+    def _reply(self, answer: Answer, *, ends: bool) -> None:
+        """Send an answer. A connection that was killed, or sends what is no call, ends with it."""
+        if isinstance(answer, MalformedCallError):
+            logger.warning("closing a connection: %s", answer.message)
+            self.answer(b"", ends=True)
+        else:
+            self.answer(answer, ends=ends)
+
+
+def answer_frame(client: Client, frame: bytes) -> Answer:
+    """Return the frame of the answer to a call, or the error if it is none."""
+    try:
+        return handle(client, frame)
+    except MalformedCallError as error:
+        return error
 
 
 def handle(client: Client, frame: bytes) -> bytes:
@@ -145,9 +180,9 @@ def handle(client: Client, frame: bytes) -> bytes:
     return answer(client, read_call(frame, PARAMETERS))
 
 
-def peer_name(writer: asyncio.StreamWriter) -> str:
+def peer_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of a client, as host:port."""
-    peer = writer.get_extra_info("peername")
+    peer = transport.get_extra_info("peername")
     return f"{peer[0]}:{peer[1]}" if peer else "?"
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
+
+logger = logging.getLogger(__name__)
 
 HEADER_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 << 20
@@ -14,7 +17,7 @@ MAX_FRAME_BYTES: Final = 64 << 20
 MAX_LOGIN_FRAME_BYTES: Final = 16 << 10
 """The largest frame of one that has not."""
 SMALL_FRAME_BYTES: Final = 64 << 10
-"""Frames that need no reservation of memory."""
+"""Frames that need no reservation of memory; also how many bytes of later frames are read while one is handled."""
 MAX_PENDING_BYTES: Final = 512 << 20
 """Bytes of larger frames that are read, handled or answered at once; further ones wait unread."""
 LOGIN_TIMEOUT_S: Final = 60.0
@@ -24,95 +27,201 @@ FRAME_TIMEOUT_S: Final = 60.0
 
 
 class ByteBudget:
-    """Lets frames wait until there is memory for them, in their order."""
+    """Lets frames wait until there is memory for them, in their order. Used in one event loop."""
 
     def __init__(self, size: int) -> None:
         """Start with all of it free."""
         self._free = size
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
-    @asynccontextmanager
-    async def reserve(self, size: int) -> AsyncIterator[None]:
-        """Hold bytes while the block runs; small sizes are not counted."""
-        if size <= SMALL_FRAME_BYTES:
-            yield
-            return
-        await self._take(size)
-        try:
-            yield
-        finally:
-            self._free += size
-            self._wake()
-
-    async def _take(self, size: int) -> None:
+    def reserve(self, size: int, granted: Callable[[], None]) -> None:
+        """Reserve bytes, and call `granted` once they are there, which may be at once."""
         if size <= self._free and not self._waiting:
             self._free -= size
+            granted()
+        else:
+            self._waiting.append((size, granted))
+
+    def withdraw(self, granted: Callable[[], None]) -> None:
+        """Forget a reservation that waits."""
+        self._waiting = deque(one for one in self._waiting if one[1] != granted)
+        self.release(0)
+
+    def release(self, size: int) -> None:
+        """Give bytes back."""
+        self._free += size
+        while self._waiting and self._waiting[0][0] <= self._free:
+            wanted, granted = self._waiting.popleft()
+            self._free -= wanted
+            granted()
+
+
+class FrameProtocol(asyncio.Protocol):
+    """The frames of one connection. One is handled after the other: the next once the answer to the last has been sent.
+
+    There are no tasks, and no timers but where something is waited for: most frames are as small as the time to handle them.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        """Take the memory that all connections share."""
+        self._budget = budget
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._size = 0
+        """The size of the frame that is read or handled; 0 between frames."""
+        self._reserved = 0
+        self._is_waiting = False
+        """For memory."""
+        self._is_handled = False
+        self._is_paused = False
+        """Whether the client does not read as fast as answers are written."""
+        self._ends = False
+
+    @property
+    @abstractmethod
+    def is_logged_in(self) -> bool:
+        """Whether larger frames are read, and any time may pass between them."""
+
+    @abstractmethod
+    def handle(self, frame: bytes) -> None:
+        """Start to handle a frame, and have `answer` called in the event loop when that is done."""
+
+    @abstractmethod
+    def ended(self) -> None:
+        """Note that the connection has ended, and that no frame is handled."""
+
+    def answer(self, content: bytes, *, ends: bool = False) -> None:
+        """Send the answer to the frame that is handled, and go on with the next, or end the connection."""
+        if self._transport is None:
+            self._finish()
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._free += size
-            self._wake()
-            raise
+        self._transport.write(content)
+        self._ends = ends
+        if self._is_paused:
+            self._limit(FRAME_TIMEOUT_S)
+        else:
+            self._go_on()
 
-    def _wake(self) -> None:
-        while self._waiting:
-            size, turn = self._waiting[0]
-            if not turn.done():
-                if size > self._free:
-                    return
-                self._free -= size
-                turn.set_result(None)
-            self._waiting.popleft()
+    def abort(self, reason: str = "") -> None:
+        """End the connection."""
+        if self._transport is not None:
+            logger.debug("closing a connection: %s", reason)
+            self._transport.abort()
 
+    # Called by the event loop.
 
-class BrokenFrameError(Exception):
-    """The connection has to be closed: it ended, was too slow, or announced a frame that is too large."""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first frame."""
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._advance()
 
+    def data_received(self, data: bytes) -> None:
+        """Read more of a frame."""
+        self._received += data
+        if not self._is_handled and not self._is_waiting:
+            self._advance()
+        elif len(self._received) > SMALL_FRAME_BYTES:
+            self._pause_reading()
 
-async def read_size(reader: asyncio.StreamReader, *, is_logged_in: bool) -> int:
-    """Read the size of the next frame; an idle client that has logged in may take any time.
+    def pause_writing(self) -> None:
+        """Note that the client has to read what was sent."""
+        self._is_paused = True
 
-    Raises:
-        BrokenFrameError: There is none.
-    """
-    limit = MAX_FRAME_BYTES if is_logged_in else MAX_LOGIN_FRAME_BYTES
-    try:
-        async with asyncio.timeout(None if is_logged_in else LOGIN_TIMEOUT_S):
-            header = await reader.readexactly(HEADER_BYTES)
-    except (OSError, EOFError, TimeoutError) as error:
-        raise BrokenFrameError(str(error)) from None
-    size = int.from_bytes(header, "big")
-    if not 0 < size <= limit:
-        raise BrokenFrameError(f"a frame of {size} bytes, the limit is {limit}")
-    return size
+    def resume_writing(self) -> None:
+        """Note that it has."""
+        self._is_paused = False
+        if self._is_handled and self._timer is not None:
+            self._go_on()
 
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (the name of asyncio)
+        """Forget the connection; what is handled may end."""
+        answer_waits = self._timer is not None
+        self._transport = None
+        self._limit(None)
+        if self._is_waiting:
+            self._budget.withdraw(self._read_large)
+            self._is_waiting = False
+        if not self._is_handled or answer_waits:
+            self._finish()
 
-async def read_body(reader: asyncio.StreamReader, size: int) -> bytes:
-    """Read the rest of a frame.
+    def _advance(self) -> None:
+        """Handle the next frame if all of it is there."""
+        received = self._received
+        if not self._size:
+            if len(received) < HEADER_BYTES:
+                self._limit(LOGIN_TIMEOUT_S if not self.is_logged_in else FRAME_TIMEOUT_S if received else None)
+                return
+            size = int.from_bytes(received[:HEADER_BYTES], "big", signed=True)
+            limit = MAX_FRAME_BYTES if self.is_logged_in else MAX_LOGIN_FRAME_BYTES
+            if not 0 < size <= limit:
+                self.abort(f"a frame of {size} bytes, the limit is {limit}")
+                return
+            self._size = size
+            if size > SMALL_FRAME_BYTES:
+                self._reserve()
+                return
+        self._read()
 
-    Raises:
-        BrokenFrameError: It does not come in time.
-    """
-    try:
-        async with asyncio.timeout(FRAME_TIMEOUT_S):
-            return await reader.readexactly(size)
-    except (OSError, EOFError, TimeoutError) as error:
-        raise BrokenFrameError(str(error)) from None
+    def _reserve(self) -> None:
+        """Read a large frame once there is memory for it."""
+        self._is_waiting = True
+        self._limit(None)
+        self._pause_reading()
+        self._budget.reserve(self._size, self._read_large)
 
+    def _read_large(self) -> None:
+        self._is_waiting = False
+        self._reserved = self._size
+        self._resume_reading()
+        self._read()
 
-async def write_frame(writer: asyncio.StreamWriter, frame: bytes) -> None:
-    """Write a frame, and return once most of it is sent.
+    def _read(self) -> None:
+        """Handle the frame, or wait for the rest of it."""
+        end = HEADER_BYTES + self._size
+        if len(self._received) < end:
+            if self._timer is None:
+                self._limit(FRAME_TIMEOUT_S)
+            return
+        self._limit(None)
+        frame = bytes(memoryview(self._received)[HEADER_BYTES:end])
+        del self._received[:end]
+        self._is_handled = True
+        self.handle(frame)
 
-    Raises:
-        BrokenFrameError: The client does not read it in time.
-    """
-    try:
-        async with asyncio.timeout(FRAME_TIMEOUT_S):
-            writer.write(frame)
-            await writer.drain()
-    except (OSError, TimeoutError) as error:
-        raise BrokenFrameError(str(error)) from None
+    def _go_on(self) -> None:
+        """Read the next frame after one was answered."""
+        self._limit(None)
+        self._is_handled, self._size = False, 0
+        self._give_back()
+        if self._ends:
+            self.abort("it was killed, or sent what is no call")
+            return
+        self._resume_reading()
+        self._advance()
+
+    def _finish(self) -> None:
+        self._is_handled = False
+        self._give_back()
+        self.ended()
+
+    def _give_back(self) -> None:
+        if self._reserved:
+            size, self._reserved = self._reserved, 0
+            self._budget.release(size)
+
+    def _limit(self, seconds: float | None) -> None:
+        """End the connection after some time, instead of the limit until now; None for no limit."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self.abort, "it was too slow")
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_reading() and not self._transport.is_closing():
+            self._transport.resume_reading()

@@ -5,38 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.context import Context
-from headrace.doors.iotdb.tablets import Tablet, TabletColumn
-from headrace.errors import DataError, Error, TypeMismatchError
+from headrace.doors.iotdb.storing import MissingSeriesError, check_times, stored_times, stored_values, with_values
+from headrace.doors.iotdb.tablet_blocks import BlockRows, build_blocks
+from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet
 from headrace.model.access import Privilege
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
-from headrace.model.time import Precision
 from headrace.model.tree_statements import TreeInsert
 from headrace.model.tree_status import TreeStatus
-from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, DeviceTemplate, NewSeries, Timeseries
-from headrace.model.types import DataType, TypeKind
 from headrace.service.results import Result
 from headrace.service.rights import Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.trees.checks import check_aligned, check_existing_aligned, check_nodes
 from headrace.service.topics.trees.databases import find_or_plan_database
-from headrace.storage.types import MICROSECONDS, arrow_type
-from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.trees.points import DeviceRows, write_points
-
-TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
-
-
-class MissingSeriesError(Exception):
-    """Series that do not exist would have to be created."""
 
 
 @dataclass(slots=True)
@@ -62,13 +48,45 @@ class _Schema:
         return series or (None if template is None else template.find(measurement))
 
 
-def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext, *, creates: bool = True) -> list[Stage]:
-    """Plan the writing of tablets, all or none. With `creates`, series that are missing are created.
+def plan_calls(tablets: Sequence[AnyTablet], session: PlanningContext) -> list[Stage]:
+    """Plan the writing of tablets of several calls, all or none, in one commit for each database.
+
+    Raises:
+        Error: Values cannot be stored in their series; nothing is planned.
+        MissingSeriesError: Series are missing.
+    """
+    blocks, rest = build_blocks([tablet for tablet in tablets if isinstance(tablet, EncodedTablet)], session)
+    others = [tablet for tablet in tablets if isinstance(tablet, Tablet)]
+    rows, rights = plan_rows([*(tablet.decode() for tablet in rest), *others], session)
+    return [write_rows([*blocks, *rows], (*(right for block in blocks for right in block.rights), *rights))]
+
+
+def plan_rows(tablets: Sequence[Tablet], session: PlanningContext) -> tuple[list[DeviceRows], tuple[Right, ...]]:
+    """Return the rows of tablets, and the rights to write them. Raises `MissingSeriesError` if series are missing."""
+    if not tablets:
+        return [], ()
+    schema, rows, missing = read_rows(tablets, session)
+    if schema.makers or any(missing.values()):
+        raise MissingSeriesError
+    return rows, (*write_rights(tablets), *missing_rights(missing, schema))
+
+
+def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext) -> list[Stage]:
+    """Plan the writing of tablets, all or none. Series that are missing are created.
 
     Raises:
         Error: Values cannot be stored in their series, or series cannot be created; nothing is planned.
-        MissingSeriesError: Series are missing that must not be created.
     """
+    schema, rows, missing = read_rows(tablets, session)
+    if not rows:
+        return schema.makers
+    return [*schema.makers, write_rows(rows, (*write_rights(tablets), *missing_rights(missing, schema)))]
+
+
+def read_rows(
+    tablets: Sequence[Tablet], session: PlanningContext
+) -> tuple[_Schema, list[DeviceRows], dict[str, tuple[NewSeries, ...]]]:
+    """Return what there is of the devices of tablets, their rows, and the series that are missing."""
     tablets = [tablet for tablet in tablets if len(tablet.times) and tablet.columns]
     schema = read_schema(tablets, session)
     missing: dict[str, tuple[NewSeries, ...]] = defaultdict(tuple)
@@ -80,11 +98,7 @@ def plan_tablets(tablets: Sequence[Tablet], session: PlanningContext, *, creates
         table = stored_rows(tablet, schema)
         if table.num_rows:
             rows.append(DeviceRows((device_series(tablet, schema),), table))
-    if not creates and (schema.makers or any(missing.values())):
-        raise MissingSeriesError
-    if not rows:
-        return schema.makers
-    return [*schema.makers, write_rows(rows, (*write_rights(tablets), *missing_rights(missing, schema)))]
+    return schema, rows, missing
 
 
 def read_schema(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
@@ -170,22 +184,18 @@ def missing_rights(missing: dict[str, tuple[NewSeries, ...]], schema: _Schema) -
     return tuple(dict.fromkeys(rights))
 
 
-def write_rows(rows: Sequence[DeviceRows], rights: tuple[Right, ...]) -> Stage:
+def write_rows(rows: Sequence[DeviceRows | BlockRows], rights: tuple[Right, ...]) -> Stage:
     """Write rows of devices, after creating the series that are missing."""
+    count = sum(part.rows.num_rows for part in rows)
 
     def describe() -> list[str]:
-        return [f"write {part.rows.num_rows} rows of {part.series[0].path}" for part in rows]
+        return [f"write {part.rows.num_rows} rows of {', '.join(one.path for one in part.series)}" for part in rows]
 
     def apply(session: SessionState) -> Result:
-        write_batch(session.context, rows)
-        return Result(affected=sum(part.rows.num_rows for part in rows))
+        write_points(session.context, rows)
+        return Result(affected=count)
 
     return Stage(rights, describe, apply)
-
-
-def write_batch(context: Context, rows: Sequence[DeviceRows]) -> None:
-    """Write rows, and return once they are durable."""
-    write_points(context, rows)
 
 
 def stored_rows(tablet: Tablet, schema: _Schema) -> pa.Table:
@@ -198,65 +208,3 @@ def stored_rows(tablet: Tablet, schema: _Schema) -> pa.Table:
         if series is not None or column.values.null_count < len(column.values):
             columns[name] = stored_values(tablet, name, column.type if series is None else series.type, precision)
     return with_values(pa.table(columns))
-
-
-def with_values(table: pa.Table) -> pa.Table:
-    """Return the rows that have a value in a column beside time."""
-    values = table.columns[1:]
-    if any(column.null_count == 0 for column in values):
-        return table
-    if not values:
-        return table.slice(0, 0)
-    present = np.logical_or.reduce([pc.is_valid(column).to_numpy() for column in values])
-    return table.filter(pa.array(present))
-
-
-def check_times(times: np.ndarray, precision: Precision) -> None:
-    """Raise `DataError` for an instant that cannot be stored."""
-    low, high = tick_range(precision)
-    least, most = int(times.min()), int(times.max())
-    if least < low or most > high:
-        wrong = least if least < low else most
-        raise DataError(f"timestamp {wrong} is out of range", hint=f"it has to lie between {low} and {high}")
-
-
-def stored_times(ticks: pa.Array, precision: Precision) -> pa.Array:
-    """Return instants as stored."""
-    type_ = arrow_type(DataType(TypeKind.TIMESTAMP), precision)
-    if type_ != MICROSECONDS:
-        return ticks
-    unit = stored_units_per_tick(precision)
-    return (ticks if unit == 1 else pc.multiply(ticks, unit)).cast(type_)
-
-
-def stored_values(tablet: Tablet, name: str, type_: DataType, precision: Precision) -> pa.Array:
-    """Return the values of a measurement in the type of its series."""
-    column = tablet.columns[name]
-    if not is_compatible(column.type, type_):
-        raise mismatch(tablet, name, type_)
-    if type_.kind is TypeKind.TIMESTAMP:
-        ticks = column.values
-        if ticks.null_count < len(ticks):
-            check_times(ticks.drop_null().to_numpy(), precision)
-        return stored_times(ticks, precision)
-    wanted = arrow_type(type_, precision)
-    return column.values if column.values.type == wanted else column.values.cast(wanted, safe=False)
-
-
-def is_compatible(sent: DataType, series: DataType) -> bool:
-    """Return whether a series may have values that a client sends in another type."""
-    if sent.kind is series.kind or series.kind in WIDER_KINDS.get(sent.kind, ()):
-        return True
-    return sent.kind in TEXT_KINDS and series.kind in TEXT_KINDS
-
-
-def mismatch(tablet: Tablet, name: str, type_: DataType) -> Error:
-    """Return the error of values in a type that their series cannot have."""
-    column: TabletColumn = tablet.columns[name]
-    row = int(np.argmax(column.values.is_valid().to_numpy(zero_copy_only=False)))
-    error = TypeMismatchError(
-        f"data type of {tablet.path}.{name} is not consistent, registered type {type_name(type_)}, inserting type "
-        f"{type_name(column.type)}, timestamp {tablet.times[row]}, value {column.values[row].as_py()!r}",
-        hint=f"write values of type {type_name(type_)}",
-    )
-    return error.with_status(TreeStatus.METADATA_ERROR)

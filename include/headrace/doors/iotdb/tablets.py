@@ -51,6 +51,24 @@ class Tablet:
         return join_path(self.device)
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedTablet:
+    """A tablet as it was received."""
+
+    request: InsertTablet
+
+    def decode(self) -> Tablet:
+        """Return the tablet.
+
+        Raises:
+            Error: It cannot be read, or has names that are wrong.
+        """
+        return decode_tablet(self.request)
+
+
+AnyTablet = Tablet | EncodedTablet
+
+
 @lru_cache(maxsize=65_536)
 def device_nodes(path: str) -> tuple[str, ...]:
     """Return the canonical nodes of a device's path.
@@ -107,8 +125,12 @@ def decode_tablet(request: InsertTablet) -> Tablet:
     return Tablet(device_nodes(request.prefixPath), bool(request.isAligned), times, named_columns(names, columns))
 
 
-def decode_tablets(request: InsertTablets) -> list[Tablet]:
-    """Return the tablets of a request."""
+def split_tablets(request: InsertTablets) -> list[EncodedTablet]:
+    """Return the tablets of a request.
+
+    Raises:
+        DataError: Its lists differ in length.
+    """
     lists = (
         request.prefixPaths,
         request.measurementsList,
@@ -121,7 +143,7 @@ def decode_tablets(request: InsertTablets) -> list[Tablet]:
         raise DataError("the lists of the request differ in length", hint="use a client library of IoTDB")
     fields = ("prefixPath", "measurements", "values", "timestamps", "types", "size")
     return [
-        decode_tablet(InsertTablet(**dict(zip(fields, parts, strict=True)), isAligned=request.isAligned))
+        EncodedTablet(InsertTablet(**dict(zip(fields, parts, strict=True)), isAligned=request.isAligned))
         for parts in zip(*lists, strict=True)
     ]
 

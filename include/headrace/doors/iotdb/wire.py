@@ -19,6 +19,10 @@ from headrace.errors import InterfaceError
 COMPACT: Final = 0x82
 """The first byte of a call in the compact protocol."""
 SUCCESS_FIELD: Final = 0
+NAME_AT_LEAST: Final = 3
+"""In the compact protocol the name follows two bytes and the number of the call, which has one byte or more."""
+VARINT_CONTINUES: Final = 0x80
+MAX_NAME_BYTES: Final = 64
 
 
 class MalformedCallError(InterfaceError):
@@ -52,6 +56,18 @@ def protocol(content: bytes | None, *, is_compact: bool) -> Any:
     limit = None if content is None else len(content)
     kind = TCompactProtocolAccelerated if is_compact else TBinaryProtocolAccelerated
     return kind(transport, string_length_limit=limit, container_length_limit=limit)
+
+
+def method_of(frame: bytes) -> str:
+    """Return the name of the method that a frame calls; any text if it is no call."""
+    if frame[:1] == bytes([COMPACT]):
+        at = NAME_AT_LEAST
+        while at < len(frame) and frame[at - 1] >= VARINT_CONTINUES:
+            at += 1
+        size, start = frame[at] if at < len(frame) else 0, at + 1
+    else:
+        size, start = int.from_bytes(frame[4:8], "big"), 8
+    return frame[start : start + min(size, MAX_NAME_BYTES)].decode(errors="replace")
 
 
 def read_call(frame: bytes, parameters: dict[str, tuple[Parameter, ...]]) -> Call:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.records import collect
 from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
 from headrace.doors.iotdb.statuses import success
-from headrace.doors.iotdb.tablets import Tablet, decode_tablet, decode_tablets, device_nodes, measurement_name
+from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, device_nodes, measurement_name, split_tablets
 from headrace.errors import DataError
 from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
@@ -33,48 +34,69 @@ INTEGER: Final = re.compile(r"[+-]?\d+")
 TEXT_KINDS: Final = frozenset({TypeKind.VARCHAR, TypeKind.NCHAR})
 
 
-def write(client: Client, described: str, tablets: Sequence[Tablet]) -> messages.Message:
-    """Write tablets, all or none."""
-    client.write(described, tablets)
-    return success()
+@dataclass(frozen=True, slots=True)
+class Tablets:
+    """What a call writes, all or none; `described` is what the list of connections shows."""
+
+    described: str
+    tablets: Sequence[AnyTablet]
 
 
-def insert_tablet(client: Client, request: messages.InsertTablet) -> messages.Message:
-    """Write rows of one device."""
-    client.connection.check()
-    return write(client, f"insertTablet {request.prefixPath}", [decode_tablet(request)])
+Read = Callable[[Any], Tablets]
 
 
-def insert_tablets(client: Client, request: messages.InsertTablets) -> messages.Message:
-    """Write rows of several devices."""
-    client.connection.check()
-    return write(client, f"insertTablets of {len(request.prefixPaths)} devices", decode_tablets(request))
+def write(read: Read) -> Callable[[Client, messages.Message], messages.Message]:
+    """Return the method that writes what a function reads from a request."""
+
+    def run(client: Client, request: messages.Message) -> messages.Message:
+        client.connection.check()
+        own = read(request)
+        client.write(own.described, own.tablets)
+        return success()
+
+    return run
 
 
-def insert_record(client: Client, request: messages.InsertRecord) -> messages.Message:
-    """Write a row of a device."""
-    client.connection.check()
-    tablets = collect(
-        [request.prefixPath], [request.timestamp], [request.measurements], [request.values], aligned=bool(request.isAligned)
-    )
-    return write(client, f"insertRecord {request.prefixPath}", tablets)
+def read_tablet(request: messages.InsertTablet) -> Tablets:
+    """Read rows of one device."""
+    return Tablets(f"insertTablet {request.prefixPath}", [EncodedTablet(request)])
 
 
-def insert_records(client: Client, request: messages.InsertRecords) -> messages.Message:
-    """Write rows of devices."""
-    client.connection.check()
-    tablets = collect(
-        request.prefixPaths, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned)
-    )
-    return write(client, f"insertRecords of {len(request.timestamps)} rows", tablets)
+def read_tablets(request: messages.InsertTablets) -> Tablets:
+    """Read rows of several devices. Later tablets of a device take precedence."""
+    encoded = split_tablets(request)
+    is_distinct = len(set(request.prefixPaths)) == len(encoded)
+    tablets = encoded if is_distinct else [one.decode() for one in encoded]
+    return Tablets(f"insertTablets of {len(request.prefixPaths)} devices", tablets)
 
 
-def insert_device_records(client: Client, request: messages.InsertDeviceRecords) -> messages.Message:
-    """Write rows of one device."""
-    client.connection.check()
+def read_record(request: messages.InsertRecord) -> Tablets:
+    """Read a row of a device."""
+    row = [request.prefixPath], [request.timestamp], [request.measurements], [request.values]
+    return Tablets(f"insertRecord {request.prefixPath}", collect(*row, aligned=bool(request.isAligned)))
+
+
+def read_records(request: messages.InsertRecords) -> Tablets:
+    """Read rows of devices."""
+    rows = request.prefixPaths, request.timestamps, request.measurementsList, request.valuesList
+    return Tablets(f"insertRecords of {len(request.timestamps)} rows", collect(*rows, aligned=bool(request.isAligned)))
+
+
+def read_device_records(request: messages.InsertDeviceRecords) -> Tablets:
+    """Read rows of one device."""
     devices = [request.prefixPath] * len(request.timestamps)
     tablets = collect(devices, request.timestamps, request.measurementsList, request.valuesList, aligned=bool(request.isAligned))
-    return write(client, f"insertRecordsOfOneDevice {request.prefixPath}", tablets)
+    return Tablets(f"insertRecordsOfOneDevice {request.prefixPath}", tablets)
+
+
+READERS: Final[Mapping[str, Read]] = {
+    "insertRecord": read_record,
+    "insertRecords": read_records,
+    "insertRecordsOfOneDevice": read_device_records,
+    "insertTablet": read_tablet,
+    "insertTablets": read_tablets,
+}
+"""The methods that write tablets, with what reads these from their request."""
 
 
 def insert_string_record(client: Client, request: messages.InsertStringRecord) -> messages.Message:
