@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -126,6 +126,13 @@ class DoorConnection:
 
 def killed() -> OperationalError:
     return OperationalError("the connection was killed", hint="connect again")
+
+
+@contextmanager
+def sharing_reads(context: Context) -> Iterator[None]:
+    """Let what this thread writes in the block, gathered from many requests, share reads of the schema, and wait for no others."""
+    with context.catalog.pins.pinned(), nullcontext() if context.group_commit is None else context.group_commit.gathered():
+        yield
 
 
 class Gate:

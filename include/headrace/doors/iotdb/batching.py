@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Frames that are handled together have at most this size, unless there is only one."""
-MAX_BATCHES: Final = 2
-"""Batches that are handled at the same time: one is read while the other is committed."""
 Frame = tuple["Client", bytes]
 Answer = bytes | MalformedCallError
 """The frame of an answer, or why a frame is no call."""
@@ -40,14 +38,15 @@ def writes_tablets(frame: bytes) -> bool:
 class WriteBatches:
     """Answers calls that write tablets. Used in one event loop.
 
+    There is one batch at a time: two would mostly wait for each other's use of the interpreter.
     What one connection sends is written in its order, since each call waits for its answer.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
-        """Take the threads that handle batches."""
-        self._loop, self._executor = loop, executor
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, delay_ms: int) -> None:
+        """Take the threads that handle batches, and how long the first call waits for others."""
+        self._loop, self._executor, self._delay_s = loop, executor, delay_ms / 1_000
         self._waiting: deque[tuple[Frame, Reply]] = deque()
-        self._running = 0
+        self._is_running = False
 
     @property
     def waiting(self) -> int:
@@ -57,16 +56,15 @@ class WriteBatches:
     def submit(self, client: Client, frame: bytes, reply: Reply) -> None:
         """Handle a call, and call `reply` with the answer once its rows are durable or it has failed."""
         self._waiting.append(((client, frame), reply))
-        if self._running < MAX_BATCHES:
-            self._running += 1
-            # Calls that have arrived at the same time are handled together.
-            self._loop.call_soon(self._start)
+        if not self._is_running:
+            self._is_running = True
+            self._loop.call_later(self._delay_s, self._start)
 
     def _start(self) -> None:
         """Handle the calls that wait."""
         batch = self._take()
         if not batch:
-            self._running -= 1
+            self._is_running = False
             return
         running = self._loop.run_in_executor(self._executor, answer_batch, [frame for frame, _ in batch])
         running.add_done_callback(partial(self._finish, [reply for _, reply in batch]))

@@ -60,7 +60,7 @@ class IotdbDoor:
         self._stopping = asyncio.Event()
         self._connections: set[IotdbConnection] = set()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-        self.writes = WriteBatches(self._loop, self.pool)
+        self.writes = WriteBatches(self._loop, self.pool, gate.context.settings.group_commit_ms)
         self._has_started = threading.Event()
 
     @property

@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from headrace.doors.gate import sharing_reads
 from headrace.doors.iotdb.insertion import plan_calls, plan_tablets, write_rights
 from headrace.doors.iotdb.storing import MissingSeriesError
 from headrace.doors.iotdb.tablets import EncodedTablet
@@ -45,7 +46,7 @@ def write_calls(calls: Sequence[TabletCall]) -> None:
     by_user = attrgetter("user")
     for _, own in groupby(sorted(calls, key=by_user), by_user):
         group = list(own)
-        with group[0].session.context.catalog.pins.pinned():
+        with sharing_reads(group[0].session.context):
             write_group(group)
 
 

@@ -30,7 +30,7 @@ MAX_BATCH_BYTES: Final = 4 << 20
 """Bodies that are read together have at most this size, unless there is only one."""
 MAX_BATCHES: Final = 4
 """Batches that are read and written at the same time."""
-MAX_BATCHES_OF_TARGET: Final = 2
+MAX_BATCHES_OF_TARGET: Final = 1
 """Those of one target: one is read while the other is committed."""
 Describe = Callable[[Error], Response]
 Waiting = tuple[bytes, "asyncio.Future[Outcome]"]

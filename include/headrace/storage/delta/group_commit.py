@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -35,7 +35,8 @@ class PendingWrite:
     columns: tuple[str, ...] | None
     is_of_points: bool
     max_rows: int = 0
-    arrived: float = field(default_factory=time.monotonic)
+    is_first: bool = False
+    """Whether no commit was in progress when it arrived."""
     woken: threading.Event = field(default_factory=threading.Event)
     written: WriteMetrics | None = None
     error: BaseException | None = None
@@ -53,6 +54,12 @@ class PendingWrite:
         return self.written
 
 
+class _Thread(threading.local):
+    """What a thread has said of its writes."""
+
+    is_gathered: bool = False
+
+
 @dataclass(slots=True)
 class WriteQueue:
     """The writes to one table that wait, in the order of their arrival."""
@@ -68,8 +75,9 @@ class GroupCommit:
     """Commits rows that several threads write to one table together. Thread-safe.
 
     The threads of the writers do the work: the first that writes to a table waits `delay_ms`, commits what has arrived meanwhile,
-    and hands over to the first of those that have arrived since. `write` and `write_points` return when the rows are durable, as
-    those of `Writer` do, so what one thread writes is committed in its order. An invalid row fails its own write alone.
+    and hands over to the first of those that have arrived since, which does not wait. `write` and `write_points` return when the
+    rows are durable, as those of `Writer` do, so what one thread writes is committed in its order. An invalid row fails its own
+    write alone.
 
     At most `max_bytes` of rows wait for commits of all tables; further writers wait until there is room (a larger write goes in
     alone). That, and as much again for the commits in progress, bounds the memory.
@@ -87,7 +95,17 @@ class GroupCommit:
         self._refused = 0
         self._room = threading.Condition()
         self._lock = threading.Lock()
+        self._thread = _Thread()
         self._queues: dict[TableId, WriteQueue] = defaultdict(WriteQueue)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Do not wait for others with what this thread writes in the block: it has been gathered from many already."""
+        self._thread.is_gathered = True
+        try:
+            yield
+        finally:
+            self._thread.is_gathered = False
 
     def write(
         self, table: Table, database: Database, rows: pa.Table, *, update_columns: Collection[str] | None = None
@@ -154,7 +172,7 @@ class GroupCommit:
             for write in writes:
                 write.woken.wait()
                 if not write.is_done:
-                    self._lead(self._queues[write.table.id])
+                    self._lead(write, self._queues[write.table.id])
         finally:
             self._release(size)
         return [write.result() for write in writes]
@@ -181,14 +199,13 @@ class GroupCommit:
                 queue.full.set()
             if not queue.is_led:
                 queue.is_led = True
+                writes[0].is_first = True
                 writes[0].woken.set()
 
-    def _lead(self, queue: WriteQueue) -> None:
+    def _lead(self, leader: PendingWrite, queue: WriteQueue) -> None:
         """Commit what waits, and wake its writers and the next leader."""
-        with self._lock:
-            wait_s = queue.pending[0].arrived + self._delay_s - time.monotonic()
-        if wait_s > 0:
-            queue.full.wait(wait_s)
+        if leader.is_first and not self._thread.is_gathered:
+            queue.full.wait(self._delay_s)
         with self._lock:
             group = list(queue.pending)
             queue.pending.clear()

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.doors.gate import sharing_reads
 from headrace.doors.tdengine.schemaless.blocks import Block, blocks_of, field_column
 from headrace.doors.tdengine.schemaless.records import TIME, UNITS, json_records, line_records, telnet_records
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
@@ -68,16 +69,17 @@ class SchemalessWriter:
         requests to a table are one commit.
         """
         try:
-            with with_statement(f"write to {target.database}"):
-                return self._write(target, bodies)
+            session = self.open_session(target.user, target.database)
+            with with_statement(f"write to {target.database}"), sharing_reads(session.context):
+                return self._write(session, target, bodies)
         except Error as error:
             if len(bodies) == 1:
                 return [error]
             # It is the fault of one of them.
             return [outcome for body in bodies for outcome in self.write(target, [body])]
 
-    def _write(self, target: Target, bodies: Sequence[bytes]) -> list[Outcome]:
-        session, problems = self.open_session(target.user, target.database), Problems()
+    def _write(self, session: Session, target: Target, bodies: Sequence[bytes]) -> list[Outcome]:
+        problems = Problems()
         database = session.context.catalog.databases.get(target.database)
         records = read_records(target, messages_of(bodies, problems), problems)
         find_series = series_of_json if target.protocol == JSON else series_of_line
