@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import LimitError, NotFoundError, OperationalError
 from headrace.service.authorization import CatalogAuthorizer
-from headrace.service.session import Session, with_statement
+from headrace.service.session import Session
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
@@ -86,9 +86,8 @@ class DoorConnection:
 
     def run(self, sql: str) -> tuple[Result, AnyPlan | None]:
         """Run one statement like `execute`, and return the plan too if it is a query of rows: that has the declared types."""
-        with self.statement(sql), with_statement(sql):
-            stages = self.session.stages(sql)
-            return self.session.run(stages, sql), stages[-1].plan if stages else None
+        with self.statement(sql):
+            return self.session.execute_planned(sql)
 
     def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[Session], Sequence[Stage]]) -> Result:
         """Do what a client asks for without a statement; see `Session.apply`."""

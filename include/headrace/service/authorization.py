@@ -12,6 +12,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table
+from headrace.service.visible_rows import sees_job, sees_table
 from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ BY_KIND: Final[Mapping[str, Privilege]] = {
 """The privilege that allows everything with objects of a kind."""
 FILTERED: Final = (Privilege.READ_DATA, Privilege.READ_SCHEMA)
 """Privileges that a statement does not need: without them paths are as if they did not exist."""
+ANY_TABLE: Final = "*"
 READING: Final = (Action.READ, Action.DESCRIBE)
 HINT: Final = "the administrator can GRANT it; LIST PRIVILEGES OF USER … shows what a user may do"
 
@@ -50,9 +52,18 @@ class CatalogAuthorizer:
         permissions = self.permissions(user)
         if permissions.is_administrator:
             return
-        lacking = [right for right in rights if not is_allowed(right, permissions)]
+        lacking = [right for right in rights if not self._is_allowed(right, permissions)]
         if lacking:
             raise denied(lacking)
+
+    def _is_allowed(self, right: Right, permissions: Permissions) -> bool:
+        target = right.target
+        if right.action is not Action.DESCRIBE or target.kind != STREAM:
+            return is_allowed(right, permissions)
+        record = self._catalog.jobs.find(target.database, target.name, STREAM)
+        if record is None:
+            return permissions.allows_table(Privilege.WRITE_TABLE, target.database, ANY_TABLE)
+        return sees_job(permissions, record.definition)
 
 
 def is_allowed(right: Right, permissions: Permissions) -> bool:
@@ -73,19 +84,16 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
     if target.kind in (ObjectKind.CATALOG, ObjectKind.DATABASE):
         return False
     privilege = Privilege.READ_TABLE if action in READING else Privilege.WRITE_TABLE
-    return permissions.allows_table(privilege, target.database, target.name)
+    # A stream is no table: a table of the same name does not count.
+    name = ANY_TABLE if target.kind == STREAM else target.name
+    return permissions.allows_table(privilege, target.database, name)
 
 
 def may_describe(target: Securable, permissions: Permissions) -> bool:
     """Return whether a user may know of an object. Lists leave out what the user may not know of."""
     if target.kind == ObjectKind.DATABASE:
         return permissions.sees_database(target.database)
-    if target.kind == ObjectKind.TABLE:
-        return any(
-            permissions.allows_table(privilege, target.database, target.name)
-            for privilege in (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
-        )
-    return target.kind != STREAM or permissions.sees_database(target.database)
+    return target.kind != ObjectKind.TABLE or sees_table(permissions, target.database, target.name)
 
 
 def is_tree(database: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error
+from headrace.model.access import Privilege
 from headrace.model.functions import Artifact, RegisteredFunction
 from headrace.service.results import INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
 
@@ -24,13 +26,17 @@ FUNCTION_COLUMNS: Final[dict[str, ColumnOf[RegisteredFunction]]] = {
 
 def functions(context: Context) -> CatalogRows:
     """Return a row for each function of the TDengine language, with its code."""
-    registered = context.catalog.functions.all("tdengine")
     columns: dict[str, ColumnOf[RegisteredFunction]] = {
         **FUNCTION_COLUMNS,
         "func_body": (STRING, lambda function: code_of(function.artifact, context)),
         "func_version": (INT, lambda function: function.version),
     }
-    return read_columns(columns, registered)
+    return read_columns(columns, visible_functions(context))
+
+
+def visible_functions(context: Context) -> Sequence[RegisteredFunction]:
+    """Return the functions of the TDengine language; none for who may not create any, as their code may say what it is for."""
+    return context.catalog.functions.all("tdengine") if context.permissions().allows(Privilege.USE_UDF) else ()
 
 
 def code_of(artifact: Artifact | None, context: Context) -> str | None:

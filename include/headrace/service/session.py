@@ -8,17 +8,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, InternalError, NotFoundError, PermissionDeniedError
+from headrace.errors import Error, InternalError, PermissionDeniedError
 from headrace.model.masking import masked
+from headrace.service.concealment import check_effects, concealed
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, Right, authorize_points, denied_table
+from headrace.service.rights import AllowAll, Authorizer, Right, authorize_points
 from headrace.service.stage import SessionState, Stage, required_rights
 from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
 
 if TYPE_CHECKING:
+    from headrace.compute import AnyPlan
     from headrace.context import Context
     from headrace.queries.running import RunningQueries
     from headrace.service.embedded import EmbeddedRunner
@@ -66,6 +68,10 @@ class Session(SessionState):
         Raises:
             Error: Always one of ours, with the statement's text.
         """
+        return self.execute_planned(text)[0]
+
+    def execute_planned(self, text: str) -> tuple[Result, AnyPlan | None]:
+        """Run one statement like `execute`, and return the plan too if it is a query of rows: that has the declared types."""
         with with_statement(text):
             try:
                 stages = self.stages(text)
@@ -75,7 +81,7 @@ class Session(SessionState):
                 raise
             if any(stage.is_audited for stage in stages):
                 self._record(text)
-            return result
+            return result, stages[-1].plan if stages else None
 
     def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]]) -> Result:
         """Do what a client asks for without a statement: check rights, then plan and apply stages.
@@ -110,18 +116,11 @@ class Session(SessionState):
             if rights:
                 self._authorizer.authorize(self.user, rights)
         try:
-            return plan(statement, self)
-        except NotFoundError as error:
-            raise self._without_names(error) from None
-
-    def _without_names(self, error: NotFoundError) -> Error:
-        """Return the error for a name that was not found, as if it was found and denied unless the user may know all names.
-
-        Trees do not need this: paths that may not be known are not found, and other names have been denied.
-        """
-        if self.dialect == "iotdb" or self.context.permissions().is_administrator:
-            return error
-        return denied_table(error.span)
+            stages = plan(statement, self)
+        except Error as error:
+            raise concealed(error, statement, self) from None
+        check_effects(stages, statement, self)
+        return stages
 
     def run(self, stages: Sequence[Stage], text: str | None = None) -> Result:
         """Apply stages if the user has the rights that they require, and return the result of the last.

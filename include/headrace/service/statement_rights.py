@@ -1,4 +1,4 @@
-"""The rights that the text of a statement over trees needs, asked for before names in it are looked up.
+"""The rights that the text of a statement needs, asked for before names in it are looked up.
 
 So a refusal says nothing about what exists. Rights to read paths are no condition of a statement: paths that may not be read are as
 if they did not exist.
@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from headrace.model import access_statements as access
 from headrace.model import pipe_plugin_statements as plugins
+from headrace.model import statements as tables
 from headrace.model import tree_statements as tree
 from headrace.model.access import GranteeKind, Privilege
 from headrace.model.paths import PathPattern
 from headrace.model.statements import Explain, Statement
-from headrace.service.rights import ADMINISTER, Right, globally, on_paths
+from headrace.service.rights import ADMINISTER, Action, Right, globally, on_catalog, on_database, on_paths
 
 Rights = tuple[Right, ...]
 
@@ -39,7 +40,7 @@ SHOWS: Final[Mapping[str, Rights]] = {
 """SHOW of what is not on paths."""
 GLOBAL: Final[Mapping[Privilege, tuple[type[Statement], ...]]] = {
     Privilege.MANAGE_DATABASE: (tree.CreateTreeDatabase, tree.DropTreeDatabases),
-    Privilege.USE_UDF: (tree.CreateFunction, tree.DropFunction),
+    Privilege.USE_UDF: (tree.CreateFunction, tree.DropFunction, tables.CreateModuleFunction, tables.DropModuleFunction),
     Privilege.USE_TRIGGER: (tree.CreateTrigger, tree.DropTrigger, tree.StartTrigger, tree.StopTrigger),
     Privilege.USE_CQ: (
         *(tree.CreateContinuousQuery, tree.DropContinuousQuery),
@@ -58,7 +59,7 @@ ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplat
 
 
 def statement_rights(statement: Statement, user: str) -> Rights:
-    """Return the rights that the text of a statement needs; none if it needs none, or is not about trees or users."""
+    """Return the rights that the text of a statement needs; none if it needs none, or its stages say it."""
     match statement:
         case Explain(statement=inner):
             return statement_rights(inner, user)
@@ -112,6 +113,14 @@ def _path(privilege: Privilege, statement: Any) -> Rights:
     return on_paths(privilege, (statement.path,))
 
 
+def _database(action: Action, statement: Any) -> Rights:
+    return on_database(action, statement.name.name)
+
+
+def _snode(_: Statement) -> Rights:
+    return on_catalog(Action.ALTER)
+
+
 def _global(privilege: Privilege, _: Statement) -> Rights:
     return globally(privilege)
 
@@ -125,6 +134,12 @@ PLAIN: Final[Mapping[type[Statement], Callable[[Any], Rights]]] = {
     tree.DeactivateTemplate: partial(_patterns, Privilege.WRITE_SCHEMA),
     tree.TreeInsert: _inserted,
     tree.TreeDelete: partial(_patterns, Privilege.WRITE_DATA),
+    tables.CreateDatabase: partial(_database, Action.CREATE),
+    tables.AlterDatabase: partial(_database, Action.ALTER),
+    tables.MaintainDatabase: partial(_database, Action.ALTER),
+    tables.DropDatabase: partial(_database, Action.DROP),
+    tables.CreateSnode: _snode,
+    tables.DropSnode: _snode,
     **{kind: partial(_global, privilege) for privilege, kinds in GLOBAL.items() for kind in kinds},
 }
 """Statements whose rights do not depend on the user."""

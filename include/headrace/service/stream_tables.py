@@ -17,6 +17,7 @@ from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
 from headrace.runtime.supervision import Snapshot, read_snapshot
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
+from headrace.service.visible_rows import visible_jobs
 from headrace.sql import parse
 from headrace.streams.kind import STREAM
 
@@ -157,8 +158,8 @@ def stream_tasks(context: Context) -> CatalogRows:
 
 
 def stream_records(context: Context) -> list[JobRecord]:
-    """Return the streams by database and name, without those that are being dropped."""
-    records = context.catalog.jobs.all(kind=STREAM)
+    """Return the streams that the user may know of by database and name, without those that are being dropped."""
+    records = visible_jobs(context, context.catalog.jobs.all(kind=STREAM))
     return [record for record in records if record.desired is not DesiredState.DROPPED]
 
 

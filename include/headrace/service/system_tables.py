@@ -28,7 +28,7 @@ from headrace.runtime.activity import (
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.service import function_tables, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
-from headrace.service.visible_rows import visible
+from headrace.service.visible_rows import visible, visible_jobs
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 from headrace.sql.tokens import TokenType, tokenize
@@ -140,13 +140,17 @@ def jobs(context: Context) -> CatalogRows:
             job.created,
             job.id,
         )
-        for record in sorted(state.jobs.values(), key=lambda record: (record.definition.kind, str(record.definition)))
+        for record in sorted(visible_jobs(context, state.jobs.values()), key=kind_and_name)
         for job in (record.definition,)
         if record.desired is not DesiredState.DROPPED
     ]
     types = {"job_name": STRING, "db_name": STRING, "kind": STRING, "owner": STRING, "status": STRING, "message": STRING}
     types |= {"snode": STRING, "lag_ms": BIGINT, "rows_out": BIGINT, "create_time": INSTANT, "job_id": STRING}
     return CatalogRows(types, rows)
+
+
+def kind_and_name(record: JobRecord) -> tuple[str, str]:
+    return record.definition.kind, str(record.definition)
 
 
 def state_word(record: JobRecord) -> str:
@@ -190,7 +194,7 @@ def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
     state = read_snapshot(context.catalog, context.catalog.now())
     activity = reported_activity(state, stale_after_ms(context.settings))
-    records = [record for record in state.jobs.values() if record.definition.kind == STREAM]
+    records = [record for record in visible_jobs(context, state.jobs.values()) if record.definition.kind == STREAM]
     measured = (measured_stream(context, record, activity.get(record.definition.id, NO_ACTIVITY)) for record in records)
     return read_columns(PROGRESS_COLUMNS, measured)
 
@@ -307,13 +311,13 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_tables": visible(tables),
     "ins_tags": visible(tags),
     "ins_columns": visible(columns),
-    "ins_functions": visible(function_tables.functions),
-    "ins_jobs": visible(jobs),
-    "ins_streams": visible(stream_tables.streams),
-    "ins_stream_tasks": visible(stream_tables.stream_tasks),
-    "ins_stream_progress": visible(stream_progress),
-    "ins_stream_quarantine": visible(stream_quarantine),
-    "ins_stream_metrics": visible(stream_metrics),
+    "ins_functions": function_tables.functions,
+    "ins_jobs": jobs,
+    "ins_streams": stream_tables.streams,
+    "ins_stream_tasks": stream_tables.stream_tasks,
+    "ins_stream_progress": stream_progress,
+    "ins_stream_quarantine": stream_quarantine,
+    "ins_stream_metrics": stream_metrics,
     "ins_users": users,
     "ins_user_privileges": user_privileges,
     "ins_audit_log": audit_log,

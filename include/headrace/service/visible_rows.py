@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace.context import Context
 from headrace.model.access import Permissions, Privilege
+from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.pipes.kind import PIPE
+from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.results import CatalogRows
 
 DATABASE_COLUMNS: Final = ("db_name", "source_db")
 TABLE_COLUMNS: Final = ("table_name", "stable_name")
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
+OF_KIND: Final = {CONTINUOUS_QUERY: Privilege.USE_CQ, PIPE: Privilege.USE_PIPE}
+"""The privilege with which a user knows of jobs of a kind that belong to no database."""
 
 
 def visible(read: Callable[[Context], CatalogRows]) -> Callable[[Context], CatalogRows]:
@@ -27,7 +32,7 @@ def visible(read: Callable[[Context], CatalogRows]) -> Callable[[Context], Catal
 def visible_rows(rows: CatalogRows, permissions: Permissions) -> CatalogRows:
     """Return the rows of databases and tables on which a user has a privilege; none if rows do not name a database."""
     names = list(rows.columns)
-    if names[0] == "name":
+    if names[0] == "name":  # of databases
         return CatalogRows(rows.columns, [row for row in rows.values if permissions.sees_database(row[0])])
     database = next((names.index(name) for name in DATABASE_COLUMNS if name in names), None)
     if database is None:
@@ -45,3 +50,20 @@ def visible_rows(rows: CatalogRows, permissions: Permissions) -> CatalogRows:
 def sees_table(permissions: Permissions, database: str, table: str | None) -> bool:
     """Return whether a user has a privilege on a table."""
     return table is not None and any(permissions.allows_table(privilege, database, table) for privilege in ON_TABLES)
+
+
+def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
+    """Return whether a user may know of a job: it is theirs, they may change it, or they may know of all tables that it names."""
+    if permissions.is_administrator or job.owner == permissions.user:
+        return True
+    if not job.database:
+        return job.kind in OF_KIND and permissions.allows(OF_KIND[job.kind])
+    if permissions.allows_table(Privilege.WRITE_TABLE, job.database, "*"):
+        return True
+    return all(sees_table(permissions, table.database, table.name) for table in job.tables)
+
+
+def visible_jobs(context: Context, records: Iterable[JobRecord]) -> list[JobRecord]:
+    """Return the jobs that the user of a context may know of."""
+    permissions = context.permissions()
+    return [record for record in records if sees_job(permissions, record.definition)]

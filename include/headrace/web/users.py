@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
 from headrace.catalog import Catalog
 from headrace.errors import AuthenticationError, NotFoundError
 from headrace.model.access import Permissions, Privilege
-from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.model.jobs import JobRecord
 from headrace.model.page_users import ANYBODY, parse_page_users
-from headrace.pipes.kind import PIPE
-from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.dag_ids import record_dag_id
 from headrace.service.authorization import CatalogAuthorizer
+from headrace.service.visible_rows import sees_job
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.web.access import Access
-
-OF_KIND: Final = {CONTINUOUS_QUERY: Privilege.USE_CQ, PIPE: Privilege.USE_PIPE}
-"""The privilege with which a user sees jobs of a kind that belong to no database."""
 
 
 def headrace_user(settings: Settings, airflow_user: str) -> str:
@@ -64,7 +60,7 @@ class MappedAccess:
         readable = self.readable_dags(user, set(dag_ids.values()))
         own = [record for record in records if dag_ids[record.definition.id] in readable]
         permissions = self._permissions(user)
-        return own if permissions is None else [record for record in own if sees(permissions, record.definition)]
+        return own if permissions is None else [record for record in own if sees_job(permissions, record.definition)]
 
     def sees_triggers(self, user: Any) -> bool:
         """Return whether a user may see triggers."""
@@ -77,15 +73,6 @@ class MappedAccess:
         if not catalog.access.has_users():
             return None
         return CatalogAuthorizer(catalog).permissions(headrace_user(self._settings, self.user_name(user)))
-
-
-def sees(permissions: Permissions, job: JobDefinition) -> bool:
-    """Return whether a user may know of a job."""
-    if permissions.is_administrator or job.owner == permissions.user:
-        return True
-    if job.database:
-        return permissions.sees_database(job.database)
-    return job.kind in OF_KIND and permissions.allows(OF_KIND[job.kind])
 
 
 def service_executor(settings: Settings) -> Callable[[str, str, str], None]:

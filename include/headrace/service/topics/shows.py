@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
 from headrace.model.statements import (
     CreateDatabase,
@@ -24,6 +25,7 @@ from headrace.model.statements import (
 )
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
+from headrace.service.function_tables import visible_functions
 from headrace.service.names import database_of, find_table
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
@@ -131,8 +133,10 @@ def show_tags(statement: Show, session: PlanningContext) -> Result:
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:
-    """List the snodes with their leases, and the number of their streams and continuous queries."""
+    """List the snodes with their leases, and the number of their jobs of all users; none for who may not see what they run."""
     catalog = session.context.catalog
+    if not session.context.permissions().allows(Privilege.MAINTAIN):
+        return rows_result(SNODE_COLUMNS, [], SNODE_TYPES)
     members = {member.name: member for member in catalog.members.all()}
     jobs = Counter(job.definition.snode for job in catalog.jobs.all())
     names = sorted({*session.context.settings.own_snodes, *members, *jobs})
@@ -150,13 +154,12 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
         )
         for name, lease in leases.items()
     ]
-    names_of_columns = ("id", "snode", "endpoint", "epoch", "holder", "alive", "jobs")
-    return rows_result(names_of_columns, rows, (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT))
+    return rows_result(SNODE_COLUMNS, rows, SNODE_TYPES)
 
 
 def list_functions(statement: Show, session: PlanningContext) -> Result:
     """List the names of registered functions."""
-    names = [(function.name,) for function in session.context.catalog.functions.all("tdengine")]
+    names = [(function.name,) for function in visible_functions(session.context)]
     return Result(CatalogRows({"name": STRING}, names).like(statement.like))
 
 
@@ -248,6 +251,8 @@ STREAM_COLUMNS: Final = [
 ]
 JOB_COLUMNS: Final = ("job_name", "db_name", "kind", "owner", "status", "message", "snode", "lag_ms", "rows_out")
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
+SNODE_COLUMNS: Final = ("id", "snode", "endpoint", "epoch", "holder", "alive", "jobs")
+SNODE_TYPES: Final = (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT)
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
 READERS: Final[dict[str, Reader]] = {
