@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.flight as flight
 from fastapi.testclient import TestClient
 
@@ -190,7 +191,7 @@ DOORS: Final[Mapping[str, tuple[Ask, tuple[str, ...]]]] = {
 """The doors for statements, with the dialects that they speak."""
 
 
-def flight_metadata(home: Home, dialect: str, command: str, **values: Any) -> object:
+def flight_metadata(home: Home, dialect: str, command: str, **values: Any) -> pa.Table:
     """Return what Flight SQL answers about databases and tables."""
     session = home.remote[dialect].session
     client, options = session._client, session._options  # type: ignore[attr-defined]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
+import headrace
+from headrace.doors.flight.metadata import METADATA
+from headrace.doors.iotdb.calls import METHODS
 from headrace.model.statements import Explain, Show, Statement
 from headrace.model.tree_statements import TreeShow
 from headrace.service.dispatch import TOPICS, WORD_START
@@ -16,7 +19,9 @@ from headrace.service.system_tables import RELATIONS
 from headrace.service.topics.shows import READERS
 from headrace.service.topics.trees.shows import SHOWS
 from headrace.sql import parse
-from tests.doors.matrix import DOORS, Home, opened_home
+from tests.airflow.web_page import ACTION
+from tests.doors.matrix import DOORS, PASSWORD, USER, Home, call, flight_metadata, opened_home
+from tests.doors.rpc_cases import CALLS, SESSION_ONLY
 from tests.support.statement_cases import STATEMENTS, TREE_STATEMENTS
 
 SYSTEM_TABLES: Final = tuple(f"select * from information_schema.{name}" for name in RELATIONS)
@@ -35,6 +40,8 @@ MORE: Final = (
     *("drop table if exists plain", "drop stream if exists s", "create database if not exists other"),
     "create stream if not exists s into out1 as select _wstart, count(*) from seen interval(1m)",
     "alter table seen add column c int",
+    "insert into dev1 (ts, a) file '/nowhere/rows.csv'",
+    "create table if not exists using readings (tbname, place) file '/nowhere/tags.csv'",
 )
 MORE_OF_TREE: Final = (
     *("show databases", "show timeseries", "show latest timeseries", "show version", "show current_timestamp", "show functions"),
@@ -42,8 +49,8 @@ MORE_OF_TREE: Final = (
     *("show paths set device template t1", "show paths using device template t1", "show pipe copies", "show all ttl"),
     *("show ttl on root.plant.line1.**", "count databases", "count devices", "count timeseries", "count nodes root.** level=1"),
     *("show audit log", "create stateless trigger t after insert on root.plant.** as 'first.First'", "drop trigger t"),
-    *("start trigger t", "stop trigger t", "grant READ on d.* to vera", "select * from root.**", "select last * from root.**"),
-    *("show timeseries where timeseries contains 'line'", "show timeseries root.plant.** where unit='rpm'"),
+    *("start trigger t", "stop trigger t", "select * from root.**", "select last * from root.**"),
+    *("show timeseries where timeseries contains 'line'", "show timeseries root.plant.** where TAGS(unit)='rpm'"),
     *("select nothing from root.plant.line1", "insert into root.plant.line1(time, s1) values (1, 'x')"),
     *("create timeseries root.plant.line1.s1 with datatype=TEXT", "select s1 from root.plant.line1 align by device"),
     *("select count(*) from root.** group by level = 1", "select s1 + 1 from root.plant.line1 where s1 > 0"),
@@ -54,10 +61,13 @@ MORE_OF_TREE: Final = (
     "select s1 into root.seen.b(s2) from root.seen.a",
 )
 CASES: Final = {"tdengine": (*STATEMENTS, *MORE), "iotdb": (*TREE_STATEMENTS, *MORE_OF_TREE)}
-OWN: Final = ("alter user vera set password 'secret34'", "select 1")
-"""What vera may do, and all may who reach Spark."""
-READING_TIMES: Final = ("show devices where time > 1", "show latest timeseries", "select count(*) from root.** group by level = 1")
-"""Statements that take longer, so one door has to do."""
+OWN: Final = ("alter user vera set password 'secret34'",)
+"""What vera may do."""
+ON_SPARK: Final = (
+    *("select 1", "show devices where time > 1", "show latest timeseries", "select count(*) from root.** group by level = 1"),
+    "explain analyze select * from root.**",
+)
+"""Statements that would start Spark. They read series that other statements resolve in the same way."""
 NUMBERED: Final = re.compile("(show|explain) (queries|connections|analyze)")
 """Statements whose answers have numbers of connections and processes, or durations."""
 
@@ -72,9 +82,9 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Home
 
 def statements_of(dialect: str, door: str) -> list[str]:
     """Return the statements for a door, and for the first one those that are particular to no door."""
-    cases = [sql for sql in CASES[dialect] if sql not in OWN]
+    cases = [sql for sql in CASES[dialect] if sql not in (*OWN, *ON_SPARK)]
     if door != "embedded":
-        return [sql for sql in cases if sql not in READING_TIMES]
+        return cases
     return [*cases, *(f"explain {sql}" for sql in cases if not sql.startswith("explain"))]
 
 
@@ -98,7 +108,7 @@ def comparable(sql: str, answer: object) -> str:
 
 @pytest.mark.parametrize(("door", "dialect"), [(door, dialect) for door, (_, dialects) in DOORS.items() for dialect in dialects])
 def test_no_statement_does_or_reveals_anything(homes: tuple[Home, Home], door: str, dialect: str) -> None:
-    full, less = homes
+    full, _ = homes
     ask, before = DOORS[door][0], full.state()
     differing = {}
     for sql in statements_of(dialect, door):
@@ -108,3 +118,98 @@ def test_no_statement_does_or_reveals_anything(homes: tuple[Home, Home], door: s
     assert differing == {}
     after = full.state()
     assert {name: rows for name, rows in after.items() if rows != before[name]} == {}
+
+
+def test_no_call_of_the_rpc_does_or_reveals_anything(homes: tuple[Home, Home]) -> None:
+    full, _ = homes
+    assert set(METHODS) == set(CALLS) | SESSION_ONLY
+    before = full.state()
+    for method, cases in CALLS.items():
+        for values in cases:
+            answers = [call(home, method, **values) for home in homes]
+            assert answers[0] == answers[1], (method, values)
+            assert b"lacks its" not in answers[0], (method, answers[0])
+    assert full.state() == before
+
+
+def test_no_metadata_of_flight_reveals_anything(homes: tuple[Home, Home]) -> None:
+    for command in METADATA:
+        for dialect in ("tdengine", "iotdb"):
+            tables = [flight_metadata(home, dialect, command) for home in homes]
+            assert tables[0] == tables[1], command
+    answers = [flight_metadata(home, "tdengine", "CommandGetTables") for home in homes]
+    assert answers[0]["table_name"].to_pylist() == ["seen", "root.seen.a"]
+
+
+INTO: Final = ("readings", "plain", "seen", "nowhere", "other.t", "root.plant", "root.plant.line1", "root.seen.a", "root.n.a")
+INGESTED: Final = ([{"ts": "x", "a": 1}], [{"time": 1, "s1": 1, "device": "root.plant.line1"}], [{"ts": 1, "nothing": "x"}])
+
+
+@pytest.mark.parametrize("door", ["embedded", "remote"])
+@pytest.mark.parametrize("dialect", ["tdengine", "iotdb"])
+def test_no_rows_are_ingested(homes: tuple[Home, Home], dialect: str, door: str) -> None:
+    full, _ = homes
+    before = full.state()
+    for table, rows in itertools.product(INTO, INGESTED):
+        answers = [appended(getattr(home, door)[dialect], rows, table) for home in homes]
+        assert answers[0] == answers[1], table
+        assert answers[0][0] == "PERMISSION_DENIED", table
+    assert full.state() == before
+
+
+def appended(connection: headrace.Connection, rows: list[dict[str, Any]], table: str) -> tuple[str, str]:
+    with pytest.raises(headrace.Error) as raised:
+        connection.append(rows, table)
+    return raised.value.code, str(raised.value)
+
+
+LINES: Final = ("seen v=1 1", "readings,place=north a=1 1", "readings,place=north a=true 1", "fresh,x=y v=1 1", "plain a=1 1")
+WRITES: Final = {
+    "/influxdb/v1/write": [("/influxdb/v1/write?db={}&precision=ms", line) for line in LINES],
+    "/influxdb/v1/api/v2/write": [("/influxdb/v1/api/v2/write?bucket={}&precision=ms", line) for line in LINES],
+    "/opentsdb/v1/put/json/{database}": [
+        ("/opentsdb/v1/put/json/{}", f'[{{"metric": "{table}", "timestamp": 1700000000, "value": 1, "tags": {{"a": "b"}}}}]')
+        for table in ("seen", "readings", "fresh")
+    ],
+    "/opentsdb/v1/put/telnet/{database}": [
+        ("/opentsdb/v1/put/telnet/{}", f"{table} 1700000000 1 a=b") for table in ("seen", "readings", "fresh")
+    ],
+}
+
+
+def test_no_line_is_written(homes: tuple[Home, Home]) -> None:
+    full, less = homes
+    paths = {route.path for route in full.rest.app.routes if "POST" in (route.methods or ())}  # type: ignore[attr-defined]
+    assert paths == {*WRITES, "/rest/sql", "/rest/sql/{database}"}
+    before = full.state()
+    for path, body in (case for cases in WRITES.values() for case in cases):
+        for database in ("d", "other", "nowhere"):
+            replies = [home.rest.post(path.format(database), content=body, auth=(USER, PASSWORD)) for home in (full, less)]
+            assert replies[0].text == replies[1].text, (path, body, database)
+            assert replies[0].status_code == replies[1].status_code == 403, (path, body, database, replies[0].text)
+    assert full.state() == before
+
+
+def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
+    full, _ = homes
+    ids = [record.definition.id for record in full.root.session.context.catalog.jobs.all()]
+    before, headers = full.state(), {**ACTION, "Sec-Fetch-Site": "same-origin"}
+    requests: dict[str, list[tuple[str, str]]] = {
+        "/jobs": [("GET", "/api/jobs")],
+        "/graph": [("GET", "/api/graph")],
+        "/jobs/{job_id}": [("GET", f"/api/jobs/{id}") for id in ids],
+        "/jobs/{job_id}/plan": [("GET", f"/api/jobs/{id}/plan") for id in ids],
+        "/jobs/{job_id}/{action}": [("POST", f"/api/jobs/{id}/{action}") for id in ids for action in ("pause", "drop", "nothing")],
+    }
+    assert {route.path.removeprefix("/api") for route in full.page.app.routes if route.path.startswith("/api")} == set(requests)  # type: ignore[attr-defined]
+    for method, path in (request for group in requests.values() for request in group):
+        body = {"json": {"sql": "PAUSE STREAM d.s"}} if method == "POST" else {}
+        replies = [home.page.request(method, path, headers=headers, **body) for home in homes]
+        assert replies[0].text == replies[1].text, path
+    assert full.state() == before
+
+
+def test_metrics_are_for_those_with_a_token(homes: tuple[Home, Home]) -> None:
+    for home in homes:
+        assert home.http.get("/metrics", auth=(USER, PASSWORD)).status_code == 401
+        assert home.http.get("/health").json() == {"status": "ok"}

@@ -41,6 +41,10 @@ class Access(Repository):
         self._former: set[str] = set()
         self._lock = threading.Lock()
 
+    def revision(self) -> int:
+        """Return a number that changes whenever users, or what they may do, change."""
+        return self._pins.revision(RevisionKind.ACCESS)
+
     # Users
 
     def users(self) -> list[User]:
@@ -244,7 +248,7 @@ class Access(Repository):
 
     def _refresh(self) -> None:
         """Forget what has been read if something has changed."""
-        revision = self._pins.revision(RevisionKind.ACCESS)
+        revision = self.revision()
         with self._lock:
             if revision != self._seen:
                 query = select(DROPPED_USERS.c.name).union(select(USERS.c.name).where(~USERS.c.is_enabled))

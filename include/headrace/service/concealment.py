@@ -22,15 +22,20 @@ TREE_DIALECT: Final = "iotdb"
 """Its statements need no concealment: paths that may not be known are not found, and other names have been denied."""
 
 
-def concealed(error: Error, statement: Statement, session: PlanningContext) -> Error:
-    """Return the error with which a statement could not be planned, in a form that reveals no name to the user.
+Named = Statement | tuple[Name, ...]
+"""What names tables and streams: a statement, or the names in what a client asks for without one."""
+
+
+def concealed(error: Error, named: Named, session: PlanningContext) -> Error:
+    """Return the error with which something could not be planned, in a form that reveals no name to the user.
 
     What was not found is denied, as it would be if it was found. What is wrong with a table is said to who may know of it.
     """
-    if isinstance(error, PermissionDeniedError) or reveals_nothing(session):
+    if isinstance(error, PermissionDeniedError) or reveals_nothing(named, session):
         return error
-    knows_all = not isinstance(error, NotFoundError) and knows_names(statement, session)
-    return error if knows_all else denied_table()
+    # The names in a statement may be those of databases too.
+    is_missing = isinstance(error, NotFoundError) and isinstance(named, Statement)
+    return error if not is_missing and knows_names(named, session) else denied_table()
 
 
 def check_effects(stages: Sequence[Stage], statement: Statement, session: PlanningContext) -> None:
@@ -38,19 +43,21 @@ def check_effects(stages: Sequence[Stage], statement: Statement, session: Planni
 
     `IF EXISTS` and `IF NOT EXISTS` would tell else whether there is such a table.
     """
-    if not required_rights(stages) and not reveals_nothing(session) and not knows_names(statement, session):
+    if not required_rights(stages) and not reveals_nothing(statement, session) and not knows_names(statement, session):
         raise denied_table()
 
 
-def reveals_nothing(session: PlanningContext) -> bool:
+def reveals_nothing(named: Named, session: PlanningContext) -> bool:
     """Return whether the user may know all names, or the language conceals them by itself."""
-    return session.dialect == TREE_DIALECT or session.context.permissions().is_administrator
+    if isinstance(named, Statement) and session.dialect == TREE_DIALECT:
+        return True
+    return session.context.permissions().is_administrator
 
 
-def knows_names(statement: Statement, session: PlanningContext) -> bool:
-    """Return whether a user may know of all tables that a statement names."""
+def knows_names(named: Named, session: PlanningContext) -> bool:
+    """Return whether a user may know of all tables that are named."""
     permissions = session.context.permissions()
-    return all(knows(name, permissions, session) for name in names_in(statement))
+    return all(knows(name, permissions, session) for name in names_in(named))
 
 
 def knows(name: Name, permissions: Permissions, session: PlanningContext) -> bool:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.progress import Progress, no_progress
+from headrace.service.names import parse_name
 from headrace.service.results import Result
+from headrace.service.rights import globally
 from headrace.service.session import Session, with_statement
+from headrace.sql import parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,12 +88,14 @@ class Connection:
         Raises:
             DataError: A value is invalid; nothing has been written.
         """
-        from headrace.service.topics.loads import plan_load
+        from headrace.service.topics.loads import load_rights, plan_load
 
         self._open()
+        session, name = self.session, parse_name(into)
         files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
         options = (subtable, device, aligned, file_format, progress)
-        return self.session.run(plan_load(self.session, files, into, *options)).affected
+        stages = partial(plan_load, session, files, into, *options)
+        return session.apply(f"LOAD into {into}", load_rights(session, into, device), stages, (name,)).affected
 
     def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
         """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.
@@ -139,8 +146,11 @@ class Connection:
         check_one_subject({"query": query, "stream": stream, "cq": cq})
         if cq is None and (start is not None or end is not None):
             raise ProgrammingError("start and end need a continuous query", hint="name it (cq=…), or leave them out")
+        rights, session = () if cq is None else globally(Privilege.USE_CQ), self.session
         with nullcontext() if query is None else with_statement(query):
-            result = self.session.run(plan_verification(self.session, query, stream, cq, start, end))
+            named = (parse_name(stream or ""),) if query is None else parse(query, session.dialect)
+            stages = partial(plan_verification, session, query, stream, cq, start, end)
+            result = session.apply(f"VERIFY {query or stream or cq}", rights, stages, named)
         assert result.verification is not None
         return result.verification
 
@@ -172,7 +182,9 @@ class Connection:
 
         self._open()
         check_one_subject({"stream": stream, "cq": cq})
-        return self.session.run(plan_backfill(self.session, stream, cq, start, end, progress=progress)).affected
+        rights = () if cq is None else globally(Privilege.USE_CQ)
+        stages = partial(plan_backfill, self.session, stream, cq, start, end, progress=progress)
+        return self.session.apply(f"BACKFILL {stream or cq}", rights, stages, (parse_name(stream or ""),)).affected
 
     def settle(self) -> None:
         """Return when every stream has processed all that was written; run the streams here unless an snode does."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, InternalError, PermissionDeniedError
 from headrace.model.masking import masked
-from headrace.service.concealment import check_effects, concealed
+from headrace.service.concealment import Named, check_effects, concealed
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
@@ -77,28 +77,35 @@ class Session(SessionState):
                 stages = self.stages(text)
                 result = self.run(stages, text)
             except PermissionDeniedError as error:
-                self._record(text, error)
+                self.record(text, error)
                 raise
             if any(stage.is_audited for stage in stages):
-                self._record(text)
+                self.record(text)
             return result, stages[-1].plan if stages else None
 
-    def apply(self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]]) -> Result:
+    def apply(
+        self, described: str, rights: Sequence[Right], make_stages: Callable[[], Sequence[Stage]], named: Named | None = None
+    ) -> Result:
         """Do what a client asks for without a statement: check rights, then plan and apply stages.
 
-        `described` replaces the statement in the audit log.
+        `described` replaces the statement in the audit log. Errors in planning reveal nothing of the tables that `named` has.
 
         Raises:
             PermissionDeniedError: The user lacks a right; nothing has been looked up or applied.
         """
         try:
-            self._authorizer.authorize(self.user, rights)
-            return self.run(make_stages())
+            if rights:
+                self._authorizer.authorize(self.user, rights)
+            try:
+                stages = make_stages()
+            except Error as error:
+                raise error if named is None else concealed(error, named, self) from error.__cause__
+            return self.run(stages)
         except PermissionDeniedError as error:
-            self._record(described, error)
+            self.record(described, error)
             raise
 
-    def _record(self, text: str, error: PermissionDeniedError | None = None) -> None:
+    def record(self, text: str, error: PermissionDeniedError | None = None) -> None:
         """Record in the audit log what the user has done, or was refused."""
         statement, reason = masked(text)[:MAX_AUDITED], "" if error is None else error.message
         action = statement.split(maxsplit=1)[0].upper() if statement.strip() else ""

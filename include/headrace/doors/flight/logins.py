@@ -96,9 +96,13 @@ class Logins:
         return login
 
     def _digest(self, value: str, headers: Headers) -> str:
-        """Return what a client that sends its password with each call is known by; the password itself is not kept."""
+        """Return what a client that sends its password with each call is known by, until users change.
+
+        The password itself is not kept.
+        """
+        revision = str(self._gate.context.catalog.access.revision())
         options = [header(headers, name) for name in ("dialect", "x-headrace-dialect", "database", "x-headrace-database")]
-        return hmac.new(self._secret, "\0".join([value, *options]).encode(), "sha256").hexdigest()
+        return hmac.new(self._secret, "\0".join([value, revision, *options]).encode(), "sha256").hexdigest()
 
     def _close_idle(self) -> None:
         oldest = time.monotonic() - IDLE_S

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
+from headrace.model.paths import parse_path
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database, Table, TableKind
+from headrace.model.trees import TREE_TABLE
 from headrace.service.names import database_of, parse_name, refuse_virtual
 from headrace.service.results import Result
-from headrace.service.rights import Action, on_table
+from headrace.service.rights import Action, Right, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.subtables import create_missing
-from headrace.service.topics.trees.loads import described_files, find_tree_target, load_tree
+from headrace.service.topics.trees.loads import described_files, find_tree_target, load_tree, tree_path, tree_rights
 
 
 def plan_load(
@@ -46,6 +48,16 @@ def plan_load(
     refuse_virtual(table, name)
     rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
     return [load_files(table, database, files, rows_subtable, size, file_format, progress)]
+
+
+def load_rights(session: PlanningContext, into: str, device: str | None) -> tuple[Right, ...]:
+    """Return the rights that a load into a tree needs by its arguments alone, asked for before names are looked up."""
+    path = tree_path(session, into)
+    if path is None:
+        return ()
+    # The table of a tree stands for all of it, whether there is such a tree or not.
+    is_path = device is not None and parse_path(device) is not None
+    return tree_rights(device if device and is_path else path.removesuffix(f".{TREE_TABLE}"))
 
 
 def load_files(

@@ -17,11 +17,11 @@ from headrace.doors.tdengine.schemaless.blocks import Block, blocks_of, field_co
 from headrace.doors.tdengine.schemaless.records import TIME, UNITS, json_records, line_records, telnet_records
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
 from headrace.doors.tdengine.schemaless.series import Series, series_of_json, series_of_line
-from headrace.errors import DataError, Error, ProgrammingError
+from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError
 from headrace.model.types import TypeKind
 from headrace.pipes.formats.records import ID, Problems
 from headrace.service.results import Result
-from headrace.service.rights import Action, on_table
+from headrace.service.rights import Action, denied_table, on_table
 from headrace.service.session import Session, with_statement
 from headrace.service.stage import SessionState, Stage
 from headrace.storage.types import rows_schema
@@ -68,10 +68,16 @@ class SchemalessWriter:
         A request is written whole or not at all, unless it has rows of several tables and the storage fails. The rows of all
         requests to a table are one commit.
         """
+        described = f"WRITE to {target.database}"
         try:
-            session = self.open_session(target.user, target.database)
-            with with_statement(f"write to {target.database}"), sharing_reads(session.context):
-                return self._write(session, target, bodies)
+            with with_statement(described):
+                session = self.open_session(target.user, target.database)
+                try:
+                    with sharing_reads(session.context):
+                        return self._write(session, target, bodies)
+                except PermissionDeniedError as error:
+                    session.record(described, error)
+                    raise
         except Error as error:
             if len(bodies) == 1:
                 return [error]
@@ -80,6 +86,8 @@ class SchemalessWriter:
 
     def _write(self, session: Session, target: Target, bodies: Sequence[bytes]) -> list[Outcome]:
         problems = Problems()
+        if not session.context.permissions().sees_database(target.database):
+            raise denied_table()
         database = session.context.catalog.databases.get(target.database)
         records = read_records(target, messages_of(bodies, problems), problems)
         find_series = series_of_json if target.protocol == JSON else series_of_line

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.access import Privilege
-from headrace.model.paths import ROOT, join_path, parse_path
+from headrace.model.paths import ANY_LEVELS, ROOT, join_path, parse_path
 from headrace.model.progress import Progress
 from headrace.model.tables import Database
 from headrace.model.trees import TREE_TABLE
 from headrace.service.names import parse_name
 from headrace.service.results import Result
-from headrace.service.rights import on_paths
+from headrace.service.rights import Right, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.trees.databases import create_tree
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, new_database
@@ -45,9 +45,13 @@ def load_tree(
 
     target = database.name if device is None else f"device {device}"
     described = [f"load {described_files(files, size)} into {target}: all rows or none", "create the series that are missing"]
-    below = [f"{database.name if device is None else device}.**"]
-    rights = (*on_paths(Privilege.WRITE_DATA, below), *on_paths(Privilege.WRITE_SCHEMA, below))
-    return Stage(rights, lambda: described, apply)
+    return Stage(tree_rights(database.name if device is None else device), lambda: described, apply)
+
+
+def tree_rights(path: str) -> tuple[Right, ...]:
+    """Return the rights to load into all series below a path."""
+    below = [f"{path}.{ANY_LEVELS}"]
+    return (*on_paths(Privilege.WRITE_DATA, below), *on_paths(Privilege.WRITE_SCHEMA, below))
 
 
 def described_files(files: Sequence[Path], size: int) -> str:
