@@ -64,6 +64,8 @@ def test_a_user_sees_what_their_rights_show(root: headrace.Connection, home: Set
         assert names(page) == []
         assert page.get("/api/jobs/id-avg_v").status_code == 404
         root.execute("GRANT READ ON power.meters TO vera")
+        assert page.get("/api/jobs/id-avg_v").status_code == 404
+        root.execute("GRANT READ ON power.avg_v_out TO vera")
         assert page.get("/api/jobs/id-avg_v").status_code == 200
         refused = pause(page)
         assert (refused.status_code, refused.json()["code"]) == (409, "PERMISSION_DENIED")

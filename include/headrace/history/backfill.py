@@ -31,6 +31,7 @@ from headrace.storage.delta.scans import Extent
 from headrace.streams import lifecycle
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.owners import running_as_owner
 from headrace.streams.quarantine.stored_rows import set_aside_history
 from headrace.streams.sources.stored import count_rows, source_extents
 from headrace.streams.windows.retention import subtable_key
@@ -202,18 +203,20 @@ def fill_chunk(context: Context, job_id: str, run: str, number: int, wait_ms: in
     """Compute one chunk and write its windows to the target; return the chunk as recorded afterwards (DONE).
 
     Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
-    If it fails, the ledger records FAILED with the message, and the error is raised. Only one process works on a chunk: others
+    It runs with the rights that the stream's owner has now. If it fails, the ledger records FAILED with the message, and the error is raised. Only one process works on a chunk: others
     wait, for at most `wait_ms`, and then see that it is done. If a process dies, the next one takes its chunk over.
 
     Raises:
         NotFoundError: There is no such stream, run or chunk.
         OperationalError: Spark or storage failed; a later try may succeed.
         TransientError: Another process still works on the chunk.
+        PermissionDeniedError: The owner has lost a right; the stream is STOPPED.
     """
     record = context.catalog.jobs.by_id(job_id)
-    plan = plan_of(context, record)
-    writer = BackfillWriter(context, record, plan, grid_of(record, plan, run), history=run == HISTORY)
-    return writer.fill(run, number, wait_ms)
+    with running_as_owner(context, record.definition):
+        plan = plan_of(context, record)
+        writer = BackfillWriter(context, record, plan, grid_of(record, plan, run), history=run == HISTORY)
+        return writer.fill(run, number, wait_ms)
 
 
 def activate(context: Context, job_id: str) -> None:

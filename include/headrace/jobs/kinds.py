@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from headrace.jobs.actions import JobAction
 from headrace.jobs.hosts import HostFactory
 from headrace.jobs.runners import RunnerFactory
+from headrace.model.access import Privilege
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.tables import Table
 
@@ -81,6 +82,8 @@ class JobKind:
         needed_version: Returns the oldest version of a table that a job may still read, None if it does not read it, given a
             context, its record and the table; without it, that is what its offsets say.
         metrics: Yields the metric families of the jobs of a driver.
+        privilege: What users need for everything with jobs of the kind, and owners for these to run; None if the rights on the
+            tables of a job decide.
     """
 
     name: str
@@ -103,6 +106,7 @@ class JobKind:
     resumption: str = ""
     pauses_at_once: bool = False
     counts_rows_in: bool = True
+    privilege: Privilege | None = None
 
     @property
     def key(self) -> str:

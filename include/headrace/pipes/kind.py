@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
 from headrace.jobs.kinds import JobKind, commit_lag_ms, imported
+from headrace.model.access import Privilege
 from headrace.model.jobs import JobState
 from headrace.model.tree_statements import DropPipe, StartPipe, StopPipe, TreeStatement
 
@@ -54,6 +55,7 @@ KIND: Final = JobKind(
         JobState.STOPPED: "failed for the reason shown",
     },
     resumption="transferring what was written meanwhile",
+    privilege=Privilege.USE_PIPE,
     actions={
         actions.PAUSE: action(StopPipe, "Nothing is transferred until the pipe is started again.", "stop"),
         actions.RESUME: action(

@@ -20,6 +20,7 @@ from headrace.pipes.shared import Shared
 from headrace.pipes.sources.change_source import ChangeSource
 from headrace.pipes.sources.options import TimeWindow
 from headrace.pipes.stages import stage_of
+from headrace.streams.owners import running_as_owner
 
 CHUNK_WAIT_MS: Final = 3_600_000
 STATELESS: Final = "do-nothing-processor"
@@ -62,6 +63,7 @@ def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms
     Raises:
         NotFoundError: There is no such pipe, run or chunk.
         OperationalError: The receiver or the storage failed; a later try may succeed.
+        PermissionDeniedError: The owner of the pipe has lost a right; the pipe is STOPPED.
     """
     record, ledger = context.catalog.jobs.by_id(job_id), context.catalog.ledger
     with context.catalog.lock(f"chunk.{job_id}.{run}.{number}", wait_ms):
@@ -69,7 +71,8 @@ def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms
         chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
         if chunk.state is not ChunkState.DONE:
             try:
-                _transfer(context, record, chunk)
+                with running_as_owner(context, record.definition):
+                    _transfer(context, record, chunk)
             except Exception as error:
                 with suppress(Error):  # the original error matters more than a failure to record it
                     ledger.fail(job_id, run, number, str(error))

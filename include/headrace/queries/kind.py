@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.jobs import actions
 from headrace.jobs.actions import statement_action
 from headrace.jobs.kinds import JobKind, imported
+from headrace.model.access import Privilege
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.tree_statements import DropContinuousQuery, PauseContinuousQuery, ResumeContinuousQuery, TimeoutPolicy
@@ -53,6 +54,7 @@ KIND: Final = JobKind(
     resumption="with the executions that its policy asks for",
     pauses_at_once=True,
     counts_rows_in=False,
+    privilege=Privilege.USE_CQ,
     actions={
         actions.PAUSE: statement_action(
             lambda job: PauseContinuousQuery(job.name),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from headrace.context import Context
-from headrace.errors import DataError, Error, NotFoundError
+from headrace.errors import DataError, Error, NotFoundError, PermissionDeniedError
 from headrace.history import backfill
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
@@ -167,6 +167,8 @@ def stop_failed_stream(context: Context, job_id: str, message: str, number: int 
     subject = "" if number is None else f"chunk {number} of "
     try:
         record = context.catalog.jobs.by_id(job_id)
+        if record.reason is not None and record.reason.code == PermissionDeniedError.code:
+            return record.reason
         hint = f"fix the cause, then run {kind_of(record.definition).resume_statement}, or clear the failed task"
         reason = StopReason(BACKFILL_FAILED, f"{subject}the history could not be filled: {message}", hint, context.clock.now())
         if record.desired is not DesiredState.RUNNING or not context.catalog.jobs.replace_state(record, JobState.STOPPED, reason):

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.catalog.processes import has_ended
 from headrace.context import Context
-from headrace.errors import Error, FencedError, NotFoundError, TransientError
+from headrace.errors import Error, FencedError, NotFoundError, PermissionDeniedError, TransientError
 from headrace.model.continuous_queries import Execution
 from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
@@ -40,7 +40,8 @@ def execute_work(context: Context, work: QueryWork) -> None:
         if not _is_active(context, work.job_id):
             logger.info("leaving the continuous query, which was dropped, paused or stopped: %s", error.message)
             return
-        if work.stop and not isinstance(error, FencedError):
+        # Further tries of a run cannot help who has lost a right.
+        if (work.stop or isinstance(error, PermissionDeniedError)) and not isinstance(error, FencedError):
             stop_job(context, work.job_id, error)
         raise
 

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace.context import Context
+from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import Permissions, Privilege
 from headrace.model.jobs import JobDefinition, JobRecord
-from headrace.pipes.kind import PIPE
-from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.results import CatalogRows
 
 DATABASE_COLUMNS: Final = ("db_name", "source_db")
 TABLE_COLUMNS: Final = ("table_name", "stable_name")
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
-OF_KIND: Final = {CONTINUOUS_QUERY: Privilege.USE_CQ, PIPE: Privilege.USE_PIPE}
-"""The privilege with which a user knows of jobs of a kind that belong to no database."""
 
 
 def visible(read: Callable[[Context], CatalogRows]) -> Callable[[Context], CatalogRows]:
@@ -57,7 +54,8 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
     if permissions.is_administrator or job.owner == permissions.user:
         return True
     if not job.database:
-        return job.kind in OF_KIND and permissions.allows(OF_KIND[job.kind])
+        privilege = kind_of(job).privilege if is_known(job.kind) else None
+        return privilege is not None and permissions.allows(privilege)
     if permissions.allows_table(Privilege.WRITE_TABLE, job.database, "*"):
         return True
     return all(sees_table(permissions, table.database, table.name) for table in job.tables)

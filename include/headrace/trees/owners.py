@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,9 @@ from headrace.errors import PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, as_pattern, may_overlap
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.trees import DeviceSeries
+from headrace.model.triggers import RegisteredTrigger, TriggerState
+
+logger = logging.getLogger(__name__)
 
 
 def as_owner(context: Context, owner: str) -> Context:
@@ -60,6 +64,17 @@ def lost(owner: str, privilege: str) -> PermissionDeniedError:
     """Return the error for a job whose owner lacks a privilege when it runs."""
     hint = f"grant it to {owner}, or have another user create the job again"
     return PermissionDeniedError(f"the owner {owner} has no privilege {privilege}", hint=hint)
+
+
+def with_rights(context: Context, triggers: Sequence[RegisteredTrigger]) -> tuple[RegisteredTrigger, ...]:
+    """Return the triggers whose owners may use triggers, and stop the others. Costs one read of a number."""
+    permissions = context.catalog.access.owners()
+    kept = tuple(one for one in triggers if permissions(one.owner).allows(Privilege.USE_TRIGGER))
+    for trigger in (one for one in triggers if one not in kept):
+        reason = lost(trigger.owner, str(Privilege.USE_TRIGGER)).message
+        context.catalog.triggers.change(trigger.id, state=TriggerState.INACTIVE.value, reason=reason)
+        logger.warning("trigger %s is stopped: %s", trigger.name, reason)
+    return kept
 
 
 def paths_of(series: Iterable[DeviceSeries]) -> list[str]:

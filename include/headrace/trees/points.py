@@ -20,7 +20,7 @@ from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.points import MapRows, ReplacedPoints
 from headrace.storage.spark.frames import map_partitions, read_batches
 from headrace.trees.firing import Firing
-from headrace.trees.owners import as_owner
+from headrace.trees.owners import as_owner, with_rights
 from headrace.trees.series import resolve_series
 from headrace.trees.tablets import DEVICE, WrittenTablets
 from headrace.trees.trigger_drops import complete_interrupted
@@ -133,12 +133,15 @@ def write_points(
 
 
 def active_triggers(context: Context) -> tuple[RegisteredTrigger, ...]:
-    """Return the triggers that writes call, once those are completed that a process has left half created or dropped."""
+    """Return the triggers that writes call.
+
+    Those are completed that a process has left half created or dropped, and those are stopped whose owners may not use triggers.
+    """
     active = context.catalog.triggers.active()
     if context.catalog.triggers.take_interruptions():
         complete_interrupted(context)
-        return context.catalog.triggers.active()
-    return active
+        active = context.catalog.triggers.active()
+    return with_rights(context, active) if active else ()
 
 
 def write_insertions(firing: Firing, fired_by: frozenset[str]) -> None:
