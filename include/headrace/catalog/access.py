@@ -181,7 +181,7 @@ class Access(Repository):
             count_up(connection, RevisionKind.ACCESS)
 
     def revoke(self, grantee: Grantee, grants: Sequence[Grant]) -> None:
-        """Take privileges that were granted directly, all or none.
+        """Take privileges that were granted directly, all or none; those with any condition if a grant has none.
 
         Raises:
             NotFoundError: There is no such user or role.
@@ -191,6 +191,8 @@ class Access(Repository):
             require(connection, grantee.kind, grantee.name)
             for grant in grants:
                 same = and_(is_of(grantee), GRANTS.c.privilege == grant.privilege.value, GRANTS.c.target == grant.target)
+                if grant.condition:
+                    same = and_(same, GRANTS.c.condition == grant.condition)
                 if connection.scalar(delete(GRANTS).where(same).returning(GRANTS.c.target)) is None:
                     raise not_granted(grantee, grant)
             count_up(connection, RevisionKind.ACCESS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -244,13 +244,28 @@ class Permissions:
         return self._filters[privilege]
 
     def allows_table(self, privilege: Privilege, database: str, table: str) -> bool:
-        """Return whether the user has a privilege on a table. A table of a tree may be read by who may read all of its paths."""
+        """Return whether the user has a privilege on all of a table; to read that of a tree is to read all paths of it."""
         if self.is_administrator:
             return True
         if database.startswith(f"{ROOT}."):
             return privilege is Privilege.READ_TABLE and self.allows(Privilege.READ_DATA, as_pattern(f"{database}.{ANY_LEVELS}"))
         accepted = {"*.*", f"{database}.*", f"{database}.{table}"}
-        return any(grant.privilege is privilege and grant.target in accepted for _, grant in self.grants)
+        return any(grant.privilege is privilege and grant.target in accepted and not grant.condition for _, grant in self.grants)
+
+    def conditions(self, privilege: Privilege, database: str, table: str) -> tuple[str, ...]:
+        """Return the conditions on tags of which one has to hold for the user to have a privilege on a subtable of a supertable.
+
+        There are none if the user has the privilege on all of the table, or on nothing of it.
+        """
+        if self.allows_table(privilege, database, table):
+            return ()
+        target = f"{database}.{table}"
+        granted = (grant for _, grant in self.grants if grant.privilege is privilege and grant.target == target)
+        return tuple(dict.fromkeys(grant.condition for grant in granted))
+
+    def allows_part(self, privilege: Privilege, database: str, table: str) -> bool:
+        """Return whether the user has a privilege on a table, or on those of its subtables whose tags meet a condition."""
+        return self.allows_table(privilege, database, table) or bool(self.conditions(privilege, database, table))
 
     def sees_database(self, name: str) -> bool:
         """Return whether the user may know of a database: it may have tables or paths on which the user has a privilege."""
@@ -274,7 +289,9 @@ def reading_only(permissions: Permissions) -> Permissions:
     read_by = {writing: reading for reading, writing in IMPLIED_BY.items()}
     kept = [(role, grant, read_by.get(grant.privilege, grant.privilege)) for role, grant in permissions.grants]
     grants = tuple(
-        (role, Grant(reads, grant.target)) for role, grant, reads in kept if reads in (*IMPLIED_BY, Privilege.READ_TABLE)
+        (role, replace(grant, privilege=reads, with_option=False))
+        for role, grant, reads in kept
+        if reads in (*IMPLIED_BY, Privilege.READ_TABLE)
     )
     return Permissions(permissions.user, grants, permissions.roles)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.model.access import Grantee
+from headrace.model.expressions import Expression
 from headrace.model.paths import PathPattern
 from headrace.model.spans import Span
 from headrace.model.tree_statements import TreeStatement
@@ -112,7 +113,7 @@ class ListPrivileges(AccessStatement):
 class GrantTables(AccessStatement):
     """TDengine's `GRANT privilege, … ON database.table TO user`, or `REVOKE … FROM user`; each name may be `*`.
 
-    Privileges are `READ`, `WRITE` and `ALL`.
+    Privileges are `READ`, `WRITE` and `ALL`. A condition on tags chooses subtables of a supertable.
     """
 
     privileges: tuple[str, ...]
@@ -120,4 +121,5 @@ class GrantTables(AccessStatement):
     table: str
     user: str
     revoke: bool = False
+    condition: Expression | None = None
     span: Span | None = field(default=None, compare=False)

@@ -29,6 +29,8 @@ BY_KIND: Final[Mapping[str, Privilege]] = {
 FILTERED: Final = (Privilege.READ_DATA, Privilege.READ_SCHEMA)
 """Privileges that a statement does not need: without them paths are as if they did not exist."""
 ANY_TABLE: Final = "*"
+PARTS: Final = {Action.READ_PART: Privilege.READ_TABLE, Action.WRITE_PART: Privilege.WRITE_TABLE}
+"""What is needed for some subtables: who plans it has chosen those that meet the conditions of the user's grants."""
 READING: Final = (Action.READ, Action.DESCRIBE)
 HINT: Final = "the administrator can GRANT it; LIST PRIVILEGES OF USER … shows what a user may do"
 
@@ -83,6 +85,8 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
         return permissions.allows(Privilege.MAINTAIN)
     if target.kind in (ObjectKind.CATALOG, ObjectKind.DATABASE):
         return False
+    if action in PARTS:
+        return permissions.allows_part(PARTS[action], target.database, target.name)
     privilege = Privilege.READ_TABLE if action in READING else Privilege.WRITE_TABLE
     # A stream is no table: a table of the same name does not count.
     name = ANY_TABLE if target.kind == STREAM else target.name

@@ -12,7 +12,7 @@ from headrace.model.statements import Statement
 from headrace.model.tables import Name
 from headrace.service.rights import denied_table
 from headrace.service.stage import PlanningContext, Stage, required_rights
-from headrace.service.visible_rows import sees_table
+from headrace.service.visible_rows import VisibleParts, sees_table
 
 if TYPE_CHECKING:
     from headrace.model.access import Permissions
@@ -70,7 +70,7 @@ def knows(name: Name, permissions: Permissions, session: PlanningContext) -> boo
     if database.startswith(f"{ROOT}."):
         return False
     subtable = session.context.catalog.subtables.find(database, [name.name]).get(name.name)
-    return subtable is not None and sees_table(permissions, database, subtable.table)
+    return subtable is not None and VisibleParts(permissions, session.context).includes(database, name.name, subtable.table)
 
 
 def names_in(part: object) -> Iterator[Name]:

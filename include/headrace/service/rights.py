@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,7 +24,9 @@ class Action(StrEnum):
 
     DESCRIBE = "describe"
     READ = "read"
+    READ_PART = "read some subtables of"
     WRITE = "write"
+    WRITE_PART = "write some subtables of"
     CREATE = "create"
     ALTER = "alter"
     DROP = "drop"
@@ -133,9 +135,12 @@ def globally(privilege: Privilege) -> tuple[Right, ...]:
     return (Right(privilege, CATALOG),)
 
 
-def read_rights(plan: AnyPlan) -> tuple[Right, ...]:
-    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog."""
-    rights = tuple(dict.fromkeys(Right(Action.READ, table_securable(scan.table)) for scan in plan.scans))
+def read_rights(plan: AnyPlan, action: Callable[[Table], Action] = lambda _: Action.READ) -> tuple[Right, ...]:
+    """Return the rights to read each table of a query; a query without a table needs DESCRIBE on the catalog.
+
+    `action` says what is needed for a table.
+    """
+    rights = tuple(dict.fromkeys(Right(action(scan.table), table_securable(scan.table)) for scan in plan.scans))
     return rights or (Right(Action.DESCRIBE, CATALOG),)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.context import Context
@@ -21,13 +22,16 @@ def visible(read: Callable[[Context], CatalogRows]) -> Callable[[Context], Catal
 
     def filtered(context: Context) -> CatalogRows:
         permissions = context.permissions()
-        return read(context) if permissions.is_administrator else visible_rows(read(context), permissions)
+        return read(context) if permissions.is_administrator else visible_rows(read(context), permissions, context)
 
     return filtered
 
 
-def visible_rows(rows: CatalogRows, permissions: Permissions) -> CatalogRows:
-    """Return the rows of databases and tables on which a user has a privilege; none if rows do not name a database."""
+def visible_rows(rows: CatalogRows, permissions: Permissions, context: Context) -> CatalogRows:
+    """Return the rows of databases and tables on which a user has a privilege; none if rows do not name a database.
+
+    Of supertables on a part of which the user has a privilege, the subtables are those of that part.
+    """
     names = list(rows.columns)
     if names[0] == "name":  # of databases
         return CatalogRows(rows.columns, [row for row in rows.values if permissions.sees_database(row[0])])
@@ -35,22 +39,56 @@ def visible_rows(rows: CatalogRows, permissions: Permissions) -> CatalogRows:
     if database is None:
         return CatalogRows(rows.columns, [])
     tables = [names.index(name) for name in TABLE_COLUMNS if name in names]
+    parts = VisibleParts(permissions, context)
     seen = [
         row
         for row in rows.values
         if permissions.sees_database(row[database] or "")
-        and (not tables or any(sees_table(permissions, row[database], row[table]) for table in tables))
+        and (not tables or parts.includes(row[database], *(row[table] for table in tables)))
     ]
     return CatalogRows(rows.columns, seen)
 
 
+@dataclass(slots=True)
+class VisibleParts:
+    """The subtables that a user may know of, of supertables on a part of which the user has a privilege. Looked up once each."""
+
+    permissions: Permissions
+    context: Context
+    _names: dict[tuple[str, str], frozenset[str] | None] = field(default_factory=dict)
+
+    def includes(self, database: str, table: str, supertable: str | None = None) -> bool:
+        """Return whether a user may know of a table, or of a subtable of a supertable."""
+        if supertable is None:
+            return sees_table(self.permissions, database, table)
+        if (database, supertable) not in self._names:
+            self._names[database, supertable] = self._subtables(database, supertable)
+        names = self._names[database, supertable]
+        is_known = sees_table(self.permissions, database, supertable) if names is None else table in names
+        return is_known or sees_table(self.permissions, database, table)
+
+    def _subtables(self, database: str, supertable: str) -> frozenset[str] | None:
+        """Return the names of the subtables of a part; None if the user may know of all or none."""
+        from headrace.service.subtable_conditions import permitted_subtables
+
+        if any(self.permissions.allows_table(privilege, database, supertable) for privilege in ON_TABLES):
+            return None
+        conditions = [text for privilege in ON_TABLES for text in self.permissions.conditions(privilege, database, supertable)]
+        if not conditions:
+            return None
+        return permitted_subtables(self.context.catalog.tables.get(database, supertable), conditions, self.context)
+
+
 def sees_table(permissions: Permissions, database: str, table: str | None) -> bool:
-    """Return whether a user has a privilege on a table."""
-    return table is not None and any(permissions.allows_table(privilege, database, table) for privilege in ON_TABLES)
+    """Return whether a user has a privilege on a table, or a part of it."""
+    return table is not None and any(permissions.allows_part(privilege, database, table) for privilege in ON_TABLES)
 
 
 def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
-    """Return whether a user may know of a job: it is theirs, they may change it, or they may know of all tables that it names."""
+    """Return whether a user may know of a job: it is theirs, they may change it, or have a privilege on all its tables.
+
+    A privilege on a part of a supertable is not enough: a job's counters and quarantine are about all of it.
+    """
     if permissions.is_administrator or job.owner == permissions.user:
         return True
     if not job.database:
@@ -58,7 +96,7 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
         return privilege is not None and permissions.allows(privilege)
     if permissions.allows_table(Privilege.WRITE_TABLE, job.database, "*"):
         return True
-    return all(sees_table(permissions, table.database, table.name) for table in job.tables)
+    return all(any(permissions.allows_table(one, table.database, table.name) for one in ON_TABLES) for table in job.tables)
 
 
 def visible_jobs(context: Context, records: Iterable[JobRecord]) -> list[JobRecord]:

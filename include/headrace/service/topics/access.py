@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.errors import Error, PermissionDeniedError, ProgrammingError
+from headrace.errors import Error, NotFoundError, PermissionDeniedError, ProgrammingError
 from headrace.model import access_statements as model
 from headrace.model.access import (
     ADMINISTRATOR,
@@ -22,15 +22,19 @@ from headrace.model.access import (
     Permissions,
     Privilege,
 )
+from headrace.model.expressions import Expression, columns_of
 from headrace.model.paths import PathPattern
+from headrace.model.tables import Name
 from headrace.model.tree_status import TreeStatus
 from headrace.service.results import BOOL, STRING, CatalogRows, Result
 from headrace.service.rights import ADMINISTER, Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.statement_rights import MANAGE_ROLE, MANAGE_USER
 from headrace.service.topics.queries import DESCRIBE_CATALOG, read_catalog
+from headrace.sql import expression_sql
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 
+ANY: Final = "*"
 MAX_PASSWORD_LENGTH: Final = 128
 
 
@@ -219,10 +223,14 @@ def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) ->
     access.check_exists(grantee)
     written = statement.privileges
     names = [name for name in TABLE_PRIVILEGES if name in written or "ALL" in written]
-    grants = [Grant(TABLE_PRIVILEGES[name], target) for name in names]
+    condition = "" if statement.condition is None else expression_sql(statement.condition)
+    if statement.condition is not None and not statement.revoke:
+        check_condition(statement, statement.condition, session)
+    grants = [Grant(TABLE_PRIVILEGES[name], target, condition=condition) for name in names]
     if statement.revoke and "ALL" in statement.privileges:
         present = access.grants(grantee)
-        grants = [grant for grant in grants if grant in present] or grants
+        had = [grant for grant in grants if any(is_revoked(one, grant) for one in present)]
+        grants = had or grants
     verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
 
     def apply(session: SessionState) -> None:
@@ -230,6 +238,27 @@ def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) ->
         (access.revoke if statement.revoke else access.grant)(grantee, grants)
 
     return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
+
+
+def is_revoked(present: Grant, revoked: Grant) -> bool:
+    """Return whether a grant on a table is one that REVOKE takes away, which takes those with any condition if it has none."""
+    is_same = (present.privilege, present.target) == (revoked.privilege, revoked.target)
+    return is_same and revoked.condition in ("", present.condition)
+
+
+def check_condition(statement: model.GrantTables, condition: Expression, session: PlanningContext) -> None:
+    """Raise an error unless a condition is one on tags of the supertable that a GRANT names."""
+    from headrace.service.subtable_conditions import chosen_subtables
+
+    name, catalog = Name(statement.database, statement.table, statement.span), session.context.catalog
+    table = None if ANY in (name.database, name.name) else catalog.tables.get(statement.database, statement.table)
+    if table is None or not table.tags or table.is_virtual:
+        hint = "name a supertable, or grant the privilege without a condition"
+        raise ProgrammingError(f"{name} has no tags that a condition could be on", hint=hint, span=statement.span)
+    for reference in columns_of(condition):
+        if not table.is_tag(reference.name):
+            raise NotFoundError(f"{table.name} has no tag {reference.name}", hint=f"DESCRIBE {name}", span=reference.span)
+    chosen_subtables(table, catalog.databases.get(table.database), [condition], session.context)
 
 
 def not_grantable(verb: str, grantee: Grantee) -> Error:
@@ -278,7 +307,12 @@ def rights_on(grants: Sequence[Grant]) -> tuple[Right, ...]:
 
 def describe_grants(verb: str, grants: Sequence[Grant], whom: str) -> str:
     """Return what EXPLAIN says of grants."""
-    return f"{verb} {', '.join(f'{grant.privilege} on {grant.target}' for grant in grants)} {whom}"
+    return f"{verb} {', '.join(f'{grant.privilege} on {described_target(grant)}' for grant in grants)} {whom}"
+
+
+def described_target(grant: Grant) -> str:
+    """Return what a grant is on, with its condition."""
+    return f"{grant.target} with {grant.condition}" if grant.condition else grant.target
 
 
 # Lists
@@ -365,4 +399,4 @@ def in_order(grants: Sequence[tuple[str, Grant]]) -> list[tuple[str, Grant]]:
 
 def shown(grant: Grant) -> tuple[str, str, bool]:
     """Return a grant as LIST PRIVILEGES shows it."""
-    return grant.target, grant.privilege.value, grant.with_option
+    return described_target(grant), grant.privilege.value, grant.with_option

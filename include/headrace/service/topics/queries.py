@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from headrace.service.names import current_timezone
 from headrace.service.results import Result, rows_result
 from headrace.service.rights import Action, Right, on_catalog, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
+from headrace.service.subtable_conditions import QueryRestriction
 from headrace.service.topics.session_functions import plan_session_functions
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ def analyze_query(query: Stage, plan: AnyPlan, *, verbose: bool, planning_ms: fl
 
         return lines_result(analysis_lines(plan, analysis.analyze_query(plan, session.context), planning_ms, verbose=verbose))
 
-    return Stage(query.required, lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
+    # What it tells of what was read includes other subtables.
+    required = tuple(replace(right, action=Action.READ) if right.action is Action.READ_PART else right for right in query.required)
+    return Stage(required, lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
 
 
 def read_catalog(title: str, read: Callable[[], Result], required: tuple[Right, ...]) -> Stage:
@@ -74,7 +78,9 @@ def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
         return [read_catalog(f"query of {system_tables.SCHEMA}", answer, DESCRIBE_CATALOG)]
     if session.dialect == "tdengine" and (stages := plan_session_functions(statement.query)) is not None:
         return stages
-    return [run_query(bind_query(statement.query, session))]
+    restriction = QueryRestriction(session)
+    plan = bind_query(restriction.apply(statement.query), session)
+    return [run_query(plan, read_rights(plan, restriction.action))]
 
 
 def bind_query(query: Query | Union, session: PlanningContext) -> AnyPlan:

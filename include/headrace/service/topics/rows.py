@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
+from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
 from headrace.model.spans import Span
 from headrace.model.statements import Delete, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
@@ -17,8 +18,9 @@ from headrace.model.tables import Database, Name, Subtable, Table, TableKind
 from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
 from headrace.service.predicates import ALWAYS, Range, TimeRangeCompiler, split_conditions
 from headrace.service.results import Result
-from headrace.service.rights import Action, on_table
+from headrace.service.rights import Action, denied_table, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.subtable_conditions import permitted_subtables, writing
 from headrace.service.topics.subtables import find_subtables, make_subtables, qualify_name, qualify_supertable, specs_without_tags
 from headrace.storage.values.rows import rows_to_arrow
 
@@ -130,10 +132,12 @@ def plan_batch(batch: Batch, session: PlanningContext, created: Set[str]) -> lis
                 f"{batch.table.name} has no subtable {missing[0]}",
                 hint=f"CREATE TABLE {missing[0]} USING {batch.table.name} TAGS (…) first, or name tags among the columns",
             )
-    return [write_rows(batch.table, batch.database, rows, [name for name in batch.columns if name != key])]
+    columns = [name for name in batch.columns if name != key]
+    action = writing(batch.table, rows.column(key), session)
+    return [write_rows(batch.table, batch.database, rows, columns, action)]
 
 
-def write_rows(table: Table, database: Database, rows: pa.Table, columns: Sequence[str]) -> Stage:
+def write_rows(table: Table, database: Database, rows: pa.Table, columns: Sequence[str], action: Action = Action.WRITE) -> Stage:
     """Write rows, in stored types with `tbname`, in one commit. `columns` are those that the statement names."""
 
     def apply(session: SessionState) -> Result:
@@ -141,7 +145,7 @@ def write_rows(table: Table, database: Database, rows: pa.Table, columns: Sequen
         return Result(affected=rows.num_rows)
 
     described = f"write {rows.num_rows} rows to {table.database}.{table.name} (columns {', '.join(columns)}), one commit"
-    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
+    return Stage(on_table(action, table), lambda: [described], apply)
 
 
 def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
@@ -163,10 +167,23 @@ def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
         )
         names = subtables.names(groups)
         tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
-    return [delete_rows(table, database, tbnames, None if ranges == ALWAYS else ranges)]
+    conditions = context.permissions().conditions(Privilege.WRITE_TABLE, table.database, table.name)
+    action = Action.WRITE
+    if conditions:
+        permitted, action = permitted_subtables(table, conditions, context), Action.WRITE_PART
+        if subtable is not None and subtable.name not in permitted:
+            raise denied_table()
+        tbnames = tuple(sorted(permitted if tbnames is None else permitted.intersection(tbnames)))
+    return [delete_rows(table, database, tbnames, None if ranges == ALWAYS else ranges, action)]
 
 
-def delete_rows(table: Table, database: Database, tbnames: tuple[str, ...] | None, ranges: tuple[Range, ...] | None) -> Stage:
+def delete_rows(
+    table: Table,
+    database: Database,
+    tbnames: tuple[str, ...] | None,
+    ranges: tuple[Range, ...] | None,
+    action: Action = Action.WRITE,
+) -> Stage:
     """Delete rows of the named subtables (None: all) in ranges of ticks (None: at all times)."""
 
     def apply(session: SessionState) -> Result:
@@ -175,7 +192,7 @@ def delete_rows(table: Table, database: Database, tbnames: tuple[str, ...] | Non
     times = "all times" if ranges is None else f"{len(ranges)} time ranges"
     subtables = "all subtables" if tbnames is None else ", ".join(tbnames)
     described = f"delete from {table.database}.{table.name}: {subtables}, {times}"
-    return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
+    return Stage(on_table(action, table), lambda: [described], apply)
 
 
 def read_tags(table: Table, session: PlanningContext) -> pa.Table:

@@ -33,6 +33,7 @@ from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
 from headrace.service.topics.snodes import list_queries
+from headrace.service.visible_rows import visible_rows
 from headrace.sql import to_sql
 from headrace.streams.kind import STREAM
 
@@ -128,8 +129,11 @@ def show_tags(statement: Show, session: PlanningContext) -> Result:
     name = Name(statement.database or statement.name.database, statement.name.name, statement.name.span)
     table = find_owner_table(name, session)
     subtable = None if table.name == name.name else name.name
-    rows = list(system_tables.tag_rows(session.context, table, subtable))
-    return rows_result(system_tables.TAG_COLUMNS, rows)
+    rows = CatalogRows(
+        dict.fromkeys(system_tables.TAG_COLUMNS, STRING), list(system_tables.tag_rows(session.context, table, subtable))
+    )
+    permissions = session.context.permissions()
+    return Result(rows if permissions.is_administrator else visible_rows(rows, permissions, session.context))
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:

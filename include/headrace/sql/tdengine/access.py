@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.model import access_statements as model
 from headrace.sql.render import join_words, text_if
-from headrace.sql.tdengine.render import statement_sql
+from headrace.sql.tdengine.render import expression_sql, statement_sql
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
@@ -49,15 +49,14 @@ class TDengineAccess(TDengineVirtualTables):
         return self._parse_granted("FROM", revoke=True)
 
     def _parse_granted(self, word: str, *, revoke: bool) -> model.GrantTables:
-        """Parse `privilege, … ON database.table|database.*|*.* TO user`."""
+        """Parse `privilege, … ON database.table|database.*|*.* [WITH condition] TO user`."""
         start = self._index
         privileges = self._parse_list(self._parse_privilege)
         self._expect("ON")
         database, table = self._parse_level()
-        if self._is_at("WITH"):
-            self._fail_unsupported("a condition on tags", "grant the privilege on the subtables", self._current_span())
+        condition = self._parse_expression() if self._accept("WITH") else None
         self._expect(word)
-        return model.GrantTables(privileges, database, table, self._parse_identifier(USER), revoke, self._span(start))
+        return model.GrantTables(privileges, database, table, self._parse_identifier(USER), revoke, condition, self._span(start))
 
     def _parse_privilege(self) -> str:
         if self._token.word == "SUBSCRIBE":
@@ -98,4 +97,6 @@ def _drop_user_sql(statement: model.DropUser) -> str:
 def _grant_tables_sql(statement: model.GrantTables) -> str:
     verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
     level = f"{_part_sql(statement.database)}.{_part_sql(statement.table)}"
-    return f"{verb} {', '.join(statement.privileges)} ON {level} {word} {LEXICAL_RULES.name_sql(statement.user)}"
+    condition = "" if statement.condition is None else f"WITH {expression_sql(statement.condition)}"
+    privileges, user = ", ".join(statement.privileges), LEXICAL_RULES.name_sql(statement.user)
+    return join_words(verb, privileges, "ON", level, condition, word, user)
