@@ -204,8 +204,8 @@ def fill_chunk(context: Context, job_id: str, run: str, number: int, wait_ms: in
 
     Idempotent: the commit carries a Delta transaction of (stream, run, chunk), and a chunk replaces exactly the windows it owns.
     It runs with the rights that the stream's owner has now. If it fails, the ledger records FAILED with the message, and the error
-    is raised. Only one process works on a chunk: others wait, for at most `wait_ms`, and then see that it is done. If a process dies,
-    the next one takes its chunk over.
+    is raised. Only one process works on a chunk: others wait, for at most `wait_ms`, and then see that it is done. If a process
+    dies, the next one takes its chunk over.
 
     Raises:
         NotFoundError: There is no such stream, run or chunk.
