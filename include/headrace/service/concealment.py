@@ -48,7 +48,7 @@ def check_effects(stages: Sequence[Stage], statement: Statement, session: Planni
 
 
 def reveals_nothing(named: Named, session: PlanningContext) -> bool:
-    """Return whether the user may know all names, or the language conceals them by itself."""
+    """Return whether the user may know all names, or the language conceals them on its own."""
     if isinstance(named, Statement) and session.dialect == TREE_DIALECT:
         return True
     return session.context.permissions().is_administrator

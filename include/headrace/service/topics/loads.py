@@ -55,7 +55,7 @@ def load_rights(session: PlanningContext, into: str, device: str | None) -> tupl
     path = tree_path(session, into)
     if path is None:
         return ()
-    # The table of a tree stands for all of it, whether there is such a tree or not.
+    # The table of a tree means all of it, whether there is such a tree or not.
     is_path = device is not None and parse_path(device) is not None
     return tree_rights(device if device and is_path else path.removesuffix(f".{TREE_TABLE}"))
 

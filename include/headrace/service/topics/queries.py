@@ -48,7 +48,7 @@ def analyze_query(query: Stage, plan: AnyPlan, *, verbose: bool, planning_ms: fl
 
         return lines_result(analysis_lines(plan, analysis.analyze_query(plan, session.context), planning_ms, verbose=verbose))
 
-    # What it tells of what was read includes other subtables.
+    # Its figures of what was read include other subtables.
     required = tuple(replace(right, action=Action.READ) if right.action is Action.READ_PART else right for right in query.required)
     return Stage(required, lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
 
