@@ -174,6 +174,23 @@ def test_users_of_tables_learn_nothing_of_others(root: headrace.Connection) -> N
         assert set(refused) == {"Permission denied or target object not exist"}
 
 
+def test_privileges_on_a_supertable_are_those_on_its_subtables(root: headrace.Connection) -> None:
+    with headrace.connect(root.session.context.settings.home_path, clock=root.clock) as admin:
+        for sql in ("create database power", "create stable power.meters (ts timestamp, a int) tags (g int)"):
+            admin.execute(sql)
+        admin.execute("create table power.d1 using power.meters tags (1) power.d2 using power.meters tags (2)")
+        admin.execute("grant read on power.meters to vera")
+        with connected(root, "vera", dialect="tdengine") as vera:
+            assert [name for name, *_ in rows(vera, "describe power.d1")] == ["ts", "a", "g"]
+            assert rows(vera, "show tags from power.d1")[0][-1] == "1"
+            for sql in ("drop table power.d1", "alter table power.d1 ttl 5", "create table power.d3 using power.meters tags (3)"):
+                with pytest.raises(PermissionDeniedError):
+                    vera.execute(sql)
+            admin.execute("grant write on power.meters to vera")
+            vera.execute("drop table power.d1")
+    assert [row[0] for row in rows(root, "show devices root.power.**")] == ["root.power.meters.d2"]
+
+
 def test_a_token_is_valid_until_it_is_revoked_or_expires(root: headrace.Connection) -> None:
     context = root.session.context
     root.execute("grant WRITE on root.plant.** to user vera")

@@ -31,6 +31,12 @@ FILTERED: Final = (Privilege.READ_DATA, Privilege.READ_SCHEMA)
 ANY_TABLE: Final = "*"
 PARTS: Final = {Action.READ_PART: Privilege.READ_TABLE, Action.WRITE_PART: Privilege.WRITE_TABLE}
 """What is needed for some subtables: who plans it has chosen those that meet the conditions of the user's grants."""
+BY_SUPERTABLE: Final[Mapping[Action | Privilege, tuple[Privilege, ...]]] = {
+    Action.DESCRIBE: (Privilege.READ_TABLE, Privilege.WRITE_TABLE),
+    Action.READ: (Privilege.READ_TABLE,),
+    **dict.fromkeys((Action.WRITE, Action.ALTER, Action.DROP), (Privilege.WRITE_TABLE,)),
+}
+"""The privileges on a supertable of which one allows an action on its subtables."""
 READING: Final = (Action.READ, Action.DESCRIBE)
 HINT: Final = "the administrator can GRANT it; LIST PRIVILEGES OF USER … shows what a user may do"
 
@@ -60,12 +66,22 @@ class CatalogAuthorizer:
 
     def _is_allowed(self, right: Right, permissions: Permissions) -> bool:
         target = right.target
+        if target.kind == ObjectKind.TABLE:
+            return is_allowed(right, permissions) or self._is_allowed_on_subtable(right, permissions)
         if right.action is not Action.DESCRIBE or target.kind != STREAM:
             return is_allowed(right, permissions)
         record = self._catalog.jobs.find(target.database, target.name, STREAM)
         if record is None:
             return permissions.allows_table(Privilege.WRITE_TABLE, target.database, ANY_TABLE)
         return sees_job(permissions, record.definition)
+
+    def _is_allowed_on_subtable(self, right: Right, permissions: Permissions) -> bool:
+        """Return whether a user has a right on a subtable by a privilege on all of its supertable."""
+        database, privileges = right.target.database, BY_SUPERTABLE.get(right.action, ())
+        if not privileges or is_tree(database) or not permissions.sees_database(database):
+            return False
+        subtable = self._catalog.subtables.find(database, [right.target.name]).get(right.target.name)
+        return subtable is not None and any(permissions.allows_table(one, database, subtable.table) for one in privileges)
 
 
 def is_allowed(right: Right, permissions: Permissions) -> bool:
