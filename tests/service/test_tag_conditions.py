@@ -141,6 +141,17 @@ def test_writes_go_to_the_subtables_of_a_condition(root: headrace.Connection) ->
     assert remaining == [("d1", 5), ("d2", 20), ("d3", 6), ("d3", 7)]
 
 
+def test_a_privilege_on_a_subtable_is_one_on_a_part_of_its_supertable(root: headrace.Connection) -> None:
+    root.execute("grant read on power.d1 to vera")
+    assert rows(root, "show user privileges") == [("vera", "read", "power", "meters", "tbname = 'd1'", "")]
+    with connect(root) as vera:
+        assert rows(vera, "select count(*) from d1") == rows(vera, "select count(*) from meters") == [(2,)]
+        assert [name for name, *_ in rows(vera, "show tables")] == ["d1"]
+        refusal(vera, "select * from d3")
+    root.execute("revoke all on power.d1 from vera")
+    assert rows(root, "show user privileges") == []
+
+
 def test_a_token_to_read_keeps_the_condition(root: headrace.Connection, vera: headrace.Connection) -> None:
     assert vera
     token = root.session.context.catalog.tokens.create("vera", "dashboard", reads_only=True)

@@ -22,9 +22,9 @@ from headrace.model.access import (
     Permissions,
     Privilege,
 )
-from headrace.model.expressions import Expression, columns_of
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, columns_of
 from headrace.model.paths import PathPattern
-from headrace.model.tables import Name
+from headrace.model.tables import Name, TableKind
 from headrace.model.tree_status import TreeStatus
 from headrace.service.results import BOOL, STRING, CatalogRows, Result
 from headrace.service.rights import ADMINISTER, Right, globally, on_paths
@@ -217,15 +217,13 @@ def checked_grants(
 
 def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) -> list[Stage]:
     """Plan GRANT and REVOKE of privileges on tables, which only the administrator may."""
-    grantee, target = Grantee(GranteeKind.USER, statement.user), f"{statement.database}.{statement.table}"
+    grantee = Grantee(GranteeKind.USER, statement.user)
     refuse_administrator(statement.user, "granted anything: that user may do everything")
     access = session.context.catalog.access
     access.check_exists(grantee)
     written = statement.privileges
     names = [name for name in TABLE_PRIVILEGES if name in written or "ALL" in written]
-    condition = "" if statement.condition is None else expression_sql(statement.condition)
-    if statement.condition is not None and not statement.revoke:
-        check_condition(statement, statement.condition, session)
+    target, condition = granted_on(statement, access.grants(grantee), session)
     grants = [Grant(TABLE_PRIVILEGES[name], target, condition=condition) for name in names]
     if statement.revoke and "ALL" in statement.privileges:
         present = access.grants(grantee)
@@ -240,6 +238,23 @@ def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) ->
     return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
 
 
+def granted_on(statement: model.GrantTables, present: Sequence[Grant], session: PlanningContext) -> tuple[str, str]:
+    """Return the table that a privilege is granted on, and its condition. A subtable is one of its supertable with that name."""
+    target = f"{statement.database}.{statement.table}"
+    if statement.condition is not None:
+        if not statement.revoke:
+            check_condition(statement, statement.condition, session)
+        return target, expression_sql(statement.condition)
+    if ANY in (statement.database, statement.table) or any(grant.target == target for grant in present):
+        return target, ""
+    catalog = session.context.catalog
+    subtable = catalog.subtables.find(statement.database, [statement.table]).get(statement.table)
+    if subtable is None or subtable.table == statement.table or catalog.tables.get(subtable.database, subtable.table).is_virtual:
+        return target, ""
+    condition = Call("=", (ColumnRef(TableKind.SUPER.series_key), Literal(statement.table)))
+    return f"{statement.database}.{subtable.table}", expression_sql(condition)
+
+
 def is_revoked(present: Grant, revoked: Grant) -> bool:
     """Return whether a grant on a table is one that REVOKE takes away, which takes those with any condition if it has none."""
     is_same = (present.privilege, present.target) == (revoked.privilege, revoked.target)
@@ -247,7 +262,7 @@ def is_revoked(present: Grant, revoked: Grant) -> bool:
 
 
 def check_condition(statement: model.GrantTables, condition: Expression, session: PlanningContext) -> None:
-    """Raise an error unless a condition is one on tags of the supertable that a GRANT names."""
+    """Raise an error unless a condition is one on tags, or `tbname`, of the supertable that a GRANT names."""
     from headrace.service.subtable_conditions import chosen_subtables
 
     name, catalog = Name(statement.database, statement.table, statement.span), session.context.catalog
@@ -256,7 +271,7 @@ def check_condition(statement: model.GrantTables, condition: Expression, session
         hint = "name a supertable, or grant the privilege without a condition"
         raise ProgrammingError(f"{name} has no tags that a condition could be on", hint=hint, span=statement.span)
     for reference in columns_of(condition):
-        if not table.is_tag(reference.name):
+        if not table.is_tag(reference.name) and reference.name != table.series_key:
             raise NotFoundError(f"{table.name} has no tag {reference.name}", hint=f"DESCRIBE {name}", span=reference.span)
     chosen_subtables(table, catalog.databases.get(table.database), [condition], session.context)
 
