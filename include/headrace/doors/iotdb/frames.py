@@ -93,7 +93,7 @@ class FrameProtocol(asyncio.Protocol):
         """Note that the connection has ended, and that no frame is handled."""
 
     def answer(self, content: bytes, *, ends: bool = False) -> None:
-        """Send the answer to the frame that is handled, and go on with the next, or end the connection."""
+        """Send the answer to the frame that is handled, and continue with the next, or end the connection."""
         if self._transport is None:
             self._finish()
             return
