@@ -11,7 +11,7 @@ RUN apt-get update \
 WORKDIR /opt/headrace
 COPY requirements.txt ./
 # requirements.txt is complete. Without --no-deps, pip would add pyspark-client, which overwrites pyspark (see override.txt).
-RUN pip install --no-cache-dir --no-deps --requirement requirements.txt
+RUN pip install --no-cache-dir --no-deps --require-hashes --requirement requirements.txt
 
 COPY --chown=headrace:headrace pyproject.toml README.md ./
 COPY --chown=headrace:headrace include include

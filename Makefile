@@ -84,7 +84,7 @@ $(READY): requirements.txt pyproject.toml bin/setup
 	@touch $@
 
 lock: ## Compile requirements.in to requirements.txt
-	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --override override.txt requirements.in -o requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --override override.txt requirements.in -o requirements.txt
 
 clean: ## Remove the environment and the default home (stop the system first)
 	-test -x $(BIN)/headrace && $(BIN)/headrace down

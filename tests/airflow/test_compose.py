@@ -221,6 +221,22 @@ def test_the_paths_that_the_image_copies_exist() -> None:
     assert all((repository() / path).exists() for path in copied)
 
 
+def test_every_package_of_image_and_environment_has_a_version_and_hashes() -> None:
+    text = (repository() / "requirements.txt").read_text()
+    entries = [entry for entry in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if not entry.startswith("#")]
+    assert len(entries) > 200
+    for entry in entries:
+        assert re.match(r"[\w.-]+(\[[\w,-]+\])?==\S+", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "bin/setup"])
+def test_packages_are_installed_by_their_hashes(name: str) -> None:
+    lines = [line for line in (repository() / name).read_text().splitlines() if "requirements.txt" in line and " install " in line]
+    assert len(lines) == 1
+    assert {"--no-deps", "--require-hashes"} <= set(lines[0].split())
+
+
 def test_scripts_that_services_run_exist() -> None:
     for name in COMPONENTS:
         assert (repository() / service(name)["healthcheck"]["test"][2]).exists()
