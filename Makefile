@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained filling forced_windows virtual_tables machine user_aggregates quarantine filled_histories wide_commits notifications triggers)
-PROSE := include plugins dags spark_jobs benchmarks bin docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
+PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compare-iotdb check format setup bench lock docs site clean

@@ -35,7 +35,7 @@ def snode_dag(name: str, settings: Settings) -> DAG:
         schedule=BackToBack(),
         max_active_runs=1,
         catchup=False,
-        is_paused_upon_creation=False,
+        is_paused_upon_creation=not settings.snodes_in_airflow,
         tags=["headrace", "snode"],
         description=f"Keeps the driver of snode {name} alive",
         doc_md=DOC_TEMPLATE.format(name=name),

@@ -169,6 +169,11 @@ class Settings(BaseSettings):
         "Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the *Headrace* "
         "page, in `/health` and `/metrics`.",
     )
+    snodes_in_airflow: bool = setting(
+        True,
+        "Whether Airflow starts the drivers of snodes. If not, their DAGs are paused when they are created, for another service "
+        "manager, such as systemd or Kubernetes.",
+    )
     lease_ms: int = setting(10_000, "Milliseconds after which another driver can take over a lease that was not renewed.", ge=1_000)
     chunk_rows: int = positive(20_000_000, "Target number of rows in a backfill chunk.")
     resident_history_rows: int = non_negative(

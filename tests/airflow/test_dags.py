@@ -324,6 +324,14 @@ def test_the_form_rejects(catalog: Catalog, conf: dict[str, Any]) -> None:
         form.update(conf)
 
 
+@pytest.mark.parametrize("is_in_airflow", [True, False])
+@pytest.mark.usefixtures("home")
+def test_a_dag_of_an_snode_waits_if_another_manager_runs_drivers(is_in_airflow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_SNODES_IN_AIRFLOW", str(is_in_airflow))
+    current.cache_clear()
+    assert generated()[SNODE].is_paused_upon_creation is not is_in_airflow
+
+
 def test_the_drivers_task_is_guarded_and_retried(home: Settings) -> None:
     task = generated()[SNODE].get_task("driver")
     command = task._get_hook()._build_spark_submit_command(task.application)

@@ -16,15 +16,16 @@ def snode(
     wait: Annotated[
         float | None, typer.Option("--wait", min=0, help="Seconds to wait while another driver holds the lease. Default: no limit.")
     ] = None,
+    no_fill: Annotated[bool, typer.Option("--no-fill", help="Leave the histories of large sources to Airflow.")] = False,
     home: Home = None,
 ) -> None:
-    """Run an snode in this process, without Airflow, until it is interrupted."""
+    """Run an snode in this process until it is interrupted, where Airflow does not start it."""
     if home is not None:
         os.environ["HEADRACE_HOME"] = str(home)
     from headrace.doors import create_service
     from headrace.runtime import entry_points
 
-    entry_points.snode(name, create_service, fill_histories=True, wait_s=wait)
+    entry_points.snode(name, create_service, fill_histories=not no_fill, wait_s=wait)
 
 
 def maintain(
