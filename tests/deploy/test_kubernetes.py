@@ -112,7 +112,7 @@ def test_a_wrong_field_is_found(change: Callable[[dict[str, Any]], None]) -> Non
 def test_the_files_of_the_base_are_complete_without_a_program_that_renders_them() -> None:
     if find_command() is None:
         pytest.skip("neither kubectl nor kustomize is installed")
-    as_files = render.__wrapped__  # type: ignore[attr-defined]
+    as_files = render.__wrapped__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.deploy.kustomize.find_command", lambda: None)
         files = as_files("base")
