@@ -38,6 +38,15 @@ def execute(url: str, statement: str) -> None:
     engine.dispose()
 
 
+def stored_versions(url: str) -> tuple[str, str]:
+    """Return the version of a catalog, and that of the oldest programs which can use it."""
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        version, oldest = connection.execute(text(f"SELECT version_num, oldest FROM {VERSION_TABLE}")).one()
+    engine.dispose()
+    return version, oldest
+
+
 def open_and_create(url: str, name: str) -> bool:
     with Catalog.open(url) as catalog:
         return catalog.databases.create(Database(name), if_not_exists=True)
@@ -83,10 +92,7 @@ def test_a_catalog_of_an_older_version_is_migrated(url: str, tmp_path: Path, mon
     release_next_version(tmp_path / "migrations", monkeypatch)
     assert not open_and_create(url, "power")
     execute(url, "UPDATE jobs SET note = NULL")
-    engine = open_engine(url)
-    with engine.connect() as connection:
-        assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0002"
-    engine.dispose()
+    assert stored_versions(url) == ("0002", "0001")
 
 
 def test_migrations_are_numbered_without_gaps_and_the_last_is_known() -> None:
@@ -104,10 +110,38 @@ def test_processes_that_open_a_new_catalog_at_once_all_succeed(url: str) -> None
 
 def test_a_catalog_of_a_newer_version_is_refused(url: str) -> None:
     open_and_create(url, "power")
-    execute(url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    execute(url, f"UPDATE {VERSION_TABLE} SET version_num = '9999', oldest = '0002'")
     with pytest.raises(ConfigurationError, match=f"version 9999, this Headrace knows {HEAD}") as caught:
         Catalog.open(url)
     assert "upgrade" in caught.value.hint
+
+
+def test_a_newer_catalog_that_has_only_grown_is_used_by_an_older_program(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Catalog.open(url) as running:
+        running.databases.create(Database("before"))
+        with monkeypatch.context() as newer:
+            release_next_version(tmp_path / "migrations", newer)
+            open_and_create(url, "migrated")
+        running.databases.create(Database("while_running"))
+    assert open_and_create(url, "afterwards")
+    with Catalog.open(url) as opened:
+        assert sorted(database.name for database in opened.databases.all()) == ["afterwards", "before", "migrated", "while_running"]
+    execute(url, "UPDATE jobs SET note = NULL")
+    assert stored_versions(url) == ("0002", "0001"), "an older program does not change the version"
+
+
+def test_a_newer_catalog_that_has_changed_excludes_older_programs(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_and_create(url, "power")
+    with monkeypatch.context() as newer:
+        release_next_version(tmp_path / "migrations", newer, oldest="0002")
+        open_and_create(url, "migrated")
+    assert stored_versions(url) == ("0002", "0002")
+    with pytest.raises(ConfigurationError, match=f"the catalog has version 0002, this Headrace knows {HEAD} at most"):
+        Catalog.open(url)
 
 
 def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:

@@ -22,9 +22,10 @@ def upgrade() -> None:
 """
 
 
-def release_next_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Act as a version of Headrace whose catalog has one migration more."""
+def release_next_version(folder: Path, monkeypatch: pytest.MonkeyPatch, *, oldest: str = migrate.OLDEST) -> None:
+    """Act as a version of Headrace whose catalog has one migration more; `oldest` is that of the programs which can still use it."""
     shutil.copytree(migrate.MIGRATIONS, folder)
     (folder / "versions" / "0002_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)
     monkeypatch.setattr(migrate, "HEAD", "0002")
+    monkeypatch.setattr(migrate, "OLDEST", oldest)

@@ -1,6 +1,7 @@
 """Migrates a catalog database to this version's schema: numbered, forward only, by one process at a time.
 
-An empty database gets the declared tables, so only changes of released tables need migrations.
+An empty database gets the declared tables, so only changes of released tables need migrations. The catalog records the oldest version
+whose programs can use it, so an older release can run beside a newer one, and after it, if the schema has only grown.
 """
 
 from __future__ import annotations
@@ -23,17 +24,29 @@ from headrace.errors import ConfigurationError
 HEAD: Final = "0001"
 """The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
 
+OLDEST: Final = "0001"
+"""The oldest version whose programs can use a catalog of version `HEAD`, and what its drivers store.
+
+Older programs ignore tables and columns that they do not know, and leave new columns empty. Set it to `HEAD` with a migration that
+removes or renames something, that gives stored values another meaning, or with a new format of states.
+"""
+
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
-# As Alembic creates it.
+# As Alembic creates it, and a column that Alembic does not know.
 CREATE_VERSION_TABLE: Final = (
-    f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+    f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, oldest VARCHAR(32), "
+    f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
 )
 
 
 def migrate(store: Store, locks: Locks) -> None:
-    """Create the tables, or run missing migrations; fast if there are none. Safe with concurrent processes."""
-    if stored_version(store) == HEAD:
+    """Create the tables, or run missing migrations; fast if there are none. Safe with concurrent processes.
+
+    Raises:
+        ConfigurationError: A newer release has migrated the catalog, and this one cannot use it.
+    """
+    if (stored_version(store) or "") >= HEAD:
         return
     with _exclusive_transaction(store, locks) as connection:
         if inspect(connection).has_table(VERSION_TABLE):
@@ -43,7 +56,7 @@ def migrate(store: Store, locks: Locks) -> None:
 
 
 def stored_version(store: Store) -> str | None:
-    """Return the number of the last migration, None for an empty database; raise `ConfigurationError` if it is newer than ours."""
+    """Return the number of the last migration, None for an empty database; raise `ConfigurationError` if it excludes this version."""
     query = text(f"SELECT version_num FROM {VERSION_TABLE}")
     version: str | None
     with store.read() as connection:
@@ -53,12 +66,18 @@ def stored_version(store: Store) -> str | None:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
             version = connection.scalar(query)  # another process created the table in between
-    if version is not None and version > HEAD:
+        if version is not None and version > HEAD:
+            check_oldest(version, connection.scalar(text(f"SELECT oldest FROM {VERSION_TABLE}")))
+    return version
+
+
+def check_oldest(version: str, oldest: str | None) -> None:
+    """Raise `ConfigurationError` unless a catalog of a newer version admits programs of this one."""
+    if oldest is None or oldest > HEAD:
         raise ConfigurationError(
             f"the catalog has version {version}, this Headrace knows {HEAD} at most",
             hint="upgrade Headrace, or use another catalog",
         )
-    return version
 
 
 @contextmanager
@@ -94,7 +113,7 @@ def create_tables(connection: Connection) -> None:
     create_schema(connection)
     for statement in _table_statements(f"{connection.dialect.name}.{connection.dialect.driver}"):
         connection.exec_driver_sql(statement)
-    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": HEAD})
+    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version, :oldest)"), {"version": HEAD, "oldest": OLDEST})
 
 
 @cache
@@ -115,6 +134,7 @@ def create_schema(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection) -> None:
+    """Run the migrations that the database lacks, and record which programs can use the result."""
     from alembic import command
     from alembic.config import Config
 
@@ -122,3 +142,4 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, HEAD)
+    connection.execute(text(f"UPDATE {VERSION_TABLE} SET oldest = :oldest"), {"oldest": OLDEST})
