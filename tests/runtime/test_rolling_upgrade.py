@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,12 +22,17 @@ from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver
 from headrace.runtime.lease import holder_name
 from headrace.runtime.metrics import Histogram
+from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_sharing import are_complete, create_streams, owners, work
+from tests.runtime.test_snode import until
+from tests.support.jobs import Job
 from tests.support.next_version import release_next_version
 
+REVISION = os.environ.get("HEADRACE_UPGRADE_FROM", "")
+"""A revision of the repository to upgrade from; `make upgrade FROM=…` sets it."""
 ROWS = 60
 SNODES = ("default", "snode2")
 
@@ -79,7 +88,12 @@ class Fleet:
         records = meters.context.catalog.jobs.all()
         assert are_complete(meters.context, meters)
         assert {record.state for record in records} == {JobState.RUNNING}
-        assert {record.progress.counters.rows_in for record in records} == {self.written}
+        assert rows_read(meters.context) == {self.written}
+
+
+def rows_read(context: Context) -> set[int]:
+    """Return how many rows the streams have read."""
+    return {record.progress.counters.rows_in for record in context.catalog.jobs.all()}
 
 
 @pytest.fixture
@@ -126,3 +140,55 @@ def test_drivers_are_replaced_by_the_next_release_one_after_the_other_and_back(
         release_next_version(tmp_path / "migrations again", newer)
         fleet.replace("default")
         fleet.run(meters)
+
+
+@pytest.fixture
+def earlier(settings: Settings, tmp_path: Path) -> Settings:
+    """Return the settings with the project of an earlier revision."""
+    folder = tmp_path / "earlier"
+    archive = subprocess.run(["git", "archive", REVISION], cwd=settings.project, capture_output=True, check=True).stdout
+    (tmp_path / "earlier.tar").write_bytes(archive)
+    with tarfile.open(tmp_path / "earlier.tar") as files:
+        files.extractall(folder, filter="data")
+    return settings.model_copy(update={"project": folder})
+
+
+@pytest.mark.skipif(not REVISION, reason="no revision to upgrade from: make upgrade FROM=…")
+@pytest.mark.spark
+@pytest.mark.e2e
+@pytest.mark.timeout(600)
+def test_processes_of_an_earlier_revision_are_replaced_one_after_the_other_and_back(
+    settings: Settings, earlier: Settings, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+
+        def start(release: Settings, name: str) -> Job:
+            job = Job(release, tmp_path, "snode", "--snode", name)
+            stack.callback(job.clean_up)
+            return job
+
+        context = open_context(settings)
+        stack.callback(context.catalog.close)
+        meters = Meters.create(context)
+        create_streams(context)
+        context.catalog.members.create(2, "default")
+        running = {name: start(earlier, name) for name in SNODES}
+        write_and_await(meters, running, rounds=0)
+        for count, (release, name) in enumerate([(each, name) for each in (settings, earlier) for name in SNODES], 1):
+            standby = start(release, name)
+            running[name].signal(signal.SIGTERM)
+            assert running[name].ended() == Exit.OK
+            running[name] = standby
+            write_and_await(meters, running, rounds=count)
+        for job in running.values():
+            job.signal(signal.SIGTERM)
+            assert job.ended() == Exit.OK
+
+
+def write_and_await(meters: Meters, running: dict[str, Job], rounds: int) -> None:
+    """Write rows, and wait until both snodes have half of the streams and all results."""
+    jobs = tuple(running.values())
+    meters.write(readings(ROWS, seed=rounds, start=START + rounds * 1_000_000))
+    until(lambda: are_complete(meters.context, meters), f"round {rounds}: results are missing", jobs)
+    until(lambda: owners(meters.context) == {"default": 3, "snode2": 3}, f"round {rounds}: streams are not shared", jobs)
+    until(lambda: rows_read(meters.context) == {ROWS * (rounds + 1)}, f"round {rounds}: rows are lost or counted twice", jobs)

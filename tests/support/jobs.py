@@ -26,6 +26,7 @@ class Job:
         self.log = folder / f"{script}-{time.monotonic_ns()}.log"
         environment = os.environ | QUICK | {"HEADRACE_HOME": str(settings.home_path), "HEADRACE_FAILPOINTS": faults}
         environment |= {"HEADRACE_SPARK_MASTER": settings.spark_master, "HEADRACE_CATALOG_URL": settings.catalog_url}
+        environment["PYTHONPATH"] = str(settings.project / "include")  # the project may be another revision
         command = [sys.executable, str(settings.project / "spark_jobs" / f"{script}.py"), *arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

@@ -23,7 +23,7 @@ def upgrade() -> None:
 
 
 def release_next_version(folder: Path, monkeypatch: pytest.MonkeyPatch, *, oldest: str = migrate.OLDEST) -> None:
-    """Act as a version of Headrace whose catalog has one migration more; `oldest` is that of the programs which can still use it."""
+    """Act as a version of Headrace whose catalog has one migration more, and admits programs from version `oldest` on."""
     shutil.copytree(migrate.MIGRATIONS, folder)
     (folder / "versions" / "0002_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)

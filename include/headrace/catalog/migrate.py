@@ -1,7 +1,7 @@
 """Migrates a catalog database to this version's schema: numbered, forward only, by one process at a time.
 
-An empty database gets the declared tables, so only changes of released tables need migrations. The catalog records the oldest version
-whose programs can use it, so an older release can run beside a newer one, and after it, if the schema has only grown.
+An empty database gets the declared tables, so only changes of released tables need migrations. The catalog records the oldest
+version whose programs can use it, so an older release can run beside a newer one, and after it, if the schema has only grown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def migrate(store: Store, locks: Locks) -> None:
 
 
 def stored_version(store: Store) -> str | None:
-    """Return the number of the last migration, None for an empty database; raise `ConfigurationError` if it excludes this version."""
+    """Return the number of the last migration, None for an empty database; raise `ConfigurationError` if it excludes ours."""
     query = text(f"SELECT version_num FROM {VERSION_TABLE}")
     version: str | None
     with store.read() as connection:
