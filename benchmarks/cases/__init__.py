@@ -37,6 +37,7 @@ CASES: Final[dict[str, str]] = {
     "notifications": "events of windows to a WebSocket server",
     "continuous": "continuous queries of one second: from the end of an interval to its result",
     "system": "a stream of the whole system, with Airflow beside it: from a commit to its result",
+    "maintenance": "a live stream while tables are compacted and vacuumed, and without that",
     "dags": "parsing the DAGs of many streams",
     "scheduling": "the start of a run and of a driver by Airflow beside many streams",
     "command": "the command line as a process",

@@ -97,6 +97,15 @@ def test_a_benchmark_runs_its_driver_after_one_that_settles(bench: Bench) -> Non
         pass
 
 
+def test_a_stream_beside_maintenance_is_measured(bench: Bench) -> None:
+    (line,) = load_case("maintenance")(bench)
+
+    (alone,) = line.others.values()
+    assert len(line.ours.samples) >= len(alone.samples) == TINY.rounds * TINY.batches
+    assert line.other_limits == {"no maintenance": 2.0}
+    assert int(line.note.split()[0]) >= TINY.rounds
+
+
 @pytest.mark.parametrize("name", ["many_streams", "virtual_tables"])
 def test_benchmarks_of_streams_run_without_spark(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
