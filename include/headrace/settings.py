@@ -215,8 +215,8 @@ class Settings(BaseSettings):
     )
     group_commit_ms: int = non_negative(
         5,
-        "Milliseconds for which a write that comes through a door waits for others to the same table, which share its commit; "
-        "0 gives each write a commit of its own.",
+        "Milliseconds for which the first write that comes through a door waits for others to the same table, which share its "
+        "commit; those that come during a commit share the next. 0 gives each write a commit of its own.",
     )
     group_commit_bytes: int = positive(
         256 << 20,

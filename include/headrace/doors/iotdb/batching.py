@@ -43,7 +43,7 @@ class WriteBatches:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, delay_ms: int) -> None:
-        """Take the threads that handle batches, and how long the first call waits for others."""
+        """Take the threads that handle batches, and how long the first call waits for others; 0 handles each call alone."""
         self._loop, self._executor, self._delay_s = loop, executor, delay_ms / 1_000
         self._waiting: deque[tuple[Frame, Reply]] = deque()
         self._is_running = False
@@ -79,7 +79,8 @@ class WriteBatches:
         """Take the calls of a batch from those that wait."""
         batch: list[tuple[Frame, Reply]] = []
         size = 0
-        while self._waiting and (not batch or size + len(self._waiting[0][0][1]) <= MAX_BATCH_BYTES):
+        limit = MAX_BATCH_BYTES if self._delay_s else 0
+        while self._waiting and (not batch or size + len(self._waiting[0][0][1]) <= limit):
             size += len(self._waiting[0][0][1])
             batch.append(self._waiting.popleft())
         return batch

@@ -155,7 +155,7 @@ def create_app(gate: Gate) -> Router:
     access, settings = Access(gate.authenticate, gate.context.settings), gate.context.settings
     rest = RestInterface(gate, access)
     writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
-    ingestion = Ingestion(writer, access, settings.group_commit_bytes)
+    ingestion = Ingestion(writer, access, settings.group_commit_bytes, is_grouped=settings.group_commit_ms > 0)
     route = partial(Route, methods=["POST"])
     return Router(
         routes=[

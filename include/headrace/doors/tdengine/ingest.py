@@ -43,11 +43,12 @@ class Ingestion:
     room.
     """
 
-    def __init__(self, writer: SchemalessWriter, access: Access, max_bytes: int) -> None:
-        """Create it."""
+    def __init__(self, writer: SchemalessWriter, access: Access, max_bytes: int, *, is_grouped: bool = True) -> None:
+        """Create it. Unless `is_grouped`, each request is written alone."""
         self._writer = writer
         self._access = access
         self._max_bytes = max(max_bytes, MAX_BODY_BYTES)
+        self._max_batch_bytes = MAX_BATCH_BYTES if is_grouped else 0
         self._bytes = 0
         self._room: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._waiting: dict[Target, deque[Waiting]] = {}
@@ -144,7 +145,7 @@ class Ingestion:
         """Take bodies of a batch from those that wait."""
         waiting, size = self._waiting.get(target, deque()), 0
         batch: list[Waiting] = []
-        while waiting and (not batch or size + len(waiting[0][0]) <= MAX_BATCH_BYTES):
+        while waiting and (not batch or size + len(waiting[0][0]) <= self._max_batch_bytes):
             size += len(waiting[0][0])
             batch.append(waiting.popleft())
         if not waiting:
