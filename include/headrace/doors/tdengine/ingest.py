@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,9 +29,7 @@ MAX_BODY_BYTES: Final = 64 << 20
 MAX_BATCH_BYTES: Final = 4 << 20
 """Bodies that are read together have at most this size, unless there is only one."""
 MAX_BATCHES: Final = 4
-"""Batches that are read and written at the same time."""
-MAX_BATCHES_OF_TARGET: Final = 1
-"""Those of one target: one is read while the other is committed."""
+"""Batches that are read and written at the same time, each of another target."""
 Describe = Callable[[Error], Response]
 Waiting = tuple[bytes, "asyncio.Future[Outcome]"]
 
@@ -52,7 +50,7 @@ class Ingestion:
         self._bytes = 0
         self._room: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._waiting: dict[Target, deque[Waiting]] = {}
-        self._batches: Counter[Target] = Counter()
+        self._running: set[Target] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = anyio.CapacityLimiter(MAX_BATCHES)
         self._logins = anyio.CapacityLimiter(MAX_BATCHES)
@@ -116,8 +114,8 @@ class Ingestion:
     async def _submit(self, target: Target, body: bytes) -> Outcome:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(target, deque()).append((body, future))
-        if self._batches[target] < MAX_BATCHES_OF_TARGET:
-            self._batches[target] += 1
+        if target not in self._running:
+            self._running.add(target)
             task = asyncio.create_task(self._run(target))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -137,9 +135,7 @@ class Ingestion:
                     if not future.done():
                         future.set_result(outcome)
         finally:
-            self._batches[target] -= 1
-            if not self._batches[target]:
-                del self._batches[target]
+            self._running.discard(target)
 
     def _take(self, target: Target) -> list[Waiting]:
         """Take bodies of a batch from those that wait."""
