@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-
-import httpx
-import pytest
-import uvicorn
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress
 from headrace.model.positions import Position
-from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
+from tests.airflow.browsing import browser, proxied, served
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
 from tests.airflow.samples import LIVE, add_stream
@@ -30,78 +20,6 @@ from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import Executed, Rights, beat
 from tests.catalog.samples import stream_sample
 from tests.support.pipes import add_pipe
-from tests.support.waiting import MAX_WAIT_S, wait_until
-
-FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
-
-
-@contextmanager
-def served(app: Any) -> Iterator[str]:
-    """Serve an application in a thread, and provide its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=find_free_port(), log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, "the server to start")
-        yield f"http://127.0.0.1:{server.config.port}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-@contextmanager
-def proxied(target: str) -> Iterator[str]:
-    """Run a proxy that sends the target's Host header and no forwarding headers, and provide its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name: value for name, value in self.headers.items() if name.lower() in FORWARDED_HEADERS}
-            response = httpx.request(self.command, target + self.path, headers=headers, content=body)
-            with suppress(BrokenPipeError):  # the browser has disconnected
-                self.respond(response)
-
-        def respond(self, response: httpx.Response) -> None:
-            self.send_response(response.status_code)
-            for name in ("content-type", "content-security-policy"):
-                if name in response.headers:
-                    self.send_header(name, response.headers[name])
-            self.send_header("Content-Length", str(len(response.content)))
-            self.end_headers()
-            self.wfile.write(response.content)
-
-        do_GET = do_POST = forward
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=proxy.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Open a page in a headless browser; skip the test if there is none."""
-    from playwright.sync_api import sync_playwright
-
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if executable is None:
-        pytest.skip("needs a browser: apt-get install chromium")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        try:
-            page = chromium.new_page()
-            page.set_default_timeout(MAX_WAIT_S * 1000)
-            yield page
-        finally:
-            chromium.close()
 
 
 def test_an_action_works_through_a_proxy_and_its_command_can_be_copied(home: Settings, catalog: Catalog) -> None:

@@ -145,7 +145,7 @@ function render() {
 
 // Rendering replaces the elements, so the focus is restored by position.
 function withFocusKept(node, renderNode) {
-  const stops = () => [...node.querySelectorAll("a, button, input")];
+  const stops = () => [...node.querySelectorAll("a, button, input, summary, select, [tabindex='0']")];
   const index = stops().indexOf(document.activeElement);
   renderNode();
   if (index >= 0) stops()[index]?.focus({ preventScroll: true });
@@ -217,6 +217,8 @@ function confirm(row, action) {
     failed,
     element("div", { class: "buttons" }, element("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel"), confirmButton),
   );
+  // The button may have been drawn again since, so it is found by its action.
+  dialog.onclose = () => page.detail?.node.querySelector(`.buttons .${CSS.escape(action.action)}`)?.focus();
   dialog.showModal();
 }
 

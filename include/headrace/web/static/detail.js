@@ -2,7 +2,7 @@
 
 import { PIPE_CHARTS, bytes, chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
-import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
+import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
@@ -259,9 +259,8 @@ function backfillPanel(more) {
     "div",
     {},
     more.runs.map((run) => element("div", { class: "run" }, element("h3", {}, run.run), backfillBar(run))),
-    element(
-      "div",
-      { class: "wide" },
+    wideTable(
+      "Chunks",
       element(
         "table",
         {},
@@ -278,5 +277,5 @@ function eventPanel(more) {
   const rows = more.events.map((event) =>
     element("tr", {}, element("td", {}, time(event.time)), element("td", {}, element("span", { class: "code" }, event.kind)), element("td", { class: "message" }, event.message)),
   );
-  return element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows)));
+  return wideTable("Events", element("table", {}, element("tbody", {}, rows)));
 }
