@@ -27,6 +27,7 @@ def fill_catalog(catalog: Catalog) -> None:
     """Record streams, a continuous query, pipes and triggers, with measurements of a day and what has gone wrong."""
     stream = add_stream(catalog, progress=replace(LIVE, counters=replace(LIVE.counters, rows_in=102, rows_quarantined=2)))
     add_samples(catalog, stream)
+    alter(catalog, stream)
     catalog.events.record("job", stream, "ASKED", "RESUME STREAM power.avg_v by vera")
     beat(catalog, stream, lag_ms=900, in_flight_ms=180_000)
     add_stream(catalog, "stopped", JobState.STOPPED, FAILED)
@@ -41,6 +42,13 @@ def fill_catalog(catalog: Catalog) -> None:
     add_trigger(catalog, "hot")
     count_calls(catalog, "hot", failures=1)
     add_trigger(catalog, "webhook", reason="it failed 3 times in a row")
+
+
+def alter(catalog: Catalog, stream: str) -> None:
+    """Change an option of a stream, which leaves its first statement as an earlier version."""
+    definition = catalog.jobs.by_id(stream).definition
+    changed = definition.sql.replace(" INTO ", " IGNORE EXPIRED 0 INTO ")
+    catalog.jobs.redefine(replace(definition, sql=changed), user="paul")
 
 
 def add_filling_stream(catalog: Catalog) -> None:

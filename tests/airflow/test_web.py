@@ -40,6 +40,7 @@ def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
         "detail.js",
         "intervals.js",
         "charts.js",
+        "versions.js",
         "style.css",
         "icon.svg",
         "icon-dark.svg",

@@ -66,7 +66,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }
@@ -81,6 +81,15 @@ async function loadPlan(row) {
     return (await server.fetchPlan(row.id)).plan;
   } catch (error) {
     return error.message;
+  }
+}
+
+// Without the versions, the statement is shown alone.
+async function loadVersions(row) {
+  try {
+    return (await server.fetchVersions(row.id)).versions;
+  } catch {
+    return [];
   }
 }
 

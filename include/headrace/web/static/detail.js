@@ -3,6 +3,7 @@
 import { PIPE_CHARTS, bytes, chartPanel } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
+import { sqlPanel } from "./versions.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
@@ -14,13 +15,15 @@ const LAYOUTS = {
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
+    this.loadVersions = loadVersions;
     this.onTab = onTab;
     this.tab = tab;
     this.plan = null;
+    this.statement = { sql: null, panel: null };
     this.node = element("div");
   }
 
@@ -72,7 +75,7 @@ export class Detail {
   panel(row, more, now) {
     switch (this.tab) {
       case "SQL":
-        return element("pre", { class: "sql" }, more.sql);
+        return this.statementPanel(row, more.sql);
       case "Plan":
         return this.planPanel(row);
       case "Backfill":
@@ -84,6 +87,19 @@ export class Detail {
       default:
         return LAYOUTS[row.layout].overview(row, more, now);
     }
+  }
+
+  // The panel is kept while the statement is the same, so that versions stay open.
+  statementPanel(row, sql) {
+    if (this.statement.sql !== sql) {
+      this.statement = { sql, panel: element("pre", { class: "sql" }, sql) };
+      this.loadVersions(row).then((versions) => {
+        if (this.statement.sql !== sql) return;
+        this.statement.panel = sqlPanel(sql, versions);
+        this.render(...this.last);
+      });
+    }
+    return this.statement.panel;
   }
 
   planPanel(row) {
