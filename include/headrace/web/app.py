@@ -35,6 +35,7 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.graph_view import make_graph
+from headrace.web.metric_view import ChartRange, metric_charts
 from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.users import MappedAccess, service_executor
 from headrace.web.version_view import version_rows
@@ -199,6 +200,10 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
     def job(record: ReadableRecord, user: User) -> view.Json:
         offered = actions.available_actions(record, lambda action: is_allowed(access, user, record, action), data.settings.dialect)
         return {**view.job_detail(data.catalog, record, data.now()), "actions": offered}
+
+    @router.get("/metrics")
+    def metrics(record: ReadableRecord, over: ChartRange = ChartRange.HOUR) -> view.Json:
+        return metric_charts(data.catalog, record.definition.id, over, data.now(), data.settings.metrics_keep_s * 1000)
 
     @router.get("/versions")
     def versions(record: ReadableRecord) -> view.Json:

@@ -66,7 +66,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }

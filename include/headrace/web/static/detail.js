@@ -1,6 +1,6 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
-import { PIPE_CHARTS, bytes, chartPanel } from "./charts.js";
+import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
 import { sqlPanel } from "./versions.js";
@@ -8,18 +8,20 @@ import { actionLabel, ago, duration, element, length, number, rate, time, zoneNa
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {
-  stream: { tabs: ["Backfill"], overview: streamOverview },
+  stream: { tabs: ["Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
   query: { tabs: ["Executions"], overview: queryOverview },
-  pipe: { tabs: ["Backfill"], overview: pipeOverview },
+  pipe: { tabs: ["Backfill"], overview: pipeOverview, charts: PIPE_CHARTS },
   job: { tabs: [], overview: jobOverview },
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, loadVersions, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
     this.loadVersions = loadVersions;
+    this.fetchMetrics = fetchMetrics;
+    this.charts = null;
     this.onTab = onTab;
     this.tab = tab;
     this.plan = null;
@@ -85,8 +87,16 @@ export class Detail {
       case "Events":
         return eventPanel(more);
       default:
-        return LAYOUTS[row.layout].overview(row, more, now);
+        return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.chartPanel(row, more));
     }
+  }
+
+  chartPanel(row, more) {
+    const kinds = LAYOUTS[row.layout].charts;
+    if (!kinds) return null;
+    this.charts ??= new Charts(kinds, (over) => this.fetchMetrics(row.id, over));
+    this.charts.update(more.events);
+    return this.charts.node;
   }
 
   // The panel is kept while the statement is the same, so that versions stay open.
@@ -168,7 +178,6 @@ function streamOverview(row, more, now) {
     "div",
     { class: "facts" },
     accounting(counters),
-    chartPanel(more.metrics),
     element(
       "dl",
       {},
@@ -195,7 +204,6 @@ function pipeOverview(row, more, now) {
     "div",
     { class: "facts" },
     element("div", { class: "stages" }, more.stages.map(stageCard)),
-    chartPanel(more.metrics, PIPE_CHARTS),
     element(
       "dl",
       {},
