@@ -99,6 +99,7 @@ def test_an_action_is_reached_and_cancelled_by_keyboard(url: str) -> None:
         page.keyboard.type("avg_v")
         page.get_by_role("link", name="power.avg_v").focus()
         page.keyboard.press("Enter")
+        page.get_by_role("button", name="Pause").wait_for()
         page.get_by_role("tab", name="Overview").focus()
         page.keyboard.press("ArrowRight")
         assert focused(page) == "SQL"

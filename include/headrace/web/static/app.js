@@ -2,7 +2,7 @@
 
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
-import { actionLabel, duration, element } from "./dom.js";
+import { actionLabel, duration, element, withFocusKept } from "./dom.js";
 import { Graph } from "./graph.js";
 import { List, snodeLinks } from "./list.js";
 import { jobAddress } from "./parts.js";
@@ -150,14 +150,6 @@ function render() {
     main.replaceChildren(missingJob());
   }
   renderFreshness();
-}
-
-// Rendering replaces the elements, so the focus is restored by position.
-function withFocusKept(node, renderNode) {
-  const stops = () => [...node.querySelectorAll("a, button, input, summary, select, [tabindex='0']")];
-  const index = stops().indexOf(document.activeElement);
-  renderNode();
-  if (index >= 0) stops()[index]?.focus({ preventScroll: true });
 }
 
 // Rendering would clear the selection, so it waits while text is selected.

@@ -4,7 +4,7 @@ import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
 import { sqlPanel } from "./versions.js";
-import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
+import { actionLabel, ago, duration, element, length, number, rate, time, withFocusKept, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {
@@ -52,6 +52,11 @@ export class Detail {
       this.tabs(names),
       element("section", { class: "panel", role: "tabpanel" }, more ? this.panel(row, more, now) : element("p", { class: "quiet" }, "Loading…")),
     );
+  }
+
+  // When something has been loaded.
+  renderAgain() {
+    withFocusKept(this.node, () => this.render(...this.last));
   }
 
   button(row, action) {
@@ -106,7 +111,7 @@ export class Detail {
       this.loadVersions(row).then((versions) => {
         if (this.statement.sql !== sql) return;
         this.statement.panel = sqlPanel(sql, versions);
-        this.render(...this.last);
+        this.renderAgain();
       });
     }
     return this.statement.panel;
@@ -116,7 +121,7 @@ export class Detail {
     if (this.plan?.id === row.id) return element("pre", {}, this.plan.text);
     this.loadPlan(row).then((text) => {
       this.plan = { id: row.id, text };
-      this.render(...this.last);
+      this.renderAgain();
     });
     return element("p", { class: "quiet" }, "Loading…");
   }
