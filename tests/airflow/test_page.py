@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-
-import httpx
-import pytest
-import uvicorn
 
 from headrace.catalog import Catalog
-from headrace.model.clock import ManualClock, SystemClock
+from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress
 from headrace.model.positions import Position
-from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings
 from headrace.web.app import create_app
+from tests.airflow.browsing import browser, proxied, served
 from tests.airflow.conftest import NOW
 from tests.airflow.query_samples import DISCARD, EVERY, FIRST, add_query, done, failed
 from tests.airflow.samples import LIVE, add_stream
@@ -30,78 +19,6 @@ from tests.airflow.stream_dags import stream_dag_id
 from tests.airflow.web_page import Executed, Rights, beat
 from tests.catalog.samples import stream_sample
 from tests.support.pipes import add_pipe
-from tests.support.waiting import MAX_WAIT_S, wait_until
-
-FORWARDED_HEADERS = ("content-type", "origin", "sec-fetch-site", "x-headrace-action", "accept")
-
-
-@contextmanager
-def served(app: Any) -> Iterator[str]:
-    """Serve an application in a thread, and provide its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=find_free_port(), log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, "the server to start")
-        yield f"http://127.0.0.1:{server.config.port}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-@contextmanager
-def proxied(target: str) -> Iterator[str]:
-    """Run a proxy that sends the target's Host header and no forwarding headers, and provide its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name: value for name, value in self.headers.items() if name.lower() in FORWARDED_HEADERS}
-            response = httpx.request(self.command, target + self.path, headers=headers, content=body)
-            with suppress(BrokenPipeError):  # the browser has disconnected
-                self.respond(response)
-
-        def respond(self, response: httpx.Response) -> None:
-            self.send_response(response.status_code)
-            for name in ("content-type", "content-security-policy"):
-                if name in response.headers:
-                    self.send_header(name, response.headers[name])
-            self.send_header("Content-Length", str(len(response.content)))
-            self.end_headers()
-            self.wfile.write(response.content)
-
-        do_GET = do_POST = forward
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=proxy.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Open a page in a headless browser; skip the test if there is none."""
-    from playwright.sync_api import sync_playwright
-
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if executable is None:
-        pytest.skip("needs a browser: apt-get install chromium")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        try:
-            page = chromium.new_page()
-            page.set_default_timeout(MAX_WAIT_S * 1000)
-            yield page
-        finally:
-            chromium.close()
 
 
 def test_an_action_works_through_a_proxy_and_its_command_can_be_copied(home: Settings, catalog: Catalog) -> None:
@@ -201,26 +118,6 @@ def test_a_job_that_may_not_be_read_is_explained(home: Settings, catalog: Catalo
         assert page.locator("#notice").is_hidden()
 
 
-def test_the_measurements_of_a_stream_are_drawn(home: Settings, catalog: Catalog) -> None:
-    stream, now = add_stream(catalog), SystemClock().now()
-    samples = [stream_sample(stream, now - 600_000 + 30_000 * number, batches=number) for number in range(20)]
-    for number, one in enumerate(samples):
-        catalog.stream_metrics.add([replace(one, lag_ms=number * 100)], keep_ms=86_400_000)
-    with served(create_app(Rights(), home)) as address, browser() as page:
-        page.goto(f"{address}/?stream=power.avg_v")
-        charts = page.locator(".charts figure")
-        charts.first.wait_for()
-        assert charts.locator("b").all_inner_texts() == ["Lag", "Batch", "Rows per second", "State"]
-        assert "now 1.9 s, maximum 1.9 s" in str(charts.first.locator("svg").get_attribute("aria-label"))
-        points = str(charts.first.locator("polyline").first.get_attribute("points")).split()
-        heights = [float(point.split(",")[1]) for point in points]
-        assert len(heights) == 20
-        assert heights == sorted(heights, reverse=True)
-        assert "read 1 ms, compute 2 ms, checkpoint 3 ms, write 4 ms, record 5 ms" in page.locator(".charts p").inner_text()
-        if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
-            page.screenshot(path=f"{folder}/charts.png", full_page=True)
-
-
 def test_a_pipe_is_shown_by_its_stages_and_can_be_stopped(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
     id = add_pipe(
         catalog, progress=JobProgress(Position(1, {}), updated=NOW, counters=JobCounters(rows_out=1_234, bytes_out=2_000))
@@ -240,7 +137,8 @@ def test_a_pipe_is_shown_by_its_stages_and_can_be_stopped(home: Settings, catalo
         ]
         assert "sink.password\n******" in page.locator(".stage").last.inner_text()
         assert "Rows out\n1,234" in page.locator(".facts").inner_text()
-        assert page.locator("figcaption b").all_inner_texts() == ["Lag", "Rows per second", "Bytes per second", "Remaining rows"]
+        page.locator(".charts canvas").last.wait_for()
+        assert page.locator("figcaption > b").all_inner_texts() == ["Lag", "Rows per second", "Bytes per second", "Remaining rows"]
         page.get_by_role("button", name="Stop").click()
         dialog = page.locator("dialog")
         assert dialog.locator("h2").inner_text() == "Stop pipe out?"

@@ -14,10 +14,10 @@ from headrace.model.pipes import PipeStage
 from headrace.settings import Settings
 from headrace.web.app import create_app
 from headrace.web.graph_view import end_of
+from tests.airflow.browsing import browser, served
 from tests.airflow.query_samples import add_query
 from tests.airflow.samples import add_stream
 from tests.airflow.stream_dags import stream_dag_id
-from tests.airflow.test_page import browser, served
 from tests.airflow.web_page import Executed, Rights
 from tests.support.pipes import add_pipe
 
@@ -79,7 +79,7 @@ def test_the_graph_is_drawn_and_opens_jobs(home: Settings, catalog: Catalog, clo
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(url)
         page.get_by_role("link", name="Graph").click()
-        page.get_by_text("2 jobs. Click one to open it.").wait_for()
+        page.get_by_text("2 jobs. Click one to open it, or find it and press Enter.").wait_for()
         assert page.get_by_role("link", name="Graph").get_attribute("aria-current") == "page"
         picture = page.get_by_role("img", name="Graph of jobs: power.meters to power.avg_v")
         assert picture.locator("canvas").count() > 0

@@ -40,6 +40,7 @@ def test_the_page_and_its_parts_are_served(page: TestClient) -> None:
         "detail.js",
         "intervals.js",
         "charts.js",
+        "versions.js",
         "style.css",
         "icon.svg",
         "icon-dark.svg",
@@ -174,19 +175,6 @@ def test_the_detail_has_the_statement_the_offsets_and_the_events(page: TestClien
     assert (detail["offsets"], detail["boundaries"]) == ({SOURCE: 7}, {SOURCE: 3})
     assert detail["watermark"] == 1_700_000_000_000
     assert [event["kind"] for event in detail["events"]] == ["RESUMED"]
-
-
-def test_the_detail_has_the_measurements_of_the_last_hour(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
-    stream, now = add_stream(catalog), clock.now()
-    old, first, second = (
-        stream_sample(stream, now - age, batches=batches) for age, batches in ((3_700_000, 9), (60_000, 1), (0, 3))
-    )
-    for one in (old, replace(first, lag_ms=700, compute_ms=8.0), second):
-        catalog.stream_metrics.add([one], keep_ms=86_400_000)
-    metrics = page.get(f"/api/jobs/{stream}").json()["metrics"]
-    assert [value for value in metrics["lag_ms"] if value is not None] == [700, 5]
-    assert metrics["parts_ms"] == {"read": 1.0, "compute": 3.5, "checkpoint": 3.0, "write": 4.0, "record": 5.0}
-    assert len(metrics["batch_ms"]) == 120
 
 
 def test_the_plan_describes_how_the_query_is_computed(page: TestClient, catalog: Catalog) -> None:

@@ -9,8 +9,8 @@ from headrace.model.clock import ManualClock
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.settings import Settings
 from headrace.web.app import create_app
+from tests.airflow.browsing import browser, served
 from tests.airflow.samples import add_stream
-from tests.airflow.test_page import browser, served
 from tests.airflow.trigger_samples import add_trigger, count_calls
 from tests.airflow.web_page import Executed, Rights
 

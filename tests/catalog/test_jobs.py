@@ -106,7 +106,7 @@ def test_definitions_are_read_once_and_again_when_another_process_changes_them(c
         assert second.definition is first.definition
         assert second.progress == PROGRESS
         changed = replace(first.definition, sql="CREATE STREAM another statement")
-        other.jobs.redefine(changed)
+        other.jobs.redefine(changed, user="vera")
         assert catalog.jobs.by_id(first.definition.id).definition == changed
         assert other.jobs.move(first.definition.id, first.definition.snode, "elsewhere")
         assert catalog.jobs.all()[0].definition == replace(changed, snode="elsewhere")
@@ -121,7 +121,7 @@ def test_the_stages_of_a_pipe_come_back_as_recorded_and_can_change_alone(catalog
     with Catalog.open(url) as other:
         assert other.jobs.all()[0].definition == pipe()
         changed = replace(pipe(), pipe=replace(STAGES, sink={"sink.password": "encrypted:another"}))
-        other.jobs.redefine(changed)
+        other.jobs.redefine(changed, user="vera")
     assert catalog.jobs.by_id(id).definition == changed
     assert catalog.jobs.all()[0].definition is catalog.jobs.by_id(id).definition
 

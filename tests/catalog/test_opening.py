@@ -15,11 +15,11 @@ from sqlalchemy import text
 
 from headrace.catalog import Catalog
 from headrace.catalog.engines import open_engine
-from headrace.catalog.migrate import HEAD, MIGRATIONS, create_tables
+from headrace.catalog.migrate import HEAD, MIGRATIONS, OLDEST, create_tables
 from headrace.catalog.rows.metadata import METADATA, VERSION_TABLE
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.model.tables import Database
-from tests.support.next_version import release_next_version
+from tests.support.next_version import NEXT, release_next_version
 from tests.support.racing import race
 
 OPEN = """
@@ -92,7 +92,7 @@ def test_a_catalog_of_an_older_version_is_migrated(url: str, tmp_path: Path, mon
     release_next_version(tmp_path / "migrations", monkeypatch)
     assert not open_and_create(url, "power")
     execute(url, "UPDATE jobs SET note = NULL")
-    assert stored_versions(url) == ("0002", "0001")
+    assert stored_versions(url) == (NEXT, OLDEST)
 
 
 def test_migrations_are_numbered_without_gaps_and_the_last_is_known() -> None:
@@ -110,7 +110,7 @@ def test_processes_that_open_a_new_catalog_at_once_all_succeed(url: str) -> None
 
 def test_a_catalog_of_a_newer_version_is_refused(url: str) -> None:
     open_and_create(url, "power")
-    execute(url, f"UPDATE {VERSION_TABLE} SET version_num = '9999', oldest = '0002'")
+    execute(url, f"UPDATE {VERSION_TABLE} SET version_num = '9999', oldest = '{NEXT}'")
     with pytest.raises(ConfigurationError, match=f"version 9999, this Headrace knows {HEAD}") as caught:
         Catalog.open(url)
     assert "upgrade" in caught.value.hint
@@ -129,7 +129,7 @@ def test_a_newer_catalog_that_has_only_grown_is_used_by_an_older_program(
     with Catalog.open(url) as opened:
         assert sorted(database.name for database in opened.databases.all()) == ["afterwards", "before", "migrated", "while_running"]
     execute(url, "UPDATE jobs SET note = NULL")
-    assert stored_versions(url) == ("0002", "0001"), "an older program does not change the version"
+    assert stored_versions(url) == (NEXT, OLDEST), "an older program does not change the version"
 
 
 def test_a_newer_catalog_that_has_changed_excludes_older_programs(
@@ -137,10 +137,10 @@ def test_a_newer_catalog_that_has_changed_excludes_older_programs(
 ) -> None:
     open_and_create(url, "power")
     with monkeypatch.context() as newer:
-        release_next_version(tmp_path / "migrations", newer, oldest="0002")
+        release_next_version(tmp_path / "migrations", newer, oldest=NEXT)
         open_and_create(url, "migrated")
-    assert stored_versions(url) == ("0002", "0002")
-    with pytest.raises(ConfigurationError, match=f"the catalog has version 0002, this Headrace knows {HEAD} at most"):
+    assert stored_versions(url) == (NEXT, NEXT)
+    with pytest.raises(ConfigurationError, match=f"the catalog has version {NEXT}, this Headrace knows {HEAD} at most"):
         Catalog.open(url)
 
 

@@ -52,7 +52,7 @@ def test_a_pipe_is_not_recorded_with_a_plugin_that_was_dropped(catalog: Catalog)
     with pytest.raises(NotFoundError, match="1107: PipePlugin HOOK does not exist any more"):
         catalog.jobs.create(pipe("late", stages), plugins=["HOOK"])
     with pytest.raises(NotFoundError, match="PipePlugin HOOK does not exist any more"):
-        catalog.jobs.redefine(pipe("before", stages), ["HOOK"])
+        catalog.jobs.redefine(pipe("before", stages), ["HOOK"], user="vera")
     (record,) = catalog.jobs.all(kind=PIPE)
     assert record.definition == pipe("before")
 

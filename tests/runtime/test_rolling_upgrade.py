@@ -29,7 +29,7 @@ from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_sharing import are_complete, create_streams, owners, work
 from tests.runtime.test_snode import until
 from tests.support.jobs import Job
-from tests.support.next_version import release_next_version
+from tests.support.next_version import NEXT, release_next_version
 
 REVISION = os.environ.get("HEADRACE_UPGRADE_FROM", "")
 """A revision of the repository to upgrade from; `make upgrade FROM=…` sets it."""
@@ -125,7 +125,7 @@ def test_drivers_are_replaced_by_the_next_release_one_after_the_other_and_back(
     with monkeypatch.context() as newer:
         release_next_version(tmp_path / "migrations", newer)
         fleet.open()
-        assert schema_version(fleet.settings) == "0002"
+        assert schema_version(fleet.settings) == NEXT
         fleet.run(meters)  # both drivers are of the old release, and use a catalog of the new one
         for name in SNODES:
             fleet.replace(name)
@@ -134,7 +134,7 @@ def test_drivers_are_replaced_by_the_next_release_one_after_the_other_and_back(
     for name in SNODES:
         fleet.replace(name)
         fleet.run(meters)
-    assert schema_version(fleet.settings) == "0002", "to go back, nothing has to be restored"
+    assert schema_version(fleet.settings) == NEXT, "to go back, nothing has to be restored"
     assert owners(context) == {"default": 3, "snode2": 3}
     with monkeypatch.context() as newer:
         release_next_version(tmp_path / "migrations again", newer)

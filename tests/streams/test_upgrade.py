@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.catalog.migrate import HEAD
 from headrace.model.jobs import DesiredState, JobRecord, JobState
-from tests.support.next_version import release_next_version
+from tests.support.next_version import NEXT, release_next_version
 
 START = 1_700_000_000_000
 SUMS = "select _wstart, count(*) n, sum(a) total from m partition by tbname session(ts, 10s)"
@@ -37,7 +38,7 @@ def test_streams_continue_where_they_were_after_the_catalog_was_migrated(tmp_pat
         before.execute(f"create stream young {options} fill_history 1 into o4 as {SUMS}")
         before.execute(f"insert into m1 values ({START + 9000}, 4)")
 
-    release_next_version(tmp_path / "migrations", monkeypatch, oldest="0002")
+    release_next_version(tmp_path / "migrations", monkeypatch, oldest=NEXT)
     with headrace.connect(home, database="d") as after:
         migrated = jobs(after)
         assert {name: migrated[name] for name in recorded} == recorded, "nothing of a stream is lost"
@@ -55,5 +56,5 @@ def test_streams_continue_where_they_were_after_the_catalog_was_migrated(tmp_pat
             assert after.verify(stream=f"d.{name}").equal
 
     monkeypatch.undo()
-    with pytest.raises(headrace.Error, match="the catalog has version 0002, this Headrace knows 0001 at most"):
+    with pytest.raises(headrace.Error, match=f"the catalog has version {NEXT}, this Headrace knows {HEAD} at most"):
         headrace.connect(home)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from headrace.catalog import migrate
 
-NEXT_MIGRATION = """
+NEXT: Final = f"{int(migrate.HEAD) + 1:04}"
+NEXT_MIGRATION: Final = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{NEXT}"
+down_revision = "{migrate.HEAD}"
 
 
 def upgrade() -> None:
@@ -25,7 +27,7 @@ def upgrade() -> None:
 def release_next_version(folder: Path, monkeypatch: pytest.MonkeyPatch, *, oldest: str = migrate.OLDEST) -> None:
     """Act as a version of Headrace whose catalog has one migration more, and admits programs from version `oldest` on."""
     shutil.copytree(migrate.MIGRATIONS, folder)
-    (folder / "versions" / "0002_next.py").write_text(NEXT_MIGRATION)
+    (folder / "versions" / f"{NEXT}_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-    monkeypatch.setattr(migrate, "HEAD", "0002")
+    monkeypatch.setattr(migrate, "HEAD", NEXT)
     monkeypatch.setattr(migrate, "OLDEST", oldest)

@@ -16,6 +16,7 @@ from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
 from headrace.catalog.executions import Executions
 from headrace.catalog.functions import Functions
+from headrace.catalog.job_versions import JobVersions
 from headrace.catalog.jobs import Jobs
 from headrace.catalog.ledger import Ledger
 from headrace.catalog.locks import LOCK_MS, AdvisoryLocks, FileLocks, Locks
@@ -65,6 +66,7 @@ class Catalog:
         self.trigger_activities = TriggerActivities(store, seen)
         self.pipe_plugins = PipePlugins(store)
         self.jobs = Jobs(store)
+        self.job_versions = JobVersions(store)
         self.leases = Leases(store)
         self.snodes = Snodes(store)
         self.members = Members(store)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, case, delete, func, select, update
 
 from headrace.catalog.definitions import Definitions
+from headrace.catalog.job_versions import add_version, hand_over, read_versions
 from headrace.catalog.rows.jobs import DROPPED_QUERIES, JOBS, STATUS, from_row, to_row
 from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
 from headrace.catalog.rules import (
@@ -25,6 +26,7 @@ from headrace.catalog.store import Repository, Store, insert
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model import conversion
+from headrace.model.job_versions import JobVersion
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
 from headrace.model.snodes import DriverStatus, Heartbeat
@@ -89,12 +91,13 @@ class Jobs(Repository):
                 raise exists(definition.kind, str(definition))
             require_plugins(connection, plugins)
             self._insert(connection, row, definition, target)
+            add_version(connection, first_version(definition))
         return True
 
     def replace(
         self, replaced: str, definition: JobDefinition, *, desired: DesiredState, target: Table | None, progress: JobProgress
     ) -> None:
-        """Record a job in place of another one in one transaction. It begins with its backfill.
+        """Record a job in place of another one in one transaction, whose versions it continues. It begins with its backfill.
 
         Args:
             replaced: The id of the job that goes, with its ledger.
@@ -110,12 +113,15 @@ class Jobs(Repository):
         row = to_row(JobRecord(definition, desired, JobState.FILLING, progress))
         with self._store.write() as connection:
             _hold_sources(connection, definition)
+            versions = read_versions(connection, replaced)
             if connection.execute(delete(JOBS).where(JOBS.c.id == replaced)).rowcount != 1:
                 raise _missing_id(replaced)
             self._insert(connection, row, definition, target)
+            hand_over(connection, versions, definition.id)
+            add_version(connection, first_version(definition))
 
-    def redefine(self, definition: JobDefinition, plugins: Collection[str] = ()) -> None:
-        """Record another statement for a job, and other stages of a pipe. Its driver runs it from its present position.
+    def redefine(self, definition: JobDefinition, plugins: Collection[str] = (), *, user: str) -> None:
+        """Record another statement of a user for a job, and other stages of a pipe. Its driver runs it from its present position.
 
         Raises:
             NotFoundError: The job was dropped, or one of the registered plugins that it uses.
@@ -124,6 +130,7 @@ class Jobs(Repository):
         with self._store.write() as connection:
             require_plugins(connection, plugins)
             _update_by_id(connection, definition.id, values)
+            add_version(connection, JobVersion(definition.id, 0, self._store.now(connection), user, definition.sql))
 
     def _insert(self, connection: Connection, row: dict[str, Any], definition: JobDefinition, target: Table | None) -> None:
         refuse_rival(connection, definition)
@@ -266,6 +273,11 @@ class Jobs(Repository):
             if epoch is not None:
                 refuse_older(connection, id, epoch)
             _update_by_id(connection, id, values)
+
+
+def first_version(definition: JobDefinition) -> JobVersion:
+    """Return the version of a job that is created, by its owner."""
+    return JobVersion(definition.id, 1, definition.created, definition.owner, definition.sql)
 
 
 def _update_by_id(connection: Connection, id: str, values: dict[str, Any]) -> None:

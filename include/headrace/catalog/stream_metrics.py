@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import BigInteger, cast, delete, func, insert, select
 
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.streams import STREAM_METRICS
 from headrace.catalog.store import Repository
-from headrace.model.stream_metrics import Rate, StreamSample
+from headrace.model.stream_metrics import Rate, StreamPoint, StreamSample
+
+MEANS: Final = ("rows_in_s", "rows_out_s", "bytes_out_s")
+MAXIMA: Final = ("lag_ms", "event_lag_ms", "rows_behind", "state_windows", "state_bytes", "quarantined")
+BATCH_PARTS: Final = ("read_ms", "compute_ms", "checkpoint_ms", "write_ms", "record_ms")
 
 
 class StreamMetrics(Repository):
@@ -40,6 +45,17 @@ class StreamMetrics(Repository):
         if job_id is not None:
             query = query.where(STREAM_METRICS.c.job_id == job_id)
         return self._all(StreamSample, query)
+
+    def points(self, job_id: str, *, since: int, width_ms: int) -> list[StreamPoint]:
+        """Return what was measured of a stream from an instant on (epoch ms), in order: parts of `width_ms` that have samples."""
+        columns = STREAM_METRICS.c
+        point = ((columns.time - since) // width_ms).label("point")
+        means = [func.avg(columns[name]).label(name) for name in MEANS]
+        maxima = [func.max(columns[name]).label(name) for name in MAXIMA]
+        totals = [func.sum(columns[name] * columns.batches).label(name) for name in BATCH_PARTS]
+        batches = cast(func.sum(columns.batches), BigInteger).label("batches")
+        query = select(point, *means, *maxima, batches, *totals).where(columns.job_id == job_id, columns.time >= since)
+        return self._all(StreamPoint, query.group_by(point).order_by(point))
 
     def rates(self, *, since: int) -> dict[str, list[Rate]]:
         """Return the rates of each stream from an instant on (epoch ms), oldest first."""

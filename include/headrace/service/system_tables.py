@@ -153,6 +153,18 @@ def kind_and_name(record: JobRecord) -> tuple[str, str]:
     return record.definition.kind, str(record.definition)
 
 
+def job_versions(context: Context) -> CatalogRows:
+    """Return the versions of each job's statement, oldest first."""
+    definitions = {record.definition.id: record.definition for record in visible_jobs(context, context.catalog.jobs.all())}
+    rows = [
+        (job.name, job.database or None, job.kind, one.number, one.time, one.user_name, masked(one.sql), job.id)
+        for one in context.catalog.job_versions.all()
+        if (job := definitions.get(one.job_id)) is not None
+    ]
+    types = {"job_name": STRING, "db_name": STRING, "kind": STRING, "version": INT, "time": INSTANT, "user_name": STRING}
+    return CatalogRows({**types, "sql": STRING, "job_id": STRING}, rows)
+
+
 def state_word(record: JobRecord) -> str:
     kind = record.definition.kind
     return kind_of(kind).state_word(record.state) if is_known(kind) else record.state.value
@@ -313,6 +325,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_columns": visible(columns),
     "ins_functions": function_tables.functions,
     "ins_jobs": jobs,
+    "ins_job_versions": job_versions,
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,
     "ins_stream_progress": stream_progress,

@@ -35,8 +35,10 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.graph_view import make_graph
+from headrace.web.metric_view import ChartRange, metric_charts
 from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.users import MappedAccess, service_executor
+from headrace.web.version_view import version_rows
 
 log = logging.getLogger(__name__)
 
@@ -154,13 +156,8 @@ def create_router(access: MappedAccess, data: PageData, execute: Execute) -> API
     router = APIRouter(dependencies=[Depends(thread_limit())])
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 
-    def find_readable(job_id: str, user: User) -> JobRecord:
-        return readable_record(data.catalog, access, user, job_id)
-
     def same_origin(request: Request) -> None:
         require_same_origin(request, access.base_url)
-
-    ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
 
     @router.get("/jobs")
     def jobs(user: User) -> view.Json:
@@ -170,17 +167,9 @@ def create_router(access: MappedAccess, data: PageData, execute: Execute) -> API
     def graph(user: User) -> view.Json:
         return make_graph(data.overview(access, user))
 
-    @router.get("/jobs/{job_id}")
-    def job(record: ReadableRecord, user: User) -> view.Json:
-        offered = actions.available_actions(record, lambda action: is_allowed(access, user, record, action), data.settings.dialect)
-        return {**view.job_detail(data.catalog, record, data.now()), "actions": offered}
-
-    @router.get("/jobs/{job_id}/plan")
-    def plan(record: ReadableRecord) -> view.Json:
-        return {"plan": actions.describe_plan(data.context, record)}
-
     @router.post("/jobs/{job_id}/{action}", dependencies=[Depends(same_origin)])
-    def act(action: str, body: ConfirmedAction, record: ReadableRecord, user: User) -> view.Json:
+    def act(job_id: str, action: str, body: ConfirmedAction, user: User) -> view.Json:
+        record = readable_record(data.catalog, access, user, job_id)
         if not is_allowed(access, user, record, action):
             raise HTTPException(403, f"you have no right to {action} this {record.definition.kind}")
         sql = actions.action_statement(action, record)
@@ -192,6 +181,37 @@ def create_router(access: MappedAccess, data: PageData, execute: Execute) -> API
         execute(sql, record.definition.dialect, access.user_name(user))
         data.invalidate()
         return {"done": sql}
+
+    router.include_router(create_job_router(access, data), prefix="/jobs/{job_id}")
+    return router
+
+
+def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
+    """Create the routes that show a job."""
+    router = APIRouter()
+    User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
+
+    def find_readable(job_id: str, user: User) -> JobRecord:
+        return readable_record(data.catalog, access, user, job_id)
+
+    ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
+
+    @router.get("")
+    def job(record: ReadableRecord, user: User) -> view.Json:
+        offered = actions.available_actions(record, lambda action: is_allowed(access, user, record, action), data.settings.dialect)
+        return {**view.job_detail(data.catalog, record, data.now()), "actions": offered}
+
+    @router.get("/metrics")
+    def metrics(record: ReadableRecord, over: ChartRange = ChartRange.HOUR) -> view.Json:
+        return metric_charts(data.catalog, record.definition.id, over, data.now(), data.settings.metrics_keep_s * 1000)
+
+    @router.get("/versions")
+    def versions(record: ReadableRecord) -> view.Json:
+        return {"versions": version_rows(data.catalog, record.definition)}
+
+    @router.get("/plan")
+    def plan(record: ReadableRecord) -> view.Json:
+        return {"plan": actions.describe_plan(data.context, record)}
 
     return router
 

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.ledger import Chunk
 from headrace.model.pipes import PipeStage
-from headrace.model.stream_metrics import StreamSample
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.lookup import plugin_name, shown_attributes
 from headrace.web.stream_view import (
-    CHART_MS,
     HISTORY,
     backfill_progress,
-    chart_points,
     chunk_row,
     find_precision,
-    mean,
     select_chunks,
 )
 
@@ -56,7 +52,7 @@ class PipePage:
         }
 
     def detail(self, catalog: Catalog, record: JobRecord, now: int) -> Json:
-        """Return the stages with their attributes, the transfers in chunks, and the histories that are drawn."""
+        """Return the stages with their attributes, and the transfers in chunks."""
         definition = record.definition
         chunks = catalog.ledger.chunks(definition.id)
         runs = sorted({chunk.run for chunk in chunks}, key=lambda run: (run != HISTORY, run))
@@ -66,7 +62,6 @@ class PipePage:
             "total_chunks": len(chunks),
             "started": definition.stages.started,
             "stages": [stage_row(definition, stage) for stage in PipeStage],
-            "metrics": pipe_charts(catalog.stream_metrics.all(definition.id, since=now - CHART_MS), now),
         }
 
     def plan(self, context: Context, definition: JobDefinition) -> Sequence[str]:  # noqa: ARG002
@@ -93,19 +88,6 @@ def remaining_ms(rows: int | None, rate: float | None) -> int | None:
     if not rows:
         return rows
     return round(rows / rate * 1000) if rate else None
-
-
-def pipe_charts(samples: Sequence[StreamSample], now: int) -> Json:
-    """Return the histories that are drawn of a pipe, oldest first; None if nothing was measured at a point."""
-    points = chart_points(samples, now)
-    return {
-        "from": now - CHART_MS,
-        "to": now,
-        "lag_ms": [max((sample.lag_ms for sample in part), default=None) for part in points],
-        "rows_behind": [max((sample.rows_behind for sample in part), default=None) for part in points],
-        "rows_out_s": [mean([sample.rows_out_s for sample in part]) for part in points],
-        "bytes_out_s": [mean([sample.bytes_out_s for sample in part]) for part in points],
-    }
 
 
 def stage_row(definition: JobDefinition, stage: PipeStage) -> Json:

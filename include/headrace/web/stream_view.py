@@ -9,7 +9,6 @@ from headrace.errors import NotFoundError
 from headrace.model.conversion import to_row
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
-from headrace.model.stream_metrics import StreamSample
 from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT
 
@@ -20,12 +19,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 HISTORY: Final = "history"
-BATCH_PARTS: Final = ("read", "compute", "checkpoint", "write", "record")
 MAX_CHUNKS: Final = 200
-MAX_POINTS: Final = 120
-"""Points of a drawn history. Each has the mean of the samples in its part of the time, of lags the maximum."""
-CHART_MS: Final = 3_600_000
-"""How far back histories are drawn."""
 
 
 class StreamPage:
@@ -47,7 +41,7 @@ class StreamPage:
         }
 
     def detail(self, catalog: Catalog, record: JobRecord, now: int) -> Json:
-        """Return the offsets, the backfills, and the histories that are drawn."""
+        """Return the offsets and the backfills."""
         definition, progress = record.definition, record.progress
         precision = find_precision(catalog, definition.source.database)
         chunks = catalog.ledger.chunks(definition.id)
@@ -59,7 +53,6 @@ class StreamPage:
             "runs": [backfill_progress(catalog.ledger.summary(definition.id, run), now) for run in runs],
             "chunks": [chunk_row(chunk, precision) for chunk in select_chunks(chunks)],
             "total_chunks": len(chunks),
-            "metrics": stream_charts(catalog.stream_metrics.all(definition.id, since=now - CHART_MS), now),
         }
 
     def plan(self, context: Context, definition: JobDefinition) -> Sequence[str]:
@@ -76,43 +69,6 @@ PAGE: Final = StreamPage()
 def backfill_progress(run: RunSummary, now: int) -> Json:
     row = to_row(run, "job_id", "rows_planned_done")
     return row | {"fraction": run.fraction if run.chunks else 0.0, "eta_ms": run.eta_ms(now)}
-
-
-def stream_charts(samples: Sequence[StreamSample], now: int) -> Json:
-    """Return the histories that are drawn of a stream, oldest first; None if nothing was measured at a point."""
-    points = chart_points(samples, now)
-    return {
-        "from": now - CHART_MS,
-        "to": now,
-        "lag_ms": [max((sample.lag_ms for sample in part), default=None) for part in points],
-        "batch_ms": [mean([sample.batch_ms for sample in part]) for part in points],
-        "rows_in_s": [mean([sample.rows_in_s for sample in part]) for part in points],
-        "state_bytes": [max((sample.state_bytes for sample in part), default=None) for part in points],
-        "parts_ms": batch_parts(samples),
-    }
-
-
-def chart_points(samples: Sequence[StreamSample], now: int) -> list[list[StreamSample]]:
-    """Return the samples of the last `CHART_MS` by the points at which they are drawn, oldest first."""
-    points: list[list[StreamSample]] = [[] for _ in range(MAX_POINTS)]
-    for sample in samples:
-        points[min(MAX_POINTS - 1, max(0, (sample.time - now + CHART_MS) * MAX_POINTS // CHART_MS))].append(sample)
-    return points
-
-
-def batch_parts(samples: Sequence[StreamSample]) -> Json | None:
-    """Return the mean milliseconds of the parts of a micro-batch; None without micro-batches."""
-    batches = sum(sample.batches for sample in samples)
-    if not batches:
-        return None
-    totals = {part: sum((getattr(sample, f"{part}_ms") or 0) * sample.batches for sample in samples) for part in BATCH_PARTS}
-    return {part: round(total / batches, 1) for part, total in totals.items()}
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None without any."""
-    measured = [value for value in values if value is not None]
-    return round(sum(measured) / len(measured), 2) if measured else None
 
 
 def select_chunks(chunks: list[Chunk]) -> list[Chunk]:

@@ -106,6 +106,19 @@ def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
     return conversion.from_row(JobDefinition, {**row, "target": target})
 
 
+class _JobVersionColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    number: Named[int] = Column(Integer, primary_key=True, autoincrement=False)
+    time: Named[int] = Column(BigInteger)
+    user_name: Named[str] = Column(NAME)
+    sql: Named[str] = Column(Text)
+
+
+JOB_VERSIONS = Table(
+    "job_versions", METADATA, _JobVersionColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE")
+)
+
+
 class _ChunkColumns(TypedColumns):
     job_id: Named[str] = Column(String, primary_key=True)
     run: Named[str] = Column(NAME, primary_key=True)

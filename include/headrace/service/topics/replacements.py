@@ -49,7 +49,7 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
     definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
 
     def apply(session: SessionState) -> None:
-        session.context.catalog.jobs.redefine(definition)
+        session.context.catalog.jobs.redefine(definition, user=session.user)
         session.context.catalog.events.record("job", definition.id, "ALTERED", ", ".join(changes))
 
     described = [f"alter stream {definition}, which keeps its target and its position", *indent(changes)]

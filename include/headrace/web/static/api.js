@@ -27,6 +27,9 @@ export const fetchGraph = () => request("graph");
 export const fetchJob = (id) => request(`jobs/${encodeURIComponent(id)}`);
 export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
 
+export const fetchVersions = (id) => request(`jobs/${encodeURIComponent(id)}/versions`);
+export const fetchMetrics = (id, over) => request(`jobs/${encodeURIComponent(id)}/metrics?over=${over}`);
+
 export const runAction = (id, action, sql) =>
   request(`jobs/${encodeURIComponent(id)}/${action}`, {
     method: "POST",

@@ -2,7 +2,7 @@
 
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
-import { actionLabel, duration, element } from "./dom.js";
+import { actionLabel, duration, element, withFocusKept } from "./dom.js";
 import { Graph } from "./graph.js";
 import { List, snodeLinks } from "./list.js";
 import { jobAddress } from "./parts.js";
@@ -66,7 +66,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }
@@ -81,6 +81,15 @@ async function loadPlan(row) {
     return (await server.fetchPlan(row.id)).plan;
   } catch (error) {
     return error.message;
+  }
+}
+
+// Without the versions, the statement is shown alone.
+async function loadVersions(row) {
+  try {
+    return (await server.fetchVersions(row.id)).versions;
+  } catch {
+    return [];
   }
 }
 
@@ -141,14 +150,6 @@ function render() {
     main.replaceChildren(missingJob());
   }
   renderFreshness();
-}
-
-// Rendering replaces the elements, so the focus is restored by position.
-function withFocusKept(node, renderNode) {
-  const stops = () => [...node.querySelectorAll("a, button, input")];
-  const index = stops().indexOf(document.activeElement);
-  renderNode();
-  if (index >= 0) stops()[index]?.focus({ preventScroll: true });
 }
 
 // Rendering would clear the selection, so it waits while text is selected.
@@ -217,6 +218,8 @@ function confirm(row, action) {
     failed,
     element("div", { class: "buttons" }, element("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel"), confirmButton),
   );
+  // The button may have been drawn again since, so it is found by its action.
+  dialog.onclose = () => page.detail?.node.querySelector(`.buttons .${CSS.escape(action.action)}`)?.focus();
   dialog.showModal();
 }
 

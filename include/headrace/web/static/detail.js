@@ -1,26 +1,31 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
-import { PIPE_CHARTS, bytes, chartPanel } from "./charts.js";
+import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
-import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason } from "./parts.js";
-import { actionLabel, ago, duration, element, length, number, rate, time, zoneName } from "./dom.js";
+import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
+import { sqlPanel } from "./versions.js";
+import { actionLabel, ago, duration, element, length, number, rate, time, withFocusKept, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {
-  stream: { tabs: ["Backfill"], overview: streamOverview },
+  stream: { tabs: ["Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
   query: { tabs: ["Executions"], overview: queryOverview },
-  pipe: { tabs: ["Backfill"], overview: pipeOverview },
+  pipe: { tabs: ["Backfill"], overview: pipeOverview, charts: PIPE_CHARTS },
   job: { tabs: [], overview: jobOverview },
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
+    this.loadVersions = loadVersions;
+    this.fetchMetrics = fetchMetrics;
+    this.charts = null;
     this.onTab = onTab;
     this.tab = tab;
     this.plan = null;
+    this.statement = { sql: null, panel: null };
     this.node = element("div");
   }
 
@@ -49,6 +54,11 @@ export class Detail {
     );
   }
 
+  // When something has been loaded.
+  renderAgain() {
+    withFocusKept(this.node, () => this.render(...this.last));
+  }
+
   button(row, action) {
     return element("button", { type: "button", class: action.action, on: { click: () => this.onAction(row, action) } }, actionLabel(action));
   }
@@ -72,7 +82,7 @@ export class Detail {
   panel(row, more, now) {
     switch (this.tab) {
       case "SQL":
-        return element("pre", { class: "sql" }, more.sql);
+        return this.statementPanel(row, more.sql);
       case "Plan":
         return this.planPanel(row);
       case "Backfill":
@@ -82,15 +92,36 @@ export class Detail {
       case "Events":
         return eventPanel(more);
       default:
-        return LAYOUTS[row.layout].overview(row, more, now);
+        return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.chartPanel(row, more));
     }
+  }
+
+  chartPanel(row, more) {
+    const kinds = LAYOUTS[row.layout].charts;
+    if (!kinds) return null;
+    this.charts ??= new Charts(kinds, (over) => this.fetchMetrics(row.id, over));
+    this.charts.update(more.events);
+    return this.charts.node;
+  }
+
+  // The panel is kept while the statement is the same, so that versions stay open.
+  statementPanel(row, sql) {
+    if (this.statement.sql !== sql) {
+      this.statement = { sql, panel: element("pre", { class: "sql" }, sql) };
+      this.loadVersions(row).then((versions) => {
+        if (this.statement.sql !== sql) return;
+        this.statement.panel = sqlPanel(sql, versions);
+        this.renderAgain();
+      });
+    }
+    return this.statement.panel;
   }
 
   planPanel(row) {
     if (this.plan?.id === row.id) return element("pre", {}, this.plan.text);
     this.loadPlan(row).then((text) => {
       this.plan = { id: row.id, text };
-      this.render(...this.last);
+      this.renderAgain();
     });
     return element("p", { class: "quiet" }, "Loading…");
   }
@@ -152,7 +183,6 @@ function streamOverview(row, more, now) {
     "div",
     { class: "facts" },
     accounting(counters),
-    chartPanel(more.metrics),
     element(
       "dl",
       {},
@@ -179,7 +209,6 @@ function pipeOverview(row, more, now) {
     "div",
     { class: "facts" },
     element("div", { class: "stages" }, more.stages.map(stageCard)),
-    chartPanel(more.metrics, PIPE_CHARTS),
     element(
       "dl",
       {},
@@ -259,9 +288,8 @@ function backfillPanel(more) {
     "div",
     {},
     more.runs.map((run) => element("div", { class: "run" }, element("h3", {}, run.run), backfillBar(run))),
-    element(
-      "div",
-      { class: "wide" },
+    wideTable(
+      "Chunks",
       element(
         "table",
         {},
@@ -278,5 +306,5 @@ function eventPanel(more) {
   const rows = more.events.map((event) =>
     element("tr", {}, element("td", {}, time(event.time)), element("td", {}, element("span", { class: "code" }, event.kind)), element("td", { class: "message" }, event.message)),
   );
-  return element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows)));
+  return wideTable("Events", element("table", {}, element("tbody", {}, rows)));
 }

@@ -100,3 +100,16 @@ export function time(ms) {
   if (ms === null || ms === undefined) return "–";
   return element("time", { datetime: new Date(ms).toISOString(), title: `${instant(ms)} ${zoneName()}` }, instant(ms));
 }
+
+// Rendering replaces the elements, so the focus goes to the one of the same text, or else of the same position.
+export function withFocusKept(node, renderNode) {
+  const stops = () => [...node.querySelectorAll("a, button, input, summary, select, [tabindex='0']")];
+  const focused = document.activeElement;
+  const index = stops().indexOf(focused);
+  const isSameStop = (one) => one.tagName === focused.tagName && one.textContent === focused.textContent;
+  renderNode();
+  if (index < 0) return;
+  const rendered = stops();
+  const kept = isSameStop(rendered[index] ?? node) ? rendered[index] : rendered.find(isSameStop);
+  (kept ?? rendered[index])?.focus({ preventScroll: true });
+}

@@ -82,7 +82,7 @@ export class Graph {
       type: "search",
       placeholder: "Find in the graph",
       "aria-label": "Find in the graph",
-      on: { input: () => this.highlight() },
+      on: { input: () => this.highlight(), keydown: (event) => event.key === "Enter" && this.openFirst() },
     });
     const button = (text, name, handler) => element("button", { type: "button", "aria-label": name, title: name, on: { click: handler } }, text);
     this.canvas = element("div", { class: "graph", role: "img", "aria-label": "Graph of jobs" });
@@ -151,7 +151,7 @@ export class Graph {
     if (theme !== this.theme) drawing.style(style());
     this.theme = theme;
     const jobs = data.nodes.filter((node) => node.address).length;
-    this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it.` : "There are no jobs yet.";
+    this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it, or find it and press Enter.` : "There are no jobs yet.";
     this.canvas.setAttribute("aria-label", describe(data));
     this.highlight();
   }
@@ -163,6 +163,13 @@ export class Graph {
         node.toggleClass("dimmed", Boolean(text) && !node.data("label").toLowerCase().includes(text));
       });
     });
+  }
+
+  // Opens the first job that is found, so that the drawing can be used without a mouse.
+  openFirst() {
+    const text = this.search.value.trim().toLowerCase();
+    const found = this.drawing?.nodes().filter((node) => node.data("address") && node.data("label").toLowerCase().includes(text));
+    if (text && found?.length) this.open(found[0].data("address"));
   }
 
   zoom(factor) {

@@ -1,6 +1,7 @@
 // The executions of a continuous query: a strip of intervals colored by state, and a table.
 
 import { duration, element, instant, number, time, zoneName } from "./dom.js";
+import { wideTable } from "./parts.js";
 
 // Shape and color both tell the state; a cell's title has the details.
 export const STATES = [
@@ -61,9 +62,8 @@ export function executionPanel(row, more) {
     "div",
     {},
     element("p", { class: "quiet" }, "Recompute a range with ", element("code", {}, command), ", or from the form of its DAG. Rows that were computed for it before are replaced."),
-    element(
-      "div",
-      { class: "wide" },
+    wideTable(
+      "Executions",
       element(
         "table",
         { class: "executions" },

@@ -1,7 +1,7 @@
 // The list of streams and continuous queries, below a summary of their health.
 
 import { intervalStrip } from "./intervals.js";
-import { airflowLink, backfillBar, badge, batchAge, jobAddress, sparkline, stopReason } from "./parts.js";
+import { airflowLink, backfillBar, badge, batchAge, jobAddress, sparkline, stopReason, wideTable } from "./parts.js";
 import { triggerTable } from "./triggers.js";
 import { ago, compact, duration, element, length, number, rate } from "./dom.js";
 
@@ -77,7 +77,7 @@ export class List {
     const noMatch = rows.length ? null : element("p", { class: "quiet" }, `Nothing matches “${this.filter}”.`);
     if (!this.node.contains(this.search)) this.node.replaceChildren(element("div"), this.search, element("div"));
     this.node.children[0].replaceChildren(healthCards(data));
-    this.node.children[2].replaceChildren(element("div", { class: "wide" }, table), ...(noMatch ? [noMatch] : []), ...triggers);
+    this.node.children[2].replaceChildren(wideTable("Jobs", table), ...(noMatch ? [noMatch] : []), ...triggers);
   }
 
   filterAndSort(jobs) {

@@ -82,6 +82,11 @@ export function accounting(counters) {
   return element("div", { class: "accounting" }, element("p", {}, `${number(total)} rows in. `, balance), strip, legend);
 }
 
+// A table that scrolls sideways where it is wider than the page, also by keyboard.
+export function wideTable(name, ...children) {
+  return element("div", { class: "wide", role: "region", "aria-label": name, tabindex: "0" }, ...children);
+}
+
 export function sparkline(values) {
   if (values.length < 2) return null;
   const top = Math.max(...values, 1e-9);

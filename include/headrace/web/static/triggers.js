@@ -1,6 +1,7 @@
 // The triggers that writes call, below the list of jobs.
 
 import { ago, compact, duration, element, number } from "./dom.js";
+import { wideTable } from "./parts.js";
 
 const SYMBOLS = { ACTIVE: "▶", INACTIVE: "■", DROPPING: "✕", TRANSFERRING: "↻" };
 const COLUMNS = [
@@ -20,9 +21,8 @@ export function triggerTable(triggers, now) {
     "section",
     { class: "triggers", "aria-label": "Triggers" },
     element("h2", {}, "Triggers"),
-    element(
-      "div",
-      { class: "wide" },
+    wideTable(
+      "Triggers and their calls",
       element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, triggers.flatMap((trigger) => rows(trigger, now)))),
     ),
   );

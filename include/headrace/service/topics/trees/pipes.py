@@ -125,7 +125,7 @@ def redefine_pipe(
             check_receiver(pipe_context(job, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         protected = protect(stages, plugins, session, kept=job.stages)
         definition = with_stages(job, protected, plugins, started=context.clock.now())
-        context.catalog.jobs.redefine(definition, registered_names(plugins))
+        context.catalog.jobs.redefine(definition, registered_names(plugins), user=session.user)
         if record.state is JobState.STOPPED:
             state = record.resumed_state if record.desired is DesiredState.RUNNING else JobState.PAUSED
             context.catalog.jobs.set_state(job.id, state)
