@@ -95,6 +95,17 @@ def test_a_catalog_of_an_older_version_is_migrated(url: str, tmp_path: Path, mon
     assert stored_versions(url) == (NEXT, OLDEST)
 
 
+def test_a_catalog_that_does_not_record_which_programs_can_use_it_is_migrated(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_and_create(url, "power")
+    execute(url, f"ALTER TABLE {VERSION_TABLE} DROP COLUMN oldest")
+    assert not open_and_create(url, "power")
+    release_next_version(tmp_path / "migrations", monkeypatch)
+    assert not open_and_create(url, "power")
+    assert stored_versions(url) == (NEXT, OLDEST)
+
+
 def test_migrations_are_numbered_without_gaps_and_the_last_is_known() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))

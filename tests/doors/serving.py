@@ -1,27 +1,32 @@
-"""A process that opens the door of a home: `python -m tests.doors.serving home` prints its address, and ends with its input."""
+"""A process that opens all doors of a home: `python -m tests.doors.serving home password` prints where, and ends with its input."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-from headrace.doors import with_group_commit
+from headrace.doors import DOORS, with_group_commit
 from headrace.doors.gate import Gate
-from headrace.doors.tdengine.door import create_tdengine_door
 from headrace.runtime.context import open_context
 from headrace.service.authentication import authenticator
 from headrace.settings import load
 
+NAMES = ("flight", "iotdb", "tdengine")
+
 
 def main(home: Path, password: str) -> None:
-    context = with_group_commit(open_context(load(home=home, doors="tdengine", tdengine_port=0, http_token=password)))
-    door = create_tdengine_door(Gate(context, authenticator(context)))
-    assert door is not None
-    door.start()
-    sys.stdout.write(f"{door.address}\n")
+    ports = {f"{name}_port": 0 for name in NAMES}
+    context = with_group_commit(open_context(load(home=home, doors=",".join(NAMES), http_token=password, **ports)))
+    gate = Gate(context, authenticator(context))
+    doors = [door for create in DOORS if (door := create(gate)) is not None]
+    for door in doors:
+        door.start()
+    sys.stdout.write(json.dumps({door.name: door.address for door in doors}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()
-    door.stop()
+    for door in doors:
+        door.stop()
 
 
 if __name__ == "__main__":

@@ -171,6 +171,17 @@ def test_concurrent_requests_share_commits_and_each_row_is_there(served: Served,
     assert served.context.tables.version(served.context.catalog.tables.get(database, "m")) < 60
 
 
+def test_a_subtable_that_was_dropped_is_created_again(served: Served, database: str) -> None:
+    names = f"select table_name from information_schema.ins_tables where stable_name = 'again' and db_name = '{database}'"
+    for time in (1, 2):
+        assert write(served, database, f"again,g=a v=1i32 {time}") == (204, "")
+    ((name,),) = served.sql(names)["data"]
+    assert served.sql(f"drop table {name}", database)["code"] == 0
+    assert write(served, database, "again,g=a v=1i32 3") == (204, "")
+    assert served.sql(names)["data"] == [[name]]
+    assert served.sql("select g, count(*) from again partition by g", database)["data"] == [["a", 1]]
+
+
 def test_points_of_opentsdb(served: Served, database: str) -> None:
     points = [
         {"metric": "sys.cpu", "timestamp": 1700000000, "value": 18.5, "tags": {"host": "web01", "dc": 1}},

@@ -142,4 +142,7 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, HEAD)
+    if "oldest" not in {column["name"] for column in inspect(connection).get_columns(VERSION_TABLE)}:
+        # The first versions of the catalog did not record it.
+        connection.execute(text(f"ALTER TABLE {VERSION_TABLE} ADD COLUMN oldest VARCHAR(32)"))
     connection.execute(text(f"UPDATE {VERSION_TABLE} SET oldest = :oldest"), {"oldest": OLDEST})

@@ -90,19 +90,27 @@ class PinnedReads:
         return cast(Value, value)
 
     def get_each(
-        self, kind: Hashable, names: Collection[Name], read: Callable[[Collection[Name]], Mapping[Name, Value]]
+        self,
+        kind: Hashable,
+        names: Collection[Name],
+        read: Callable[[Collection[Name]], Mapping[Name, Value]],
+        *,
+        keeps_absence: bool = True,
     ) -> dict[Name, Value]:
-        """Return those objects of a kind that exist, by what identifies them; `read` reads several."""
+        """Return those objects of a kind that exist, by what identifies them; `read` reads several.
+
+        Unless `keeps_absence`, those that do not exist are looked for again: to create one does not count as a change.
+        """
         if not self._pin.is_set:
             return dict(read(names))
         objects = self._generation().objects
         values = {name: objects.get((kind, name), _ABSENT) for name in names}
-        missing = [name for name, value in values.items() if value is _ABSENT]
-        if missing:
-            found = read(missing)
-            new = {name: found.get(name) for name in missing}
+        unknown = [name for name, value in values.items() if value is _ABSENT]
+        if unknown:
+            found = read(unknown)
+            new = {name: found.get(name) for name in unknown if keeps_absence or name in found}
             self._keep(objects, {(kind, name): value for name, value in new.items()})
-            values |= new
+            values |= dict.fromkeys(unknown) | new
         return {name: value for name, value in values.items() if value is not None}
 
     def _generation(self) -> _Generation:

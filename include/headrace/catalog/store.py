@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    Insert,
     RowMapping,
     Select,
     String,
@@ -51,6 +52,8 @@ TRANSIENT_STATES: Final = {
 
 SCHEMA_TABLES: Final = frozenset({"databases", "tables", "devices", "device_schemas", "device_templates", "template_paths"})
 """The catalog's tables of what rows are written to."""
+SUBTABLES: Final = "subtables"
+"""Those that come do not count: only what was seen to exist is remembered."""
 SCHEMA_CHANGED: Final = "schema_changed"
 """The name under which a connection notes that its transaction has changed some of them."""
 
@@ -121,8 +124,10 @@ class Repository:
 
 def _note_schema_change(connection: Connection, statement: object, *_: object) -> None:
     """Note in a connection that a statement has changed one of the schema's tables."""
-    if isinstance(statement, UpdateBase) and isinstance(statement.table, Table) and statement.table.name in SCHEMA_TABLES:
-        connection.info[SCHEMA_CHANGED] = True
+    if isinstance(statement, UpdateBase) and isinstance(statement.table, Table):
+        name, is_insert = statement.table.name, isinstance(statement, Insert)
+        if name in SCHEMA_TABLES or (name == SUBTABLES and not is_insert):
+            connection.info[SCHEMA_CHANGED] = True
 
 
 def is_sqlite(engine: Engine | Connection) -> bool:

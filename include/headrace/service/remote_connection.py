@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from urllib.parse import urlsplit
@@ -78,8 +78,8 @@ class RemoteSession:
             return self._put("CommandStatementIngest", rows, table=table, **({"schema": database} if database else {}))
 
     def close(self) -> None:
-        """Close the session at the snode."""
-        with remote_errors(self.address):
+        """Close the session at the snode, which ends it itself if it cannot be reached."""
+        with suppress(flight.FlightError, pa.ArrowException):
             list(self._client.do_action(flight.Action("CloseSession", b""), self._options))
         self._client.close()
 

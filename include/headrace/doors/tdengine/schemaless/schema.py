@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -110,9 +110,15 @@ def changes(table: Table, types: Mapping[str, DataType], tags: Mapping[str, Data
 
 def missing_subtables(session: Session, table: Table, database: Database, series: Mapping[str, Series]) -> Stage | None:
     """Return what creates the subtables that do not exist; None if all do."""
-    names = list(series)
     catalog = session.context.catalog
-    missing = {*catalog.subtables.missing(database.name, names), *session.context.tables.tags.missing(table, names)}
+
+    def find(names: Collection[str]) -> dict[str, bool]:
+        wanted = list(names)
+        missing = {*catalog.subtables.missing(database.name, wanted), *session.context.tables.tags.missing(table, wanted)}
+        return {name: True for name in wanted if name not in missing}
+
+    present = catalog.pins.get_each(("subtables", table.id), list(series), find, keeps_absence=False)
+    missing = [name for name in series if name not in present]
     if not missing:
         return None
     context = TimeContext(session.context.clock.now(), database.timezone, database.precision)
