@@ -13,7 +13,9 @@ from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.queries.kind import CONTINUOUS_QUERY
+from headrace.runtime.query_runs import instant_text
 from tests.airflow.running import RunningSystem
+from tests.airflow.test_system_provider import xcom
 
 pytestmark = [pytest.mark.airflow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -104,6 +106,24 @@ def test_missed_intervals_are_executed_in_order_although_a_process_is_killed(que
     assert [execution.attempt for execution in executions] == [1] * 4 + [2] + [1] * (len(executions) - 5)
     queries.assert_equals_query("killed", executions)
     queries.sql("DROP CQ killed")
+
+
+def test_a_dag_scheduled_on_the_asset_of_a_query_runs_after_its_runs(queries: Queries) -> None:
+    """It is the one of the documentation."""
+    client, dag, name = queries.up.client, "means_report", "boiler_means"
+    queries.until(lambda: client.dag(dag), "the DAG to be known")
+    client._call("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": False})
+    queries.create(name, "1h", ago=HOUR)
+
+    def ranges() -> list[dict[str, Any]]:
+        runs = [run["dag_run_id"] for run in client.runs(dag) if run["state"] == "success"]
+        return [one for run in runs for one in xcom(queries.up, run, "computed_ranges", dag)]
+
+    queries.until(lambda: len(ranges()) >= len(queries.done(name)) > 0, "a run after each of the query")
+    done = sorted(queries.done(name), key=lambda execution: execution.start)
+    found = sorted(ranges(), key=lambda one: str(one["from"]))
+    assert [(one["from"], one["rows"]) for one in found] == [(instant_text(one.start), one.rows) for one in done]
+    queries.sql(f"DROP CQ {name}")
 
 
 def test_a_query_that_is_due_often_is_supervised_until_it_is_dropped_and_its_form_recomputes_a_range(queries: Queries) -> None:
