@@ -198,7 +198,9 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
         "/jobs": [("GET", "/api/jobs")],
         "/graph": [("GET", "/api/graph")],
         "/jobs/{job_id}": [("GET", f"/api/jobs/{id}") for id in ids],
+        "/jobs/{job_id}/metrics": [("GET", f"/api/jobs/{id}/metrics") for id in ids],
         "/jobs/{job_id}/plan": [("GET", f"/api/jobs/{id}/plan") for id in ids],
+        "/jobs/{job_id}/versions": [("GET", f"/api/jobs/{id}/versions") for id in ids],
         "/jobs/{job_id}/{action}": [("POST", f"/api/jobs/{id}/{action}") for id in ids for action in ("pause", "drop", "nothing")],
     }
     assert {route.path.removeprefix("/api") for route in full.page.app.routes if route.path.startswith("/api")} == set(requests)  # type: ignore[attr-defined]
