@@ -23,16 +23,18 @@ FILES: Final = frozenset({"csv", "ndjson", "java"})
 """Formats of blocks that become files; the second word of the fence is the file name."""
 OUTPUT: Final = frozenset({"text", "json"})
 """Formats of the expected output of the previous snippet."""
-STATIC: Final = frozenset({"", "bnf"})
-"""Drawings and grammars."""
+STATIC: Final = frozenset({"", "bnf", "yaml"})
+"""Drawings, grammars, and manifests, which tests of their own render."""
 
 FENCE: Final = re.compile(r"```(\w*)[ ]?([\w./-]*)$")
 IOTDB_REASON: Final = "runs with an IoTDB server"
 BROKER_REASON: Final = "runs with a broker"
 DOOR_REASON: Final = "runs with an open door"
 AIRFLOW_REASON: Final = "runs in Airflow"
-ELSEWHERE: Final = frozenset({IOTDB_REASON, BROKER_REASON, DOOR_REASON, AIRFLOW_REASON})
-"""What marks snippets that tests of their own run."""
+CLUSTER_REASON: Final = "needs a cluster"
+MACHINE_REASON: Final = "changes the machine"
+ELSEWHERE: Final = frozenset({IOTDB_REASON, BROKER_REASON, DOOR_REASON, AIRFLOW_REASON, CLUSTER_REASON, MACHINE_REASON})
+"""What marks snippets that tests of their own run, or compare with what they name."""
 SKIP_COMMENT: Final = re.compile(r"<!-- not run: (.+) -->")
 
 
