@@ -38,7 +38,7 @@ class TabletCall:
 
 
 def write_calls(calls: Sequence[TabletCall]) -> None:
-    """Write the tablets of calls, and return when they are durable.
+    """Write the tablets of calls, and return when they are durable. No error leaves it.
 
     Those with the rights of the same user are written together, in their order, if all of their series exist. If one of them
     fails, or a trigger may be called, each is written alone.
@@ -46,8 +46,11 @@ def write_calls(calls: Sequence[TabletCall]) -> None:
     by_user = attrgetter("user")
     for _, own in groupby(sorted(calls, key=by_user), by_user):
         group = list(own)
-        with sharing_reads(group[0].session.context):
-            write_group(group)
+        try:
+            with sharing_reads(group[0].session.context):
+                write_group(group)
+        except BaseException as error:  # of the storage, or the catalog
+            fail(group, error)
 
 
 def write_group(group: Sequence[TabletCall]) -> None:
@@ -58,13 +61,11 @@ def write_group(group: Sequence[TabletCall]) -> None:
         return
     try:
         session.run(plan_calls(tablets, session))
-    except (StorageError, TransientError) as error:
-        fail(group, error)
+    except (StorageError, TransientError):
+        raise
     except (MissingSeriesError, Error):
         # Nothing is written, and the error is that of one of them.
         write_each(group)
-    except BaseException as error:
-        fail(group, error)
 
 
 def write_each(group: Iterable[TabletCall]) -> None:
