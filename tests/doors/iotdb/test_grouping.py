@@ -138,7 +138,7 @@ def test_a_call_without_the_right_to_write_fails_alone(plant: headrace.Connectio
 
 def test_calls_fail_while_the_catalog_cannot_be_read(plant: headrace.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client gets an answer, and the next calls are written."""
-    calls = [encoded("a", [1], {"v": [1.0]}), tablet("b", 1, 2)]
+    calls: list[AnyTablet] = [encoded("a", [1], {"v": [1.0]}), tablet("b", 1, 2)]
     with monkeypatch.context() as outage:
         outage.setattr(plant.session.context.catalog.pins, "_store", None)
         assert None not in write_together(plant, calls)

@@ -70,10 +70,13 @@ class WriteBatches:
         running.add_done_callback(partial(self._finish, [reply for _, reply in batch]))
 
     def _finish(self, replies: Sequence[Reply], done: asyncio.Future[list[Answer]]) -> None:
-        if not done.cancelled():
+        if done.cancelled():
+            return
+        try:
             for reply, answer in zip(replies, done.result(), strict=True):
                 reply(answer)
-        self._start()
+        finally:
+            self._start()
 
     def _take(self) -> list[tuple[Frame, Reply]]:
         """Take the calls of a batch from those that wait."""

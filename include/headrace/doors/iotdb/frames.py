@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final, cast
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,17 @@ class ByteBudget:
             granted()
 
 
+class Phase(Enum):
+    """What a connection does."""
+
+    READING = auto()
+    WAITING = auto()
+    """For memory, before a large frame is read."""
+    HANDLING = auto()
+    SENDING = auto()
+    """The client reads its answer more slowly than it was written."""
+
+
 class FrameProtocol(asyncio.Protocol):
     """The frames of one connection. One is handled after the other: the next once the answer to the last has been sent.
 
@@ -72,9 +84,7 @@ class FrameProtocol(asyncio.Protocol):
         self._size = 0
         """The size of the frame that is read or handled; 0 between frames."""
         self._reserved = 0
-        self._is_waiting = False
-        """For memory."""
-        self._is_handled = False
+        self._phase = Phase.READING
         self._is_paused = False
         """Whether the client does not read as fast as answers are written."""
         self._ends = False
@@ -100,6 +110,7 @@ class FrameProtocol(asyncio.Protocol):
         self._transport.write(content)
         self._ends = ends
         if self._is_paused:
+            self._phase = Phase.SENDING
             self._limit(FRAME_TIMEOUT_S)
         else:
             self._go_on()
@@ -121,7 +132,7 @@ class FrameProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read more of a frame."""
         self._received += data
-        if not self._is_handled and not self._is_waiting:
+        if self._phase is Phase.READING:
             self._advance()
         elif len(self._received) > SMALL_FRAME_BYTES:
             self._pause_reading()
@@ -133,18 +144,16 @@ class FrameProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that it has."""
         self._is_paused = False
-        if self._is_handled and self._timer is not None:
+        if self._phase is Phase.SENDING:
             self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (the name of asyncio)
         """Forget the connection; what is handled may end."""
-        answer_waits = self._timer is not None
         self._transport = None
         self._limit(None)
-        if self._is_waiting:
+        if self._phase is Phase.WAITING:
             self._budget.withdraw(self._read_large)
-            self._is_waiting = False
-        if not self._is_handled or answer_waits:
+        if self._phase is not Phase.HANDLING:
             self._finish()
 
     def _advance(self) -> None:
@@ -167,13 +176,13 @@ class FrameProtocol(asyncio.Protocol):
 
     def _reserve(self) -> None:
         """Read a large frame once there is memory for it."""
-        self._is_waiting = True
+        self._phase = Phase.WAITING
         self._limit(None)
         self._pause_reading()
         self._budget.reserve(self._size, self._read_large)
 
     def _read_large(self) -> None:
-        self._is_waiting = False
+        self._phase = Phase.READING
         self._reserved = self._size
         self._resume_reading()
         self._read()
@@ -188,13 +197,13 @@ class FrameProtocol(asyncio.Protocol):
         self._limit(None)
         frame = bytes(memoryview(self._received)[HEADER_BYTES:end])
         del self._received[:end]
-        self._is_handled = True
+        self._phase = Phase.HANDLING
         self.handle(frame)
 
     def _go_on(self) -> None:
         """Read the next frame after one was answered."""
         self._limit(None)
-        self._is_handled, self._size = False, 0
+        self._phase, self._size = Phase.READING, 0
         self._give_back()
         if self._ends:
             self.abort("it was killed, or sent what is no call")
@@ -203,7 +212,6 @@ class FrameProtocol(asyncio.Protocol):
         self._advance()
 
     def _finish(self) -> None:
-        self._is_handled = False
         self._give_back()
         self.ended()
 

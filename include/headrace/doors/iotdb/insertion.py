@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.doors.iotdb.storing import MissingSeriesError, check_times, stored_times, stored_values, with_values
 from headrace.doors.iotdb.tablet_blocks import BlockRows, build_blocks
-from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet
+from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet, first_prefix
 from headrace.model.access import Privilege
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tables import Database
@@ -117,14 +117,13 @@ def read_schema(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
 
 def find_databases(tablets: Sequence[Tablet], session: PlanningContext) -> _Schema:
     """Return the databases of devices, and the stages that create those that are missing."""
-    known = dict.fromkeys(session.context.catalog.trees.databases())
+    existing = set(session.context.catalog.trees.databases())
     resolved: dict[str, Database] = {}
     schema = _Schema({}, [])
     for tablet in tablets:
         if tablet.path in schema.databases:
             continue
-        prefixes = [".".join(tablet.device[:length]) for length in range(2, len(tablet.device) + 1)]
-        name = next((prefix for prefix in prefixes if prefix in known or prefix in resolved), None)
+        name = first_prefix(tablet.device, existing | resolved.keys())
         if name is None or name not in resolved:
             database, makers = find_or_plan_database(PathPattern(tablet.device), session)
             resolved[database.name] = database

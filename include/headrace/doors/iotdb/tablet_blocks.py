@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.doors.iotdb.messages import InsertTablet
 from headrace.doors.iotdb.reading import LAYOUTS, TYPES
 from headrace.doors.iotdb.storing import MissingSeriesError, check_times, is_compatible, stored_times
-from headrace.doors.iotdb.tablets import EncodedTablet, device_nodes, measurement_name
+from headrace.doors.iotdb.tablets import EncodedTablet, device_nodes, first_prefix, measurement_name
 from headrace.errors import ProgrammingError
 from headrace.model.access import Privilege
 from headrace.model.paths import join_path
@@ -106,17 +106,18 @@ def find_targets(shapes: Collection[Shape], session: PlanningContext) -> dict[Sh
 
     def read(missing: Collection[Shape]) -> dict[Shape, Target]:
         named = {shape: own for shape in missing if (own := canonical(shape)) is not None}
-        databases = tree_databases([nodes for nodes, _ in named.values()], catalog.trees.databases())
+        trees = set(catalog.trees.databases())
         by_database: dict[str, list[str]] = defaultdict(list)
-        for nodes, name in databases.items():
-            by_database[name].append(join_path(nodes))
-        devices = {name: catalog.trees.find(name, paths) for name, paths in by_database.items()}
-        found = {}
-        for shape, (nodes, names) in named.items():
-            device = devices[databases[nodes]].get(join_path(nodes)) if nodes in databases else None
-            if device is not None:
-                found[shape] = target_of(device, catalog.databases.get(device.database), shape, names)
-        return {shape: target for shape, target in found.items() if target is not None}
+        for nodes, _ in named.values():
+            if (name := first_prefix(nodes, trees)) is not None:
+                by_database[name].append(join_path(nodes))
+        devices = {path: device for name, paths in by_database.items() for path, device in catalog.trees.find(name, paths).items()}
+        targets = {
+            shape: target_of(device, catalog.databases.get(device.database), shape, names)
+            for shape, (nodes, names) in named.items()
+            if (device := devices.get(join_path(nodes))) is not None
+        }
+        return {shape: target for shape, target in targets.items() if target is not None}
 
     return catalog.pins.get_each("tablets", shapes, read)
 
@@ -131,18 +132,6 @@ def canonical(shape: Shape) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     except ProgrammingError:
         return None
     return (nodes, names) if names and len(set(names)) == len(names) else None
-
-
-def tree_databases(devices: Collection[tuple[str, ...]], databases: Collection[str]) -> dict[tuple[str, ...], str]:
-    """Return the database of each device that is in one."""
-    known = set(databases)
-    found = {}
-    for nodes in devices:
-        prefixes = (".".join(nodes[:length]) for length in range(2, len(nodes) + 1))
-        name = next((prefix for prefix in prefixes if prefix in known), None)
-        if name is not None:
-            found[nodes] = name
-    return found
 
 
 def target_of(device: Device, database: Database, shape: Shape, names: Sequence[str]) -> Target | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -80,6 +80,12 @@ def device_nodes(path: str) -> tuple[str, ...]:
     if nodes is None or len(nodes) < 2:
         raise illegal_path(path)
     return nodes
+
+
+def first_prefix(device: tuple[str, ...], names: Container[str]) -> str | None:
+    """Return the shortest path above a device, or the device's own, that is one of some names, as those of databases."""
+    prefixes = (".".join(device[:length]) for length in range(2, len(device) + 1))
+    return next((prefix for prefix in prefixes if prefix in names), None)
 
 
 @lru_cache(maxsize=65_536)
