@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from headrace.errors import Error
 from headrace.model.tables import Table
@@ -184,28 +184,38 @@ class Maintenance:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
         with translate_errors(handle.name):
             rows = sorted_rows(read_data_files(handle.uri, group.paths, schema, None, None), table)
-            added = write_file(handle.uri, rows, table)
-        ends = series_ends(rows, table)
+            compacted = CompactedFile(table, group, rows, write_file(handle.uri, rows, table))
+        return self._writer.commit_small(table, compacted.swap_locally, compacted.swap)
 
-        def swap_locally(handle: Handle, snapshot: Snapshot) -> int | None:
-            if not can_write_entry(snapshot) or not is_live(group, snapshot.files):
-                return None
-            actions = [compaction_info(snapshot.number + 1, group), add_action(added)]
-            actions += [remove_action(file, data_change=False) for file in group.files.to_pylist()]
-            # The file stays if another writer is first: the next attempt adds it.
-            commit_files(handle, snapshot.number + 1, actions, None, [])
-            handle.advance(snapshot.after(group.paths, [file_entry(added, rows, table)]))
-            handle.ends.put(f"{handle.uri}/{added.path}", ends)
-            return len(group.paths)
 
-        def swap(handle: Handle, delta: DeltaTable) -> int:
-            if not is_live(group, handle.files(delta)):
-                return 0
-            removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in group.files.to_pylist()]
-            delta.create_write_transaction([added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
-            return len(removed)
+@dataclass(frozen=True, slots=True)
+class CompactedFile:
+    """A staged file with the rows of a group, and the commit that puts it in the place of the group's files."""
 
-        return self._writer.commit_small(table, swap_locally, swap)
+    table: Table
+    group: CompactionGroup
+    rows: pa.Table
+    added: AddAction
+
+    def swap_locally(self, handle: Handle, snapshot: Snapshot) -> int | None:
+        """Swap the files of a local table without delta-rs; return how many were replaced, None if delta-rs has to do it."""
+        group, added, version = self.group, self.added, snapshot.number + 1
+        if not can_write_entry(snapshot) or not is_live(group, snapshot.files):
+            return None
+        removed = [remove_action(file, data_change=False) for file in group.files.to_pylist()]
+        # The file stays if another writer is first: the next attempt adds it.
+        commit_files(handle, version, [compaction_info(version, group), add_action(added), *removed], None, [])
+        handle.advance(snapshot.after(group.paths, [file_entry(added, self.rows, self.table)]))
+        handle.ends.put(f"{handle.uri}/{added.path}", series_ends(self.rows, self.table))
+        return len(removed)
+
+    def swap(self, handle: Handle, delta: DeltaTable) -> int:
+        """Swap the files; return how many were replaced, 0 if one of them was removed meanwhile."""
+        if not is_live(self.group, handle.files(delta)):
+            return 0
+        removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in self.group.files.to_pylist()]
+        delta.create_write_transaction([self.added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
+        return len(removed)
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:
