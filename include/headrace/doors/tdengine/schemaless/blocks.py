@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.doors.tdengine.schemaless.records import HEAD, TIME
+from headrace.doors.tdengine.schemaless.lines import HEAD, TIME
 from headrace.doors.tdengine.schemaless.series import Series
 from headrace.doors.tdengine.schemaless.values import TypedValues, typed_values
 from headrace.model.types import DataType, TypeKind

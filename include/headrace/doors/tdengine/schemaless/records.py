@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.doors.tdengine.schemaless.lines import HEAD, NO_FIELD, NO_LINE, TIME, content_of, plain_records
 from headrace.pipes.formats.line_protocol import LINES, PARAMETERS, RECORDS
 from headrace.pipes.formats.message_queries import MessageQueries
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems
 from headrace.pipes.formats.scalars import as_array, cast_or_none
 
-HEAD: Final = "head"
-TIME: Final = "time"
 FACTOR: Final = "factor"
 NAME: Final = "_value"
 """The column of OpenTSDB's values."""
@@ -52,10 +51,10 @@ FROM (
 def line_records(messages: pa.Table, unit: int, problems: Problems) -> pa.Table:
     """Return the records of line protocol: `id`, `head`, `time` in ns, `measurements`, `values`. `unit` is that of times, in ns.
 
-    Lines without quotes and escapes are split at their separators, others by expressions.
+    Messages without quotes and escapes are split at their separators, others by expressions.
     """
-    is_quoted = pc.match_substring_regex(messages["value"], r'["\\]')
-    if pc.any(is_quoted).as_py():
+    if has_quotes(messages["value"]):
+        is_quoted = pc.match_substring_regex(messages["value"], r'["\\]')
         parts = [
             plain_records(messages.filter(pc.invert(is_quoted)), problems),
             quoted_records(messages.filter(is_quoted), problems),
@@ -66,35 +65,9 @@ def line_records(messages: pa.Table, unit: int, problems: Problems) -> pa.Table:
     return with_times(records.append_column(FACTOR, pa.repeat(pa.scalar(unit, pa.int64()), records.num_rows)), problems)
 
 
-def plain_records(messages: pa.Table, problems: Problems) -> pa.Table:
-    lists = pc.split_pattern(as_array(messages["value"]), "\n")
-    lines = lines_of(lists, as_array(messages[ID]))
-    words = pc.ascii_split_whitespace(as_array(lines["value"]))
-    is_bad = pc.invert(pc.is_in(pc.list_value_length(words), pa.array([2, 3], pa.int32())))
-    lines = problems.add(lines.append_column("words", words), is_bad, "it is not a line of line protocol")
-    words = as_array(lines["words"])
-    starts, flat = words.offsets.to_numpy()[:-1] - words.offsets[0].as_py(), words.flatten()
-    has_time = np.asarray(pc.list_value_length(words)) == 3
-    fields = pc.split_pattern(flat.take(pa.array(starts + 1)), ",")
-    times = flat.take(pa.array(np.where(has_time, starts + 2, 0), mask=~has_time))
-    pairs = pc.split_pattern(fields.flatten(), "=", max_splits=1)
-    is_no_pair = pc.or_(pc.not_equal(pc.list_value_length(pairs), 2), ends_empty(fields.flatten()))
-    table = pa.table({ID: lines[ID], HEAD: flat.take(pa.array(starts)), TIME: times, "fields": fields})
-    if pc.any(is_no_pair).as_py():
-        bad = np.zeros(table.num_rows, bool)
-        bad[np.asarray(pc.list_parent_indices(fields).filter(is_no_pair))] = True
-        table = problems.add(table, pa.array(bad), "a field is not name=value")
-        fields = as_array(table["fields"].combine_chunks())
-        pairs = pc.split_pattern(fields.flatten(), "=", max_splits=1)
-    words = pairs.flatten()
-    offsets = pa.array(np.asarray(fields.offsets) - fields.offsets[0].as_py(), pa.int32())
-    names, values = (pa.ListArray.from_arrays(offsets, words.take(pa.array(np.arange(n, len(words), 2)))) for n in (0, 1))
-    return table.drop_columns(["fields"]).append_column(MEASUREMENTS, names).append_column(VALUES, values)
-
-
-def ends_empty(pairs: pa.Array) -> pa.Array:
-    """Return which pairs have no name or no value."""
-    return pc.or_(pc.starts_with(pairs, "="), pc.ends_with(pairs, "="))
+def has_quotes(texts: pa.ChunkedArray) -> bool:
+    """Return whether there may be a text with quotes or escapes."""
+    return any(quote in content_of(chunk) for chunk in texts.chunks for quote in (b'"', b"\\"))
 
 
 def lines_of(lists: pa.Array, ids: pa.Array) -> pa.Table:
@@ -110,9 +83,9 @@ def quoted_records(messages: pa.Table, problems: Problems) -> pa.Table:
     lines = queries.select(LINES, table)
     lines = lines.filter(pc.invert(pc.match_substring_regex(lines["value"], r"^\s*(#|$)")))
     records = queries.select(RECORDS, lines, PARAMETERS)
-    records = problems.add(records, pc.equal(records[HEAD], ""), "it is not a line of line protocol")
+    records = problems.add(records, pc.equal(records[HEAD], ""), NO_LINE)
     is_no_pair = [any(not name for name in names) for names in records[MEASUREMENTS].to_pylist()]
-    records = problems.add(records, pa.array(is_no_pair, pa.bool_()), "a field is not name=value")
+    records = problems.add(records, pa.array(is_no_pair, pa.bool_()), NO_FIELD)
     times = pc.if_else(pc.equal(records[TIME], ""), pa.scalar(None, pa.string()), records[TIME])
     return pa.table(
         {

@@ -12,7 +12,7 @@ from headrace.doors.tdengine.schemaless.series import Series, Tag
 from headrace.errors import ExistsError, LimitError, NotSupportedError, TypeMismatchError
 from headrace.model.statements import AddColumn, CreateTable, ModifyColumn, Statement
 from headrace.model.tables import Column, Database, Name, Table, TableKind
-from headrace.model.types import TIMESTAMP, DataType, TypeKind
+from headrace.model.types import TIMESTAMP, DataType
 from headrace.service.dispatch import plan
 from headrace.service.topics.subtables import add_subtables
 from headrace.storage.types import tags_schema
@@ -60,12 +60,10 @@ def tag_types(series: Iterable[Series]) -> dict[str, DataType]:
     """Return the types of tags, with the lengths that their values need."""
     types: dict[str, DataType] = {}
     for tag in (tag for one in series for tag in one.tags):
-        length = max(len(tag.value), 1) if isinstance(tag.value, str) else 1
-        type_ = replace(tag.type, length=length) if tag.type.kind is TypeKind.NCHAR else tag.type
-        present = types.setdefault(tag.name, type_)
-        if present.kind is not type_.kind:
-            raise TypeMismatchError(f"the tag {tag.name} is {present.kind} and {type_.kind}", hint="send it with one type")
-        types[tag.name] = wider(present, type_)
+        present = types.setdefault(tag.name, tag.type)
+        if present.kind is not tag.type.kind:
+            raise TypeMismatchError(f"the tag {tag.name} is {present.kind} and {tag.type.kind}", hint="send it with one type")
+        types[tag.name] = wider(present, tag.type)
     return types
 
 

@@ -19,18 +19,22 @@ TAG: Final = re.compile(r"((?:[^=\\]|\\.)+)=(.*)", re.DOTALL)
 ESCAPE: Final = re.compile(r"\\([,= \\])")
 NO_TAG: Final = "_tag_null"
 """The tag of a supertable whose rows have none: a supertable has at least one."""
-NCHAR: Final = DataType(TypeKind.NCHAR)
+SHORTEST_TEXT: Final = DataType(TypeKind.NCHAR, 1)
 MAX_SERIES: Final = 200_000
 """Series whose names are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """The value of a tag, of a type without length."""
+    """The value of a tag, and the type that holds it."""
 
     name: str
     value: str | float | bool | None
-    type: DataType = NCHAR
+    type: DataType = SHORTEST_TEXT
+
+
+def text_tag(name: str, value: str) -> Tag:
+    return Tag(name, value, DataType(TypeKind.NCHAR, max(len(value), 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def series_of_line(head: str) -> Series | str:
         tags[name] = unescaped(match[2])
     if len(PART.sub("", head)) != len(parts):
         return "there is a comma too many before the fields"
-    return make_series(unescaped(measurement), [Tag(name, value) for name, value in tags.items()])
+    return make_series(unescaped(measurement), [text_tag(name, value) for name, value in tags.items()])
 
 
 @lru_cache(MAX_SERIES)
@@ -90,7 +94,7 @@ def tag_of_json(name: str, value: Any) -> Tag:
         case int() | float():
             return Tag(name, float(value), DOUBLE)
         case str():
-            return Tag(name, value)
+            return text_tag(name, value)
         case _:
             raise DataError(f"the tag {name} has {value!r}, which is neither text, number nor boolean", hint="give it one")
 

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from headrace.doors.gate import sharing_reads
 from headrace.doors.tdengine.schemaless.blocks import Block, blocks_of, field_column
-from headrace.doors.tdengine.schemaless.records import TIME, UNITS, json_records, line_records, telnet_records
+from headrace.doors.tdengine.schemaless.lines import TIME
+from headrace.doors.tdengine.schemaless.records import UNITS, json_records, line_records, telnet_records
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
 from headrace.doors.tdengine.schemaless.series import Series, series_of_json, series_of_line
 from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError
