@@ -20,6 +20,7 @@ from headrace.storage import Tables
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.maintenance import CHECK_VERSIONS
 from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, keep_written, rewrite
 from headrace.storage.delta.snapshots import Snapshot
 from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
@@ -96,13 +97,14 @@ def test_nan_equals_nan_and_zero_has_a_sign(meters: Tables) -> None:
 
 
 def test_checkpoints_are_written(meters: Tables) -> None:
-    for number in range(CHECKPOINT_INTERVAL_VERSIONS + 5):
+    for number in range(CHECKPOINT_INTERVAL_VERSIONS + CHECK_VERSIONS):
         replace_rows(meters, {"ts": 1, "a": number})
+    meters.maintenance.close()
     last = json.loads((folder(meters) / "_delta_log/_last_checkpoint").read_text())
 
-    assert 0 < last["version"] <= CHECKPOINT_INTERVAL_VERSIONS
+    assert 0 < last["version"] < CHECKPOINT_INTERVAL_VERSIONS + CHECK_VERSIONS
     assert is_rewritten(meters, meters.version(METERS))
-    assert read(open_tables(Path(meters.uri).parent).scan(METERS))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + 4
+    assert read(open_tables(Path(meters.uri).parent).scan(METERS))[0]["a"] == CHECKPOINT_INTERVAL_VERSIONS + CHECK_VERSIONS - 1
 
 
 def test_a_writer_keeps_columns_that_it_does_not_know(meters: Tables) -> None:

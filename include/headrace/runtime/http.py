@@ -28,6 +28,8 @@ from headrace.runtime.credentials import Identity, are_equal, identity_proof, se
 from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
+    import asyncio
+
     import pyarrow as pa
     from starlette.types import ASGIApp
 
@@ -290,11 +292,13 @@ class Endpoint:
         tls: ssl.SSLContext | None = None,
         max_connections: int | None = None,
         setting: str = "HEADRACE_HTTP_PORT",
+        protocol: Callable[..., asyncio.Protocol] | None = None,
     ) -> None:
         """Bind a port of an address; 0 is any free port.
 
         `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
-        `setting` is the one of the port, and `tls` encrypts connections.
+        `setting` is the one of the port, `tls` encrypts connections, and `protocol` creates the protocols of connections, if these
+        are others than uvicorn's.
 
         Raises:
             ConfigurationError: The port cannot be bound.
@@ -315,6 +319,8 @@ class Endpoint:
         )
         config.load()
         config.ssl = tls
+        if protocol is not None:
+            config.http_protocol_class = protocol  # type: ignore[assignment]
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 

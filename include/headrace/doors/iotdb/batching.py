@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Frames that are handled together have at most this size, unless there is only one."""
+MANY: Final = 1_000_000
 Frame = tuple["Client", bytes]
 Answer = bytes | MalformedCallError
 """The frame of an answer, or why a frame is no call."""
@@ -47,6 +48,8 @@ class WriteBatches:
         self._loop, self._executor, self._delay_s = loop, executor, delay_ms / 1_000
         self._waiting: deque[tuple[Frame, Reply]] = deque()
         self._is_running = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected = 0
 
     @property
     def waiting(self) -> int:
@@ -56,18 +59,31 @@ class WriteBatches:
     def submit(self, client: Client, frame: bytes, reply: Reply) -> None:
         """Handle a call, and call `reply` with the answer once its rows are durable or it has failed."""
         self._waiting.append(((client, frame), reply))
-        if not self._is_running:
-            self._is_running = True
-            self._loop.call_later(self._delay_s, self._start)
+        if self._is_running:
+            return
+        if self._timer is None:
+            self._gather(MANY)
+        elif len(self._waiting) >= self._expected:
+            self._start()
+
+    def _gather(self, expected: int) -> None:
+        """Handle what waits once there are as many calls as expected, or after the delay."""
+        self._expected = expected
+        if len(self._waiting) >= expected or not self._delay_s:
+            self._start()
+        else:
+            self._timer = self._loop.call_later(self._delay_s, self._start)
 
     def _start(self) -> None:
         """Handle the calls that wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         batch = self._take()
-        if not batch:
-            self._is_running = False
-            return
-        running = self._loop.run_in_executor(self._executor, answer_batch, [frame for frame, _ in batch])
-        running.add_done_callback(partial(self._finish, [reply for _, reply in batch]))
+        self._is_running = bool(batch)
+        if batch:
+            running = self._loop.run_in_executor(self._executor, answer_batch, [frame for frame, _ in batch])
+            running.add_done_callback(partial(self._finish, [reply for _, reply in batch]))
 
     def _finish(self, replies: Sequence[Reply], done: asyncio.Future[list[Answer]]) -> None:
         if done.cancelled():
@@ -76,7 +92,9 @@ class WriteBatches:
             for reply, answer in zip(replies, done.result(), strict=True):
                 reply(answer)
         finally:
-            self._start()
+            self._is_running = False
+            # Most clients whose calls were answered send the next one at once.
+            self._gather(len(replies) + len(self._waiting))
 
     def _take(self) -> list[tuple[Frame, Reply]]:
         """Take the calls of a batch from those that wait."""

@@ -150,12 +150,16 @@ async def ping(_: Request) -> Response:
     return Response()
 
 
-def create_app(gate: Gate) -> Router:
-    """Return the application: a router alone, as the handlers answer errors themselves. Most requests write: these come first."""
-    access, settings = Access(gate.authenticate, gate.context.settings), gate.context.settings
-    rest = RestInterface(gate, access)
+def create_ingestion(gate: Gate, access: Access) -> Ingestion:
+    """Return what writes without a schema."""
+    settings = gate.context.settings
     writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
-    ingestion = Ingestion(writer, access, settings.group_commit_bytes, is_grouped=settings.group_commit_ms > 0)
+    return Ingestion(writer, access, settings.group_commit_bytes, is_grouped=settings.group_commit_ms > 0)
+
+
+def create_app(gate: Gate, access: Access, ingestion: Ingestion) -> Router:
+    """Return the application: a router alone, as the handlers answer errors themselves. Most requests write: these come first."""
+    rest = RestInterface(gate, access)
     route = partial(Route, methods=["POST"])
     return Router(
         routes=[

@@ -36,17 +36,22 @@ class TDengineDoor:
 
     def start(self) -> None:
         """Start serving."""
-        from headrace.doors.tdengine.app import create_app
+        from headrace.doors.tdengine.access import Access
+        from headrace.doors.tdengine.app import create_app, create_ingestion
+        from headrace.doors.tdengine.small_writes import small_write_protocol
         from headrace.runtime.http import Endpoint
 
         options, settings = self._options, self._gate.context.settings
+        access = Access(self._gate.authenticate, settings)
+        ingestion = create_ingestion(self._gate, access)
         self._endpoint = Endpoint(
-            create_app(self._gate),
+            create_app(self._gate, access, ingestion),
             options.port,
             options.host,
             tls=server_context(options),
             max_connections=settings.door_connections,
             setting="HEADRACE_TDENGINE_PORT",
+            protocol=small_write_protocol(ingestion),
         )
         self._endpoint.start()
 

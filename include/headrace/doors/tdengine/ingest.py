@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ MAX_BATCH_BYTES: Final = 4 << 20
 """Bodies that are read together have at most this size, unless there is only one."""
 MAX_BATCHES: Final = 4
 """Batches that are read and written at the same time, each of another target."""
+INFLUX_PATHS: Final = (b"/influxdb/v1/write", b"/influxdb/v1/api/v2/write")
 Describe = Callable[[Error], Response]
 Waiting = tuple[bytes, "asyncio.Future[Outcome]"]
 
@@ -56,10 +57,9 @@ class Ingestion:
         self._logins = anyio.CapacityLimiter(MAX_BATCHES)
 
     async def influx(self, request: Request) -> Response:
-        """Write line protocol, as clients of InfluxDB 1 send it, or those of InfluxDB 2, whose bucket is the database."""
-        query = request.query_params
-        database, unit = query.get("db") or query.get("bucket", "").partition("/")[0], query.get("precision") or "ns"
-        return await self._answer(request, lambda user: Target(user, database, unit=unit), influx_error)
+        """Write line protocol, as clients of InfluxDB 1 and 2 send it."""
+        query = dict(request.query_params)
+        return await self._answer(request, lambda user: line_target(user, query), influx_error)
 
     async def opentsdb(self, request: Request, protocol: str) -> Response:
         """Write points of OpenTSDB."""
@@ -85,9 +85,17 @@ class Ingestion:
         chosen, size = target(user), self._size_of(request)
         await self._reserve(size)
         try:
-            return await self._submit(chosen, await read_body(request, MAX_BODY_BYTES))
+            return await self.submit(chosen, await read_body(request, MAX_BODY_BYTES))
         finally:
-            self._release(size)
+            self.release(size)
+
+    def known_user(self, authorization: str, parameters: Mapping[str, str]) -> str | None:
+        """Return the user of a request if the password was right a short time ago; None if it has to be checked.
+
+        Raises:
+            AuthenticationError: There are no credentials, or they cannot be read.
+        """
+        return self._access.known_user(self._access.credentials(authorization, parameters))
 
     def _size_of(self, request: Request) -> int:
         """Return the most that the body of a request may take."""
@@ -96,14 +104,20 @@ class Ingestion:
         return min(int(length), MAX_BODY_BYTES) if length.isdigit() and is_plain else MAX_BODY_BYTES
 
     async def _reserve(self, size: int) -> None:
-        if self._room or self._bytes + size > self._max_bytes:
+        if not self.try_reserve(size):
             turn = asyncio.get_running_loop().create_future()
             self._room.append((size, turn))
             await turn
-        else:
-            self._bytes += size
 
-    def _release(self, size: int) -> None:
+    def try_reserve(self, size: int) -> bool:
+        """Reserve memory for a body, unless others wait for it or there is too little."""
+        is_free = not self._room and self._bytes + size <= self._max_bytes
+        if is_free:
+            self._bytes += size
+        return is_free
+
+    def release(self, size: int) -> None:
+        """Return what was reserved, to those that wait for it."""
         self._bytes -= size
         while self._room and self._bytes + self._room[0][0] <= self._max_bytes:
             size, turn = self._room.popleft()
@@ -111,7 +125,8 @@ class Ingestion:
                 self._bytes += size
                 turn.set_result(None)
 
-    async def _submit(self, target: Target, body: bytes) -> Outcome:
+    def submit(self, target: Target, body: bytes) -> asyncio.Future[Outcome]:
+        """Write a body with the next batch of its target; return what becomes of it."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(target, deque()).append((body, future))
         if target not in self._running:
@@ -119,7 +134,7 @@ class Ingestion:
             task = asyncio.create_task(self._run(target))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return await future
+        return future
 
     async def _run(self, target: Target) -> None:
         """Write what waits for a target until nothing does."""
@@ -151,11 +166,16 @@ class Ingestion:
     def handlers(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         """Return what answers each path."""
         return {
-            "/influxdb/v1/write": self.influx,
-            "/influxdb/v1/api/v2/write": self.influx,
+            **{path.decode(): self.influx for path in INFLUX_PATHS},
             "/opentsdb/v1/put/json/{database}": partial(self.opentsdb, protocol=JSON),
             "/opentsdb/v1/put/telnet/{database}": partial(self.opentsdb, protocol=TELNET),
         }
+
+
+def line_target(user: str, parameters: Mapping[str, str]) -> Target:
+    """Return where lines are written, by the parameters of a URL of InfluxDB 1, or of InfluxDB 2, whose bucket is the database."""
+    database = parameters.get("db") or parameters.get("bucket", "").partition("/")[0]
+    return Target(user, database, unit=parameters.get("precision") or "ns")
 
 
 def http_status(error: Error) -> int:

@@ -18,6 +18,7 @@ from headrace.storage.delta.handles import is_local, open_table, rows_uri, store
 from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 
+CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 # More versions between checkpoints slow opening a table, which reads each commit since; fewer slow commits.
 CHECKPOINT_INTERVAL_VERSIONS: Final = 100
 
@@ -55,7 +56,7 @@ def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | N
     indexed = ",".join(f"`{name}`" for name in key)
     configuration: dict[str, str | None] = {
         "delta.dataSkippingStatsColumns": indexed,
-        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL_VERSIONS),
+        CHECKPOINT_INTERVAL: str(CHECKPOINT_INTERVAL_VERSIONS),
     }
     if change_feed:
         configuration["delta.enableChangeDataFeed"] = "true"

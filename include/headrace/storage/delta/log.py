@@ -38,7 +38,6 @@ KNOWN_PROPERTIES: Final = frozenset(
     }
 )
 """The properties that ask nothing of a commit except to write change files."""
-CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 # Metric names by writer: delta-rs uses snake case, Spark camel case and text for numbers.
 INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")
 UPDATED: Final = ("num_target_rows_updated", "num_updated_rows", "numTargetRowsUpdated", "numUpdatedRows")
@@ -149,14 +148,12 @@ def files_exist(uri: str, paths: list[str]) -> bool:
 def can_write_entry(snapshot: Snapshot) -> bool:
     """Return whether `write_entry` may write the log entry that follows a version of a local table.
 
-    If a checkpoint follows, delta-rs has to do it. A table to which another writer has given features, constraints or partitions
-    is left to delta-rs too, which knows their rules.
+    A table to which another writer has given features, constraints or partitions is left to delta-rs, which knows their rules.
     """
     properties = snapshot.properties
     if not properties.keys() <= KNOWN_PROPERTIES or snapshot.is_partitioned or snapshot.writer_version > MAX_WRITER_VERSION:
         return False
-    is_before_checkpoint = (snapshot.number + 2) % int(properties.get(CHECKPOINT_INTERVAL) or 1) == 0
-    if properties.get("delta.enableChangeDataFeed") != "true" or is_before_checkpoint:
+    if properties.get("delta.enableChangeDataFeed") != "true":
         return False
     return all(field.nullable and not any(name.startswith(b"delta.") for name in field.metadata or {}) for field in snapshot.schema)
 

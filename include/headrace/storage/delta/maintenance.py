@@ -1,4 +1,4 @@
-"""Compaction of small files and vacuum of files that no version needs.
+"""Compaction of small files, checkpoints of the log, and vacuum of files that no version needs.
 
 delta-rs does the vacuum. Its own compaction replaces all small files in one commit, so beside a writer that updates recent rows it
 loses every attempt, and it does not sort rows by series.
@@ -6,6 +6,7 @@ loses every attempt, and it does not sort rows by series.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,8 +24,9 @@ from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
+from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.data_files import read_data_files
-from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.handles import LOG, Handle, Handles, is_local, open_table, stored_schema, translate_errors
 from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.series_ends import series_ends
@@ -110,7 +112,7 @@ def is_compaction_due(files: pa.Table) -> bool:
 
 
 class Maintenance:
-    """Compaction and vacuum: on request, and after commits in the background."""
+    """Compaction and vacuum on request; compaction and checkpoints in the background, so that no commit waits for them."""
 
     def __init__(self, handles: Handles, writer: Writer) -> None:
         self._handles = handles
@@ -121,7 +123,7 @@ class Maintenance:
         self._running: dict[tuple[str, str], Future[int]] = {}
 
     def committed(self, table: Table, version: int) -> None:
-        """Note a commit; every `CHECK_VERSIONS` versions, check in the background whether compaction is due."""
+        """Note a commit; every `CHECK_VERSIONS` versions, check in the background what is due."""
         if version % CHECK_VERSIONS:
             return
         key = (table.database, table.name)
@@ -131,18 +133,17 @@ class Maintenance:
                 return
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-compact")
-            self._running[key] = self._executor.submit(self._compact_if_due, table)
+            self._running[key] = self._executor.submit(self._do_what_is_due, table)
 
     def compact(self, table: Table, bounds: Bounds | None = None, *, spared: int = 0) -> int:
         """Compact small files except the latest `spared`, one commit per group; return how many files were replaced.
 
         With `bounds`, only files that may have rows within them are compacted, without effect on others.
         """
-        handle = self._handles.reader(table)
-        with handle.latest() as delta:
-            files, schema = handle.files(delta), pa.schema(delta.schema().to_arrow())
-            groups = plan_compaction(files, table, spared, prune_files(files, table, schema, bounds, None))
-        return sum(self._compact(table, handle, group, schema) for group in groups)
+        newest = self._newest(table)
+        selected = prune_files(newest.files, table, newest.schema, bounds, None)
+        groups = plan_compaction(newest.files, table, spared, selected)
+        return sum(self._compact(table, group, newest.schema) for group in groups)
 
     def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
         """Remove files that no version of the last hours needs; return how many.
@@ -170,18 +171,29 @@ class Maintenance:
         if executor is not None:
             executor.shutdown()
 
-    def _compact_if_due(self, table: Table) -> int:
+    def _do_what_is_due(self, table: Table) -> int:
+        uri = self._handles.writer(table).uri
         try:
-            handle = self._handles.reader(table)
-            with handle.latest() as delta:
-                due = is_compaction_due(handle.files(delta))
-            return self.compact(table, spared=RECENT_FILES_KEPT) if due else 0
+            newest = self._newest(table)
+            if is_local(uri) and is_checkpoint_due(uri, newest):
+                write_checkpoint(uri)
+            return self.compact(table, spared=RECENT_FILES_KEPT) if is_compaction_due(newest.files) else 0
         except Error as error:
-            log.warning("compaction of %s.%s failed: %s", table.database, table.name, error)
+            log.warning("maintenance of %s.%s failed: %s", table.database, table.name, error)
             return 0
 
-    def _compact(self, table: Table, handle: Handle, group: CompactionGroup, schema: pa.Schema) -> int:
+    def _newest(self, table: Table) -> Snapshot:
+        """Return the newest version of a table; after this process's own commits to a local one, that takes no call of delta-rs."""
+        writer, reader = self._handles.writer(table), self._handles.reader(table)
+        if is_local(writer.uri):
+            with writer.latest_snapshot() as snapshot:
+                return snapshot
+        with reader.latest() as delta:
+            return Snapshot.of(delta, stored_schema(delta), reader.files(delta))
+
+    def _compact(self, table: Table, group: CompactionGroup, schema: pa.Schema) -> int:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
+        handle = self._handles.reader(table)
         with translate_errors(handle.name):
             rows = sorted_rows(read_data_files(handle.uri, group.paths, schema, None, None), table)
             compacted = CompactedFile(table, group, rows, write_file(handle.uri, rows, table))
@@ -216,6 +228,29 @@ class CompactedFile:
         removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in self.group.files.to_pylist()]
         delta.create_write_transaction([self.added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
         return len(removed)
+
+
+def is_checkpoint_due(uri: str, newest: Snapshot) -> bool:
+    """Return whether enough versions of a local table follow its last checkpoint."""
+    interval = int(newest.properties.get(CHECKPOINT_INTERVAL) or CHECKPOINT_INTERVAL_VERSIONS)
+    return newest.number - last_checkpoint(uri) >= interval
+
+
+def write_checkpoint(uri: str) -> None:
+    """Write a checkpoint, and remove expired log entries, as delta-rs does after its own commits."""
+    with translate_errors(uri):
+        delta = open_table(uri)
+        delta.create_checkpoint()
+        delta.cleanup_metadata()
+
+
+def last_checkpoint(uri: str) -> int:
+    """Return the version of a local table's last checkpoint; 0 if there is none."""
+    try:
+        with open(f"{uri}/{LOG}/_last_checkpoint", encoding="utf-8") as file:
+            return int(json.load(file)["version"])
+    except FileNotFoundError:
+        return 0
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:
