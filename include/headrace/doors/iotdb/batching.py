@@ -1,18 +1,14 @@
-"""Calls that write tablets: those that arrive while others are written wait, and are read, written and answered together.
-
-A thread for each call, and its waits, would take longer than the few rows that devices in the field send at a time.
-"""
+"""Calls that write tablets: those of many clients are read, written and answered together."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from headrace.doors.batches import Batches
 from headrace.doors.iotdb.calls import PARAMETERS, answer_failure, check_complete
 from headrace.doors.iotdb.grouping import TabletCall, write_calls
 from headrace.doors.iotdb.statuses import success
@@ -24,11 +20,9 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Frames that are handled together have at most this size, unless there is only one."""
-MANY: Final = 1_000_000
 Frame = tuple["Client", bytes]
 Answer = bytes | MalformedCallError
 """The frame of an answer, or why a frame is no call."""
-Reply = Callable[[Answer], None]
 
 
 def writes_tablets(frame: bytes) -> bool:
@@ -36,75 +30,13 @@ def writes_tablets(frame: bytes) -> bool:
     return method_of(frame) in READERS
 
 
-class WriteBatches:
-    """Answers calls that write tablets. Used in one event loop.
+def write_batches(executor: Executor, delay_ms: int) -> Batches[Frame, Answer]:
+    """Return what answers calls that write tablets. What one connection sends is in order, since each call waits for its answer."""
+    return Batches(executor, answer_batch, frame_size, delay_s=delay_ms / 1_000, max_bytes=MAX_BATCH_BYTES)
 
-    There is one batch at a time: two would mostly wait for each other's use of the interpreter.
-    What one connection sends is written in its order, since each call waits for its answer.
-    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, delay_ms: int) -> None:
-        """Take the threads that handle batches, and how long the first call waits for others; 0 handles each call alone."""
-        self._loop, self._executor, self._delay_s = loop, executor, delay_ms / 1_000
-        self._waiting: deque[tuple[Frame, Reply]] = deque()
-        self._is_running = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._expected = 0
-
-    @property
-    def waiting(self) -> int:
-        """The number of calls that wait for the batches before theirs."""
-        return len(self._waiting)
-
-    def submit(self, client: Client, frame: bytes, reply: Reply) -> None:
-        """Handle a call, and call `reply` with the answer once its rows are durable or it has failed."""
-        self._waiting.append(((client, frame), reply))
-        if self._is_running:
-            return
-        if self._timer is None:
-            self._gather(MANY)
-        elif len(self._waiting) >= self._expected:
-            self._start()
-
-    def _gather(self, expected: int) -> None:
-        """Handle what waits once there are as many calls as expected, or after the delay."""
-        self._expected = expected
-        if len(self._waiting) >= expected or not self._delay_s:
-            self._start()
-        else:
-            self._timer = self._loop.call_later(self._delay_s, self._start)
-
-    def _start(self) -> None:
-        """Handle the calls that wait."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        batch = self._take()
-        self._is_running = bool(batch)
-        if batch:
-            running = self._loop.run_in_executor(self._executor, answer_batch, [frame for frame, _ in batch])
-            running.add_done_callback(partial(self._finish, [reply for _, reply in batch]))
-
-    def _finish(self, replies: Sequence[Reply], done: asyncio.Future[list[Answer]]) -> None:
-        if done.cancelled():
-            return
-        try:
-            for reply, answer in zip(replies, done.result(), strict=True):
-                reply(answer)
-        finally:
-            self._is_running = False
-            # Most clients whose calls were answered send the next one at once.
-            self._gather(len(replies) + len(self._waiting))
-
-    def _take(self) -> list[tuple[Frame, Reply]]:
-        """Take the calls of a batch from those that wait."""
-        batch: list[tuple[Frame, Reply]] = []
-        size = 0
-        limit = MAX_BATCH_BYTES if self._delay_s else 0
-        while self._waiting and (not batch or size + len(self._waiting[0][0][1]) <= limit):
-            size += len(self._waiting[0][0][1])
-            batch.append(self._waiting.popleft())
-        return batch
+def frame_size(frame: Frame) -> int:
+    return len(frame[1])
 
 
 @dataclass(frozen=True, slots=True)

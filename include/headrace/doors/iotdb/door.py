@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from headrace.doors.gate import Gate, Origin
-from headrace.doors.iotdb.batching import Answer, WriteBatches, writes_tablets
+from headrace.doors.iotdb.batching import Answer, write_batches, writes_tablets
 from headrace.doors.iotdb.calls import PARAMETERS, answer
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, ByteBudget, FrameProtocol
@@ -60,7 +60,7 @@ class IotdbDoor:
         self._stopping = asyncio.Event()
         self._connections: set[IotdbConnection] = set()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-        self.writes = WriteBatches(self._loop, self.pool, gate.context.settings.group_commit_ms)
+        self.writes = write_batches(self.pool, gate.context.settings.group_commit_ms)
         self._has_started = threading.Event()
 
     @property
@@ -147,7 +147,7 @@ class IotdbConnection(FrameProtocol):
         assert self._client is not None
         ends = self._client.is_killed
         if writes_tablets(frame):
-            self._door.writes.submit(self._client, frame, partial(self._reply, ends=ends))
+            self._door.writes.submit((self._client, frame), partial(self._reply, ends=ends))
             return
         running = self._loop.run_in_executor(self._door.pool, answer_frame, self._client, frame)
         running.add_done_callback(lambda done: None if done.cancelled() else self._reply(done.result(), ends=ends))

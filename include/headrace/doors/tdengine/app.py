@@ -154,7 +154,7 @@ def create_ingestion(gate: Gate, access: Access) -> Ingestion:
     """Return what writes without a schema."""
     settings = gate.context.settings
     writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
-    return Ingestion(writer, access, settings.group_commit_bytes, is_grouped=settings.group_commit_ms > 0)
+    return Ingestion(writer, access, settings.group_commit_bytes, settings.group_commit_ms)
 
 
 def create_app(gate: Gate, access: Access, ingestion: Ingestion) -> Router:

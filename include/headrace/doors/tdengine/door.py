@@ -9,6 +9,7 @@ from headrace.doors.tls import server_context
 
 if TYPE_CHECKING:
     from headrace.doors.gate import Gate
+    from headrace.doors.tdengine.ingest import Ingestion
     from headrace.runtime.http import Endpoint
 
 NAME = "tdengine"
@@ -22,6 +23,7 @@ class TDengineDoor:
         self._gate = gate
         self._options = options
         self._endpoint: Endpoint | None = None
+        self._ingestion: Ingestion | None = None
 
     @property
     def name(self) -> str:
@@ -43,7 +45,7 @@ class TDengineDoor:
 
         options, settings = self._options, self._gate.context.settings
         access = Access(self._gate.authenticate, settings)
-        ingestion = create_ingestion(self._gate, access)
+        self._ingestion = ingestion = create_ingestion(self._gate, access)
         self._endpoint = Endpoint(
             create_app(self._gate, access, ingestion),
             options.port,
@@ -59,6 +61,8 @@ class TDengineDoor:
         """Stop; requests in progress have two seconds to finish."""
         if self._endpoint is not None:
             self._endpoint.stop()
+        if self._ingestion is not None:
+            self._ingestion.close()
 
 
 def create_tdengine_door(gate: Gate) -> TDengineDoor | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse, Response
 
+from headrace.doors.batches import Batches
 from headrace.doors.tdengine.codes import code_of, description
 from headrace.doors.tdengine.requests import TooLargeError, read_body
 from headrace.doors.tdengine.schemaless.writes import JSON, TELNET, Outcome, SchemalessWriter, Target
@@ -31,8 +33,8 @@ MAX_BATCH_BYTES: Final = 4 << 20
 MAX_BATCHES: Final = 4
 """Batches that are read and written at the same time, each of another target."""
 INFLUX_PATHS: Final = (b"/influxdb/v1/write", b"/influxdb/v1/api/v2/write")
+MAX_REMEMBERED_TARGETS: Final = 1_000
 Describe = Callable[[Error], Response]
-Waiting = tuple[bytes, "asyncio.Future[Outcome]"]
 
 
 class Ingestion:
@@ -42,18 +44,16 @@ class Ingestion:
     room.
     """
 
-    def __init__(self, writer: SchemalessWriter, access: Access, max_bytes: int, *, is_grouped: bool = True) -> None:
-        """Create it. Unless `is_grouped`, each request is written alone."""
+    def __init__(self, writer: SchemalessWriter, access: Access, max_bytes: int, delay_ms: int) -> None:
+        """Create it. Requests wait for others for `delay_ms` at most; 0 writes each alone."""
         self._writer = writer
         self._access = access
         self._max_bytes = max(max_bytes, MAX_BODY_BYTES)
-        self._max_batch_bytes = MAX_BATCH_BYTES if is_grouped else 0
+        self._delay_s = delay_ms / 1_000
         self._bytes = 0
         self._room: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._waiting: dict[Target, deque[Waiting]] = {}
-        self._running: set[Target] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._threads = anyio.CapacityLimiter(MAX_BATCHES)
+        self._batches: dict[Target, Batches[bytes, Outcome]] = {}
+        self._writers = ThreadPoolExecutor(MAX_BATCHES, thread_name_prefix="schemaless")
         self._logins = anyio.CapacityLimiter(MAX_BATCHES)
 
     async def influx(self, request: Request) -> Response:
@@ -128,40 +128,27 @@ class Ingestion:
     def submit(self, target: Target, body: bytes) -> asyncio.Future[Outcome]:
         """Write a body with the next batch of its target; return what becomes of it."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(target, deque()).append((body, future))
-        if target not in self._running:
-            self._running.add(target)
-            task = asyncio.create_task(self._run(target))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._batches_of(target).submit(body, lambda outcome: None if future.done() else future.set_result(outcome))
         return future
 
-    async def _run(self, target: Target) -> None:
-        """Write what waits for a target until nothing does."""
-        try:
-            while batch := self._take(target):
-                bodies = [body for body, _ in batch]
-                try:
-                    outcomes = await run_sync(self._writer.write, target, bodies, limiter=self._threads)
-                except Exception as error:
-                    logger.exception("unexpected error in schemaless writing")
-                    outcomes = [InternalError(f"{type(error).__name__}: {error}")] * len(batch)
-                for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    if not future.done():
-                        future.set_result(outcome)
-        finally:
-            self._running.discard(target)
+    def _batches_of(self, target: Target) -> Batches[bytes, Outcome]:
+        if target not in self._batches:
+            if len(self._batches) >= MAX_REMEMBERED_TARGETS:
+                self._batches = {one: own for one, own in self._batches.items() if not own.is_idle}
+            write = partial(self._write_bodies, target)
+            self._batches[target] = Batches(self._writers, write, len, delay_s=self._delay_s, max_bytes=MAX_BATCH_BYTES)
+        return self._batches[target]
 
-    def _take(self, target: Target) -> list[Waiting]:
-        """Take bodies of a batch from those that wait."""
-        waiting, size = self._waiting.get(target, deque()), 0
-        batch: list[Waiting] = []
-        while waiting and (not batch or size + len(waiting[0][0]) <= self._max_batch_bytes):
-            size += len(waiting[0][0])
-            batch.append(waiting.popleft())
-        if not waiting:
-            self._waiting.pop(target, None)
-        return batch
+    def _write_bodies(self, target: Target, bodies: Sequence[bytes]) -> Sequence[Outcome]:
+        try:
+            return self._writer.write(target, bodies)
+        except Exception as error:
+            logger.exception("unexpected error in schemaless writing")
+            return [InternalError(f"{type(error).__name__}: {error}")] * len(bodies)
+
+    def close(self) -> None:
+        """Write no further batches."""
+        self._writers.shutdown(wait=False, cancel_futures=True)
 
     def handlers(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         """Return what answers each path."""
