@@ -22,7 +22,7 @@ from headrace.errors import ConfigurationError, ConflictError, NotFoundError, No
 from headrace.model.tables import Table
 from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.lru_cache import LruCache
-from headrace.storage.delta.series_ends import SeriesEnds
+from headrace.storage.delta.series_ends import LatestTimes, SeriesEnds
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
@@ -93,6 +93,7 @@ class Handle:
         self.keys = cached_rows() if keys is None else keys
         self.digests = KeyDigests()
         self.ends = SeriesEnds()
+        self.latest_times = LatestTimes()
         self._mutex = threading.RLock()
         self._delta: DeltaTable | None = None
         # The last version read, and the identity of its log file.
@@ -166,6 +167,7 @@ class Handle:
         with self._mutex:
             self._delta = self._seen = self._files = self._snapshot = None
             self._transactions.forget()
+            self.latest_times = LatestTimes()
 
     def _refresh(self) -> DeltaTable:
         delta = self._delta

@@ -107,6 +107,9 @@ def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.S
     nothing = keys.slice(0, 0)
     if keys.num_rows == 0:
         return nothing
+    files = without_earlier(handle, files, table, keys)
+    if not files.num_rows:
+        return nothing
     bounds, primary = time_bounds(keys, table.timestamp.name), list(table.primary_key)
     names = pc.unique(keys[table.series_key]).to_pylist()
     pruned = prune_files(files, table, schema, bounds, names)
@@ -120,6 +123,14 @@ def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.S
     return semi_join(keys, pa.concat_tables(stored), primary) if stored else nothing
 
 
+def without_earlier(handle: Handle, files: pa.Table, table: Table, keys: pa.Table) -> pa.Table:
+    """Return files without those whose latest times are known, if the keys are later than all that these have of their series."""
+    if handle.latest_times.may_have_any(keys, table):
+        return files
+    unknown = handle.latest_times.unknown(files["path"].to_pylist())
+    return files.filter(pc.is_in(files["path"], pa.array(unknown, pa.string()))) if unknown else files.slice(0, 0)
+
+
 def may_hold_any(handle: Handle, file: Mapping[str, Any], table: Table, schema: pa.Schema, keys: pa.Table) -> bool:
     """Return whether a large file may have one of some keys, which it has not if they are later than all of their series."""
     rows, path = file["num_records"], f"{handle.uri}/{file['path']}"
@@ -129,6 +140,7 @@ def may_hold_any(handle: Handle, file: Mapping[str, Any], table: Table, schema: 
     if ends is None:
         ends = series_ends(read_data_files(handle.uri, [file["path"]], schema, list(table.primary_key), None), table)
         handle.ends.put(path, ends)
+    handle.latest_times.add(file["path"], ends)
     return may_have_any(ends, keys, table)
 
 
@@ -159,6 +171,7 @@ def keep_keys(handle: Handle, table: Table, path: str, rows: pa.Table) -> pa.Tab
     keys = keys.set_column(position, table.series_key, keys[table.series_key].dictionary_encode())
     if keys.num_rows <= MAX_CACHED_ROWS:
         handle.keys.put(f"{handle.uri}/{path}", keys)
+    handle.latest_times.add(path, series_ends(keys, table))
     return keys
 
 

@@ -218,7 +218,9 @@ class CompactedFile:
         # The file stays if another writer is first: the next attempt adds it.
         commit_files(handle, version, [compaction_info(version, group), add_action(added), *removed], None, [])
         handle.advance(snapshot.after(group.paths, [file_entry(added, self.rows, self.table)]))
-        handle.ends.put(f"{handle.uri}/{added.path}", series_ends(self.rows, self.table))
+        ends = series_ends(self.rows, self.table)
+        handle.ends.put(f"{handle.uri}/{added.path}", ends)
+        handle.latest_times.add(added.path, ends)
         return len(removed)
 
     def swap(self, handle: Handle, delta: DeltaTable) -> int:
