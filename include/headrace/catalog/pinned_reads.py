@@ -27,10 +27,14 @@ _ABSENT: Final = object()
 
 @dataclass(slots=True)
 class _Generation:
-    """All revisions at one time, and what was read of the schema since, while its revision was the same."""
+    """All revisions at one time, and what was read of the schema since, while its revision was the same.
+
+    `commits` is that of the store just before.
+    """
 
     revisions: Mapping[str, int]
     objects: dict[Hashable, Any]
+    commits: int | None = None
 
 
 @dataclass(slots=True)
@@ -120,12 +124,15 @@ class PinnedReads:
         return pinned
 
     def _current(self) -> _Generation:
+        commits = self._store.commits()
+        if commits is not None and commits == self._latest.commits:
+            return self._latest
         # Before the objects, so that they may be newer than the revision, never older.
         with self._store.read() as connection:
             revisions = {row.kind: row.value for row in connection.execute(select(REVISIONS.c.kind, REVISIONS.c.value))}
         latest, schema = self._latest, RevisionKind.SCHEMA
         is_same = revisions.get(schema, NO_REVISION) == latest.revisions.get(schema, NO_REVISION)
-        self._latest = _Generation(revisions, latest.objects if is_same else {})
+        self._latest = _Generation(revisions, latest.objects if is_same else {}, commits)
         return self._latest
 
     @staticmethod

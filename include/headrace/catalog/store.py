@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,6 +36,7 @@ from headrace.model.conversion import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.engine.interfaces import DBAPIConnection
 
 Record = TypeVar("Record")
 Value = TypeVar("Value")
@@ -73,6 +75,7 @@ class Store:
         self._clock = clock
         self._reads = engine.execution_options() if is_sqlite(engine) else engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writes = engine.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
+        self._watch = CommitWatch(engine) if is_sqlite(engine) else None
         event.listen(engine, "after_execute", _note_schema_change)
 
     @contextmanager
@@ -98,9 +101,47 @@ class Store:
             return self._clock()
         return int(connection.execute(SQLITE_NOW if is_sqlite(connection) else POSTGRESQL_NOW).scalar_one())
 
+    def commits(self) -> int | None:
+        """Return a number that is another after each commit of any process; None if that costs as much as a query."""
+        if self._watch is None:
+            return None
+        with translated(self.engine.url):
+            return self._watch.number()
+
     def close(self) -> None:
         """Close the connection pool."""
+        if self._watch is not None:
+            self._watch.close()
         self.engine.dispose()
+
+
+class CommitWatch:
+    """Notices commits to a SQLite database by a connection that has none of its own. Thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._mutex = threading.Lock()
+        self._connection: DBAPIConnection | None = None
+
+    def number(self) -> int:
+        with self._mutex:
+            if self._connection is None:
+                pooled = self._engine.raw_connection()
+                self._connection = pooled.dbapi_connection
+                pooled.detach()
+            assert self._connection is not None
+            cursor = self._connection.cursor()
+            cursor.execute("PRAGMA data_version")
+            row = cursor.fetchone()
+            cursor.close()
+        assert row is not None
+        return int(row[0])
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
 
 class Repository:

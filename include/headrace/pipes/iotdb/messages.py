@@ -17,10 +17,14 @@ class Message(TBase):  # type: ignore[misc]  # Thrift has no types
 
     thrift_spec: ClassVar[Spec] = ()
 
-    def __init__(self, **values: Any) -> None:
-        for field in self.thrift_spec:
+    def __init_subclass__(cls) -> None:
+        for field in cls.thrift_spec:
             if field is not None:
-                setattr(self, field[2], values.get(field[2]))
+                setattr(cls, field[2], None)
+
+    def __init__(self, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
 
 
 def number(identifier: int, name: str, kind: int = TType.I64) -> Field:
