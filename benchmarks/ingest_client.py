@@ -9,8 +9,11 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final, cast
+
+import uvloop
 
 BASE_MS: Final = 1_700_000_000_000
 SUBTABLES: Final = 100
@@ -58,41 +61,110 @@ def request(writes: Writes, number: int) -> bytes:
     return head.encode() + content
 
 
-async def client(writes: Writes, requests: list[bytes], start: float, position: int) -> list[float]:
-    """Send the requests of one connection, and return how long each took."""
-    host, _, port = writes.address.partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    latencies = []
-    for number, content in enumerate(requests):
-        if writes.rate:
-            due = start + (number * writes.connections + position) / writes.rate
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        sent = time.perf_counter()
-        writer.write(content)
-        head = await reader.readuntil(b"\r\n\r\n")
-        latencies.append(time.perf_counter() - sent)
-        if not head.startswith(b"HTTP/1.1 204"):
-            raise RuntimeError(head.decode())
-    writer.close()
-    return latencies
+class Client(asyncio.Protocol):
+    """Sends the requests of a connection, one after the other. It does little, to leave the processor to the server."""
+
+    def __init__(self, size_of: Callable[[bytes], int | None]) -> None:
+        """Take what returns the size of an answer of which some bytes are there, None if they are too few."""
+        self._size_of = size_of
+        self._received = b""
+        self._sent = 0.0
+
+    @classmethod
+    async def connected(cls, writes: Writes, size_of: Callable[[bytes], int | None]) -> Client:
+        """Return a client that is connected."""
+        host, _, port = writes.address.partition(":")
+        return (await asyncio.get_running_loop().create_connection(lambda: cls(size_of), host, int(port)))[1]
+
+    def start(self, requests: Sequence[bytes], pace: Callable[[int], float] | None = None) -> asyncio.Future[None]:
+        """Send each request once the one before it is answered, and `pace` says that it is due; return when all are answered."""
+        self._requests, self._pace = requests, pace
+        self.latencies: list[float] = []
+        self.answers: list[bytes] = []
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._send_next()
+        return self._done
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail if there are unanswered requests."""
+        if not self._done.done():
+            self._done.set_exception(exc or ConnectionError("the server has closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        """Read an answer."""
+        self._received += data
+        size = self._size_of(self._received)
+        if size is not None and len(self._received) >= size:
+            self.latencies.append(time.perf_counter() - self._sent)
+            self.answers.append(self._received)
+            self._received = b""
+            self._send_next()
+
+    def _send_next(self) -> None:
+        number = len(self.answers)
+        if number == len(self._requests):
+            self._done.set_result(None)
+        elif self._pace is not None and (wait := self._pace(number) - time.perf_counter()) > 0:
+            asyncio.get_running_loop().call_later(wait, self._send, number)
+        else:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        self._sent = time.perf_counter()
+        self._transport.write(self._requests[number])
+
+
+async def send_all(writes: Writes, clients: Sequence[Client], requests: Sequence[Sequence[bytes]]) -> Written:
+    """Send the requests of all clients, and return how long that took."""
+    start = time.perf_counter()
+    pairs = enumerate(zip(clients, requests, strict=True))
+    sent = [client.start(own, pace_of(writes, start, position) if writes.rate else None) for position, (client, own) in pairs]
+    await asyncio.gather(*sent)
+    written = Written(time.perf_counter() - start, [latency for client in clients for latency in client.latencies])
+    for client in clients:
+        client.close()
+    return written
+
+
+def pace_of(writes: Writes, start: float, position: int) -> Callable[[int], float]:
+    """Return when each request of a connection is due."""
+    return lambda number: start + (number * writes.connections + position) / writes.rate
 
 
 async def run(writes: Writes) -> Written:
     """Run all clients."""
-    numbers = range(writes.connections)
-    requests = [
-        [request(writes, writes.first + number * writes.connections + position) for number in range(writes.requests)]
-        for position in numbers
-    ]
-    start = time.perf_counter()
-    latencies = await asyncio.gather(*(client(writes, requests[position], start, position) for position in numbers))
-    return Written(time.perf_counter() - start, [latency for own in latencies for latency in own])
+    last = writes.first + writes.requests * writes.connections
+    numbers = [range(writes.first + position, last, writes.connections) for position in range(writes.connections)]
+    requests = [[request(writes, number) for number in own] for own in numbers]
+    clients = [await Client.connected(writes, head_size) for _ in numbers]
+    written = await send_all(writes, clients, requests)
+    for answer in (answer for client in clients for answer in client.answers):
+        if not answer.startswith(b"HTTP/1.1 204"):
+            raise RuntimeError(answer.decode())
+    return written
+
+
+def head_size(received: bytes) -> int | None:
+    """Return the size of an answer without a body."""
+    end = received.find(b"\r\n\r\n")
+    return None if end < 0 else end + 4
+
+
+def main(run: Callable[[Writes], Coroutine[Any, Any, Written]]) -> None:
+    """Run the clients that the command line describes, and print what they measured."""
+    address, authorization, database, *rest = sys.argv[1:]
+    connections, rows, requests, rate, first = rest
+    writes = Writes(address, authorization, database, int(connections), int(rows), int(requests), float(rate), int(first))
+    sys.stdout.write(json.dumps(asdict(uvloop.run(run(writes)))))
 
 
 if __name__ == "__main__":
-    address, authorization, database, *rest = sys.argv[1:]
-    connections, rows, requests, rate, first = rest
-    done = asyncio.run(
-        run(Writes(address, authorization, database, int(connections), int(rows), int(requests), float(rate), int(first)))
-    )
-    sys.stdout.write(json.dumps(asdict(done)))
+    main(run)

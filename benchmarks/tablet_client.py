@@ -1,17 +1,12 @@
 """A process of IoTDB clients that call `insertTablet`: many connections, each with one call at a time.
 
-Its arguments are those of `benchmarks.ingest_client`, with `user:password` as the authorization. The calls are encoded before the
-clock starts, so that the processor is left to the server.
+Its arguments are those of `benchmarks.ingest_client`, with `user:password` as the authorization. Calls are encoded before the clock
+starts, and the answers decoded after it has stopped, so that the processor is left to the server.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import struct
-import sys
-import time
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +14,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from benchmarks.ingest_client import BASE_MS, Writes, Written
+from benchmarks.ingest_client import BASE_MS, Client, Writes, Written, main, send_all
 from headrace.doors.iotdb.messages import InsertTablet, Message, OpenSession, SessionAnswer, Status
 
 MEASUREMENTS: Final = ("current", "voltage", "phase")
@@ -56,71 +51,45 @@ def tablet(writes: Writes, session: int, position: int, number: int) -> Message:
     )
 
 
-class Connection:
-    """A connection with a session."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def call(self, content: bytes, kind: type[Message]) -> Any:
-        """Send a frame, and return the answer."""
-        self._writer.write(content)
-        (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-        protocol = TBinaryProtocol(TMemoryBuffer(await self._reader.readexactly(size)))
-        protocol.readMessageBegin()
-        protocol.readFieldBegin()
-        answer: Any = kind()
-        answer.read(protocol)
-        return answer
-
-    async def log_in(self, writes: Writes) -> int:
-        """Open the session, and return its number."""
-        user, _, password = writes.authorization.partition(":")
-        request = OpenSession(client_protocol=2, zoneId="UTC", username=user, password=password, configuration={"version": "V_1_0"})
-        return int((await self.call(frame("openSession", request), SessionAnswer)).sessionId)
-
-    def close(self) -> None:
-        self._writer.close()
+def frame_bytes(received: bytes) -> int | None:
+    """Return the size of a frame with its length."""
+    return None if len(received) < LENGTH.size else LENGTH.size + int(LENGTH.unpack_from(received)[0])
 
 
-async def client(writes: Writes, connection: Connection, calls: list[bytes], start: float, position: int) -> list[float]:
-    """Send the calls of one connection, and return how long each took."""
-    latencies = []
-    for number, content in enumerate(calls):
-        if writes.rate:
-            due = start + (number * writes.connections + position) / writes.rate
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        sent = time.perf_counter()
-        status = await connection.call(content, Status)
-        latencies.append(time.perf_counter() - sent)
-        if status.code != SUCCESS:
-            raise RuntimeError(status.message)
-    return latencies
+def decoded(content: bytes, kind: type[Message]) -> Any:
+    """Return the answer in a frame."""
+    protocol = TBinaryProtocol(TMemoryBuffer(content[LENGTH.size :]))
+    protocol.readMessageBegin()
+    protocol.readFieldBegin()
+    answer: Any = kind()
+    answer.read(protocol)
+    return answer
+
+
+async def log_in(writes: Writes, client: Client) -> int:
+    """Open a session, and return its number."""
+    user, _, password = writes.authorization.partition(":")
+    request = OpenSession(client_protocol=2, zoneId="UTC", username=user, password=password, configuration={"version": "V_1_0"})
+    await client.start([frame("openSession", request)])
+    return int(decoded(client.answers[0], SessionAnswer).sessionId)
 
 
 async def run(writes: Writes) -> Written:
     """Run all clients."""
-    host, _, port = writes.address.partition(":")
-    connections = [Connection(*await asyncio.open_connection(host, int(port))) for _ in range(writes.connections)]
-    sessions = [await connection.log_in(writes) for connection in connections]
+    clients = [await Client.connected(writes, frame_bytes) for _ in range(writes.connections)]
+    sessions = [await log_in(writes, client) for client in clients]
+    numbers = range(writes.first, writes.first + writes.requests)
     calls = [
-        [frame("insertTablet", tablet(writes, session, position, writes.first + number)) for number in range(writes.requests)]
+        [frame("insertTablet", tablet(writes, session, position, number)) for number in numbers]
         for position, session in enumerate(sessions)
     ]
-    start = time.perf_counter()
-    latencies = await asyncio.gather(
-        *(client(writes, connection, calls[position], start, position) for position, connection in enumerate(connections))
-    )
-    written = Written(time.perf_counter() - start, [latency for own in latencies for latency in own])
-    for connection in connections:
-        connection.close()
+    written = await send_all(writes, clients, calls)
+    for answer in (answer for client in clients for answer in client.answers):
+        status = decoded(answer, Status)
+        if status.code != SUCCESS:
+            raise RuntimeError(status.message)
     return written
 
 
 if __name__ == "__main__":
-    address, authorization, database, *rest = sys.argv[1:]
-    connections, rows, requests, rate, first = rest
-    done = asyncio.run(
-        run(Writes(address, authorization, database, int(connections), int(rows), int(requests), float(rate), int(first)))
-    )
-    sys.stdout.write(json.dumps(asdict(done)))
+    main(run)
