@@ -21,8 +21,9 @@ from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.maintenance import CHECK_VERSIONS
-from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, keep_written, rewrite
+from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
 from headrace.storage.delta.snapshots import Snapshot
+from headrace.storage.delta.written_rows import forget_written, keep_written
 from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
 from tests.support.racing import race
 
@@ -200,15 +201,16 @@ def test_the_next_replacement_needs_no_call_of_delta_rs(meters: Tables, monkeypa
 
 
 def test_the_rows_of_written_files_are_kept_if_they_are_few(meters: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.storage.delta.rewriting.MAX_KEPT_ROWS", 2)
+    monkeypatch.setattr("headrace.storage.delta.written_rows.MAX_KEPT_ROWS", 2)
     handle, few, many = Handle(str(folder(meters)), "meters"), rows([{"ts": 1}, {"ts": 2}]), rows([{"ts": ts} for ts in range(3)])
-    keep_written(handle, [], {"few": few.slice(1), "many": many})
+    keep_written(handle, "few", few.slice(1))
+    keep_written(handle, "many", many)
     kept = handle.written.get(f"{handle.uri}/few")
     assert kept == few.slice(1)
     assert kept.nbytes < few.nbytes
     assert handle.written.get(f"{handle.uri}/many") is None
 
-    keep_written(handle, ["few"], {})
+    forget_written(handle, ["few"])
     assert handle.written.get(f"{handle.uri}/few") is None
 
 

@@ -16,6 +16,7 @@ from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
 from headrace.storage.delta.keys import find_stored_keys, keep_keys
 from headrace.storage.delta.log import can_write_entry, write_entry
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, now_ms, write_file
+from headrace.storage.delta.written_rows import keep_written
 from headrace.storage.types import with_all_columns
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def append(handle: Handle, snapshot: Snapshot, table: Table, rows: pa.Table, com
     commit_files(handle, metrics.version, [append_info(metrics), add_action(added)], commit, [added.path])
     handle.advance(snapshot.after([], [file_entry(added, complete, table)]))
     keep_keys(handle, table, added.path, complete)
+    keep_written(handle, added.path, complete)
     return metrics
 
 

@@ -45,6 +45,17 @@ def read_data_files(
     return ds.Scanner.from_batches(reader, columns=columns, filter=further).to_table()
 
 
+def with_stored_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a data file with all stored columns; those that are younger than the file are NULL."""
+    if rows.schema.equals(schema):
+        return rows
+    present = set(rows.column_names)
+    columns = [
+        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def read_batches(
     uri: str,
     paths: list[str],

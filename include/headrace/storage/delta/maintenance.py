@@ -25,7 +25,6 @@ from headrace.storage.delta.appending import add_action, commit_files, commit_in
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
-from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import LOG, Handle, Handles, is_local, open_table, stored_schema, translate_errors
 from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
@@ -33,6 +32,7 @@ from headrace.storage.delta.series_ends import series_ends
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import now_ms, sorted_rows, write_file
 from headrace.storage.delta.writer import Writer
+from headrace.storage.delta.written_rows import forget_written, written_or_read
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class Maintenance:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
         handle = self._handles.reader(table)
         with translate_errors(handle.name):
-            rows = sorted_rows(read_data_files(handle.uri, group.paths, schema, None, None), table)
+            rows = sorted_rows(written_or_read(handle, group.paths, schema), table)
             compacted = CompactedFile(table, group, rows, write_file(handle.uri, rows, table))
         return self._writer.commit_small(table, compacted.swap_locally, compacted.swap)
 
@@ -218,6 +218,7 @@ class CompactedFile:
         # The file stays if another writer is first: the next attempt adds it.
         commit_files(handle, version, [compaction_info(version, group), add_action(added), *removed], None, [])
         handle.advance(snapshot.after(group.paths, [file_entry(added, self.rows, self.table)]))
+        forget_written(handle, group.paths)
         ends = series_ends(self.rows, self.table)
         handle.ends.put(f"{handle.uri}/{added.path}", ends)
         handle.latest_times.add(added.path, ends)

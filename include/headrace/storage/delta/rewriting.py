@@ -5,7 +5,7 @@ The few files that hold the keys are read whole, and the commit replaces them, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +19,12 @@ import pyarrow.parquet as pq
 from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.commits import Commit, WriteMetrics
+from headrace.storage.delta.data_files import with_stored_columns
 from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.pruning import prune_files
 from headrace.storage.delta.staged_files import write_file, write_parquet
+from headrace.storage.delta.written_rows import forget_written, keep_written
 from headrace.storage.row_matching import Int64s, match_rows
 from headrace.storage.types import with_all_columns
 
@@ -34,8 +36,6 @@ MAX_READ_ROWS: Final = 32_768
 """Rows of the files that may hold the keys; delta-rs merges into larger files."""
 MAX_COPIED_ROWS: Final = 2_048
 """Copied rows that share a file with new ones. More get a file of their own, so that the next update need not copy them again."""
-MAX_KEPT_ROWS: Final = 4_096
-"""Rows of a written file that stay in memory."""
 CHANGES: Final = "_change_data"
 FILE_COLUMNS: Final = ["path", "size_bytes", "num_records"]
 Bools = npt.NDArray[np.bool_]
@@ -119,13 +119,7 @@ def read_rows(handle: Handle, path: str, schema: pa.Schema) -> pa.Table:
     if rows is None:
         with pq.ParquetFile(path) as file:
             rows = file.read(use_threads=False)
-    if rows.schema.equals(schema):
-        return rows
-    present = set(rows.column_names)
-    columns = [
-        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return with_stored_columns(rows, schema)
 
 
 def plan_replacement(files: Files, table: Table, rows: pa.Table, keys: pa.Table) -> Replacement:
@@ -193,17 +187,9 @@ def commit_replacement(
     commit_files(handle, metrics.version, actions, commit, written)
     removed = [entry["path"] for entry in replacement.removed]
     handle.advance(snapshot.after(removed, [file_entry(action, rows, table) for action, rows in zip(added, data, strict=True)]))
-    keep_written(handle, removed, {action.path: rows for action, rows in zip(added, data, strict=True)})
-
-
-def keep_written(handle: Handle, removed: Sequence[str], added: Mapping[str, pa.Table]) -> None:
-    """Keep the rows of small files in place of those of others: the next replacement mostly replaces some of them."""
-    for path in removed:
-        handle.written.discard(f"{handle.uri}/{path}")
-    for path, rows in added.items():
-        if rows.num_rows <= MAX_KEPT_ROWS:
-            # A copy is without what else is in the buffers of the rows.
-            handle.written.put(f"{handle.uri}/{path}", rows.take(pa.array(np.arange(rows.num_rows))))
+    forget_written(handle, removed)
+    for action, rows in zip(added, data, strict=True):
+        keep_written(handle, action.path, rows)
 
 
 def replacement_info(metrics: WriteMetrics) -> dict[str, Any]:
