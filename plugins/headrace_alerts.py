@@ -1,7 +1,11 @@
-"""Alerts by e-mail and webhooks, as the settings say: when a job fails, and regularly for what does not fail a task."""
+"""Alerts by e-mail and webhooks, as the settings say.
+
+They are sent when a job fails, when a run of a continuous query is late, and regularly for what fails no task.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import html
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,6 +18,8 @@ from headrace_operators import open_runtime
 
 SEEN: Final = "seen"
 TIMEOUT_S: Final = 10.0
+SCHEDULED: Final = "scheduled"
+"""The type of runs that a schedule has created."""
 
 
 class WebhookNotifier(BaseNotifier):
@@ -70,6 +76,18 @@ def alert_on_failure(context: Any) -> None:
         ti = context["task_instance"]
         reason = str(context.get("exception") or "the task was ended")
         send(settings, context, f"{ti.dag_id} has failed", f"{reason}\n{ti.log_url}")
+
+
+async def alert_on_deadline(context: Mapping[str, Any], late_s: int) -> None:
+    """Send an alert for a scheduled run that has not ended in time; the callback of a deadline, in a triggerer.
+
+    The runs of a backfill wait for each other, and somebody watches those that are triggered.
+    """
+    run = context["dag_run"]
+    if run.run_type == SCHEDULED:
+        due = run.run_after.strftime("%Y-%m-%d %H:%M:%S")
+        text = f"Its run of {due} UTC has not ended {late_s} s after it was queued; see its task and the pool of its tasks."
+        await asyncio.to_thread(send, current(), context, f"{run.dag_id} is late", text)
 
 
 class CheckAlerts(BaseOperator):

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Asset, Param
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.definitions.param import ParamsDict
 
 from headrace.model.jobs import JobDefinition
@@ -14,7 +16,7 @@ from headrace.model.tree_statements import TimeoutPolicy
 from headrace.queries.kind import is_resident
 from headrace.runtime.dag_ids import SPARK_CONNECTION, asset_uri, definition_dag_id
 from headrace.settings import Settings
-from headrace_alerts import alert_on_failure
+from headrace_alerts import alert_on_deadline, alert_on_failure, has_receiver
 from headrace_generators.job_options import job_options
 from headrace_queries import EXECUTE, BeginSupervision, ExecuteQuery, RecomputeQuery, stop_query_on_failure
 from headrace_supervision import SuperviseJob
@@ -88,6 +90,7 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
         start_date=START_DATE,
         catchup=schedule.policy is TimeoutPolicy.BLOCKED,
         max_active_runs=1,
+        deadline=run_deadline(settings),
         **dag_arguments(
             definition,
             settings,
@@ -98,6 +101,16 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
             task_id=EXECUTE, on_failure_callback=[stop_query_on_failure, alert_on_failure], **spark_arguments(definition, settings)
         )
     return dag
+
+
+def run_deadline(settings: Settings) -> DeadlineAlert | None:
+    """Return what sends an alert for a run that takes longer than the lag that the settings allow; None if nobody receives it."""
+    if not has_receiver(settings):
+        return None
+    late_s = settings.alert_lag_s
+    return DeadlineAlert(
+        DeadlineReference.DAGRUN_QUEUED_AT, timedelta(seconds=late_s), AsyncCallback(alert_on_deadline, {"late_s": late_s})
+    )
 
 
 def resident_dag(definition: JobDefinition, settings: Settings) -> DAG:

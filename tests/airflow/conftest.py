@@ -89,6 +89,9 @@ def task_policy(task):
 """The Spark process of this query dies when it has written its fifth execution, and before the ledger says so."""
 
 
+HOOK = "/hook"
+
+
 @pytest.fixture(scope="session")
 def airflow_database() -> Iterator[str]:
     """Provide the URL of an empty database, since Airflow refuses backfills on SQLite while its scheduler writes."""
@@ -101,14 +104,24 @@ def airflow_database() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory, airflow_database: str) -> Iterator[RunningSystem]:
+def hook() -> Iterator[Server]:
+    """Run the server to which the system posts its alerts."""
+    with running_rest_server() as receiver:
+        receiver.answers["POST", HOOK] = (200, {})
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, airflow_database: str, hook: Server) -> Iterator[RunningSystem]:
     """Run one system for the files `test_system*.py`, whose tests depend on each other and run in the order of their names."""
     home = tmp_path_factory.mktemp("system") / "home"
     local_settings = home / "airflow" / "config" / "airflow_local_settings.py"
     local_settings.parent.mkdir(parents=True)
     local_settings.write_text(POLICY)
     write_own_dags(home / "dags")
+    # Every run of a query takes longer than a second, in which its process cannot start.
+    alerts = {"alert_webhook": f"{hook.url}{HOOK}", "alert_lag_s": 1, "alert_every_s": 3_600}
     with running_system(
-        home, cq_attempts=2, resident_history_rows=3, asset_event_s=1, airflow_database_url=airflow_database
+        home, cq_attempts=2, resident_history_rows=3, asset_event_s=1, airflow_database_url=airflow_database, **alerts
     ) as running:
         yield running

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any
@@ -17,14 +19,14 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobProgress
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.runtime import alerts
-from headrace.runtime.dag_ids import ALERTS_DAG
+from headrace.runtime.dag_ids import ALERTS_DAG, definition_dag_id
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings, current, load
-from headrace_alerts import CheckAlerts, alert_on_failure, describe_changes
+from headrace_alerts import CheckAlerts, alert_on_deadline, alert_on_failure, describe_changes
 from headrace_generators import generate
 from tests.airflow.conftest import NOW
 from tests.airflow.rest_server import Server
-from tests.airflow.samples import LIVE, add_stream
+from tests.airflow.samples import LIVE, add_query, add_stream
 
 pytestmark = pytest.mark.airflow
 
@@ -100,6 +102,41 @@ def test_a_receiver_that_fails_does_not_keep_an_alert_from_others(
     with pytest.raises(RuntimeError, match=r"WebhookNotifier: .*404"):
         alert_on_failure({"task_instance": TaskInstance(), "exception": None})
     assert len(mailbox.messages) == 1
+
+
+@dataclass
+class Run:
+    """What a deadline's callback reads of a run."""
+
+    run_type: str
+    dag_id: str = "headrace_cq__means"
+    run_after: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_late_run_is_reported_if_its_schedule_has_created_it(
+    home: Settings, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert home
+    server.answers["POST", "/hook"] = (200, {})
+    receive(monkeypatch, alert_webhook=f"{server.url}/hook")
+    for run_type in ("backfill", "manual", "scheduled"):
+        asyncio.run(alert_on_deadline({"dag_run": Run(run_type)}, late_s=300))
+    (body,) = server.bodies("POST", "/hook")
+    assert body["text"].startswith("[Headrace] headrace_cq__means is late\nIts run of 2026-01-02 03:04:05 UTC has not ended 300 s")
+
+
+def test_runs_of_queries_have_a_deadline_if_somebody_receives_it(
+    catalog: Catalog, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = add_query(catalog)
+    (silent,) = generate(definition_dag_id(definition))
+    receive(monkeypatch, alert_webhook="http://nowhere.example/hook", alert_lag_s="60")
+    (watched,) = generate(definition_dag_id(definition))
+    assert home
+    assert not silent.deadline
+    deadlines: Any = watched.deadline
+    (deadline,) = deadlines
+    assert (deadline.interval, deadline.callback.path) == (timedelta(seconds=60), "headrace_alerts.alert_on_deadline")
 
 
 def test_without_receivers_nothing_is_sent(home: Settings) -> None:

@@ -14,6 +14,8 @@ from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.query_runs import instant_text
+from tests.airflow.conftest import HOOK
+from tests.airflow.rest_server import Server
 from tests.airflow.running import RunningSystem
 from tests.airflow.test_system_provider import xcom
 
@@ -124,6 +126,15 @@ def test_a_dag_scheduled_on_the_asset_of_a_query_runs_after_its_runs(queries: Qu
     found = sorted(ranges(), key=lambda one: str(one["from"]))
     assert [(one["from"], one["rows"]) for one in found] == [(instant_text(one.start), one.rows) for one in done]
     queries.sql(f"DROP CQ {name}")
+
+
+def test_a_scheduled_run_that_misses_its_deadline_raises_an_alert(queries: Queries, hook: Server) -> None:
+    def texts() -> list[str]:
+        return [body["text"] for body in hook.bodies("POST", HOOK) if "headrace_cq__killed is late" in body["text"]]
+
+    (text, *_) = queries.until(texts, "the alert")
+    assert text.startswith("[Headrace] headrace_cq__killed is late\nIts run of 20")
+    assert "has not ended 1 s after it was queued" in text
 
 
 def test_a_query_that_is_due_often_is_supervised_until_it_is_dropped_and_its_form_recomputes_a_range(queries: Queries) -> None:

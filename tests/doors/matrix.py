@@ -26,7 +26,9 @@ from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.wire import Call, protocol
 from headrace.doors.iotdb.writes import READERS
 from headrace.doors.options import DoorOptions
+from headrace.doors.tdengine.access import Access
 from headrace.doors.tdengine.app import create_app as create_rest
+from headrace.doors.tdengine.app import create_ingestion
 from headrace.model.clock import ManualClock
 from headrace.queries.running import RunningQueries
 from headrace.runtime.flight_sql import encode_command
@@ -120,6 +122,7 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
         stack.callback(door.stop)
         run_sql = sql_runner(context, queries=queries)
         http = create_app(Guard(TOKEN), run_sql, lambda: Health(True, {}), lambda: "", authenticate=gate.authenticate)
+        access = Access(gate.authenticate, context.settings)
         rpc = Client(gate, Origin("iotdb", "matrix"))
         rpc.log_in(USER, PASSWORD)
         yield Home(
@@ -128,7 +131,7 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
             {dialect: connect(dialect, USER, PASSWORD) for dialect in ("tdengine", "iotdb")},
             {dialect: stack.enter_context(remote(door, dialect)) for dialect in ("tdengine", "iotdb")},
             TestClient(http),
-            TestClient(create_rest(gate)),
+            TestClient(create_rest(gate, access, create_ingestion(gate, access))),
             stack.enter_context(TestClient(create_page(Rights(), settings, clock=clock), raise_server_exceptions=False)),
             rpc,
         )

@@ -20,7 +20,7 @@ from headrace.storage.delta.series_ends import MAX_ROWS, may_have_any, series_en
 from headrace.storage.types import MICROSECONDS
 
 _ORDER: Final = "__order"
-MIN_CHECKED_ROWS: Final = 10_000
+MIN_CHECKED_ROWS: Final = 500
 MAX_CACHED_ROWS: Final = 131_072
 """Rows of a data file whose keys stay in memory."""
 
