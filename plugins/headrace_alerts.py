@@ -5,13 +5,13 @@ They are sent when a job fails, when a run of a continuous query is late, and re
 
 from __future__ import annotations
 
-import asyncio
 import html
 from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow.providers.common.compat.notifier import BaseNotifier
 from airflow.sdk import BaseOperator
+from asgiref.sync import sync_to_async
 
 from headrace.settings import Settings, current
 from headrace_operators import open_runtime
@@ -84,10 +84,9 @@ async def alert_on_deadline(context: Mapping[str, Any], late_s: int) -> None:
     The runs of a backfill wait for each other, and somebody watches those that are triggered.
     """
     run = context["dag_run"]
-    if run.run_type == SCHEDULED:
-        due = run.run_after.strftime("%Y-%m-%d %H:%M:%S")
-        text = f"Its run of {due} UTC has not ended {late_s} s after it was queued; see its task and the pool of its tasks."
-        await asyncio.to_thread(send, current(), context, f"{run.dag_id} is late", text)
+    if run["run_type"] == SCHEDULED:
+        text = f"Its run {run['dag_run_id']} has not ended {late_s} s after it was queued; see its task and the pool of its tasks."
+        await sync_to_async(send)(current(), context, f"{run['dag_id']} is late", text)
 
 
 class CheckAlerts(BaseOperator):

@@ -133,7 +133,7 @@ def test_a_scheduled_run_that_misses_its_deadline_raises_an_alert(queries: Queri
         return [body["text"] for body in hook.bodies("POST", HOOK) if "headrace_cq__killed is late" in body["text"]]
 
     (text, *_) = queries.until(texts, "the alert")
-    assert text.startswith("[Headrace] headrace_cq__killed is late\nIts run of 20")
+    assert text.startswith("[Headrace] headrace_cq__killed is late\nIts run scheduled__20")
     assert "has not ended 1 s after it was queued" in text
 
 
