@@ -11,9 +11,10 @@ from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobState, StopReason
 from headrace.model.pipes import PipeStage
+from headrace.pipes.ends import end_of
 from headrace.settings import Settings
 from headrace.web.app import create_app
-from headrace.web.graph_view import end_of
+from headrace.web.graph_view import node_of
 from tests.airflow.browsing import browser, served
 from tests.airflow.query_samples import add_query
 from tests.airflow.samples import add_stream
@@ -68,7 +69,7 @@ def test_jobs_that_may_not_be_read_are_not_in_the_graph(page: TestClient, catalo
     ],
 )
 def test_ends_of_pipes_have_names(attributes: dict[str, str], stage: PipeStage, expected: tuple[str, str]) -> None:
-    assert end_of(attributes, stage) == expected
+    assert node_of(end_of(attributes, stage)) == expected
 
 
 def test_the_graph_is_drawn_and_opens_jobs(home: Settings, catalog: Catalog, clock: ManualClock) -> None:

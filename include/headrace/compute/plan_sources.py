@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.compute.nodes import Node
-from headrace.model.tables import ColumnReference, Database, Table
+from headrace.model.tables import ColumnReference, Database, Table, TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ class StoredSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesOrigin:
+    """A stored column that fills a column of `SeriesRows`; the device is empty for those of all devices."""
+
+    table: TableId
+    column: str
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RowGroup:
     """A group that some values of a device belong to; `columns` are the elements of `_columns` in its rows, `rank` is `_rank`."""
 
@@ -100,6 +109,7 @@ class SeriesRows:
             groups then.
         projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
             them.
+        origins: What each column is filled from.
     """
 
     scans: tuple[Scan, ...]
@@ -110,6 +120,7 @@ class SeriesRows:
     stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
     groups: tuple[RowGroup, ...] = ()
     projections: tuple[tuple[str, ...], ...] = ()
+    origins: tuple[tuple[SeriesOrigin, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

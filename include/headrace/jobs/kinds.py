@@ -13,6 +13,7 @@ from headrace.jobs.hosts import HostFactory
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.access import Privilege
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
+from headrace.model.lineage import Lineage
 from headrace.model.tables import Table
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class JobKind:
         drop: Removes a job, given a context and its definition. It is repeated if it is interrupted.
         dag: Builds a job's DAG, from its definition and the settings.
         page: What the page shows.
+        lineage: Returns what the columns of a job's target are made of, given a context and its definition; None if kinds of jobs
+            like it have no columns. It raises why a job cannot be planned now.
         needed_version: Returns the oldest version of a table that a job may still read, None if it does not read it, given a
             context, its record and the table; without it, that is what its offsets say.
         metrics: Yields the metric families of the jobs of a driver.
@@ -97,6 +100,7 @@ class JobKind:
     lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
     is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True
     runner: Part[RunnerFactory] | None = None
+    lineage: Part[Callable[[Context, JobDefinition], Lineage]] | None = None
     needed_version: Part[Callable[[Context, JobRecord, Table], int | None]] | None = None
     metrics: Part[Callable[[Any], Iterable[Any]]] | None = None
     resume: str = "RESUME"

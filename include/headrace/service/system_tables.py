@@ -26,7 +26,7 @@ from headrace.runtime.activity import (
     reported_activity,
 )
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
-from headrace.service import function_tables, stream_tables
+from headrace.service import function_tables, lineage_table, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
 from headrace.service.visible_rows import visible, visible_jobs
 from headrace.sql import to_sql
@@ -326,6 +326,7 @@ RELATIONS: Final[dict[str, Callable[[Context], CatalogRows]]] = {
     "ins_functions": function_tables.functions,
     "ins_jobs": jobs,
     "ins_job_versions": job_versions,
+    "ins_lineage": lineage_table.lineage,
     "ins_streams": stream_tables.streams,
     "ins_stream_tasks": stream_tables.stream_tasks,
     "ins_stream_progress": stream_progress,

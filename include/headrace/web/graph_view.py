@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.pipes import PipeStage
+from headrace.pipes.ends import PipeEnd, end_of
 from headrace.web.view import Json, Overview
 
 MAX_PATHS: Final = 20
@@ -16,12 +17,6 @@ MAX_PATHS: Final = 20
 DATA: Final = "data"
 OUTSIDE: Final = "outside"
 TRIGGER: Final = "trigger"
-PLACES: Final = ("path", "pattern", "topic", "uri", "ip", "node-urls", "url", "broker", "bootstrap.servers")
-"""Attributes of a stage of a pipe that say where it reads or writes, the most telling first."""
-PREFIXES: Final = ("", "source.", "sink.", "extractor.", "connector.")
-PLUGINS: Final = {PipeStage.SOURCE: ("source", "extractor"), PipeStage.SINK: ("sink", "connector")}
-DEFAULT_SOURCE: Final = "iotdb-source"
-ALL_TREES: Final = "root.**"
 
 
 @dataclass
@@ -68,7 +63,7 @@ def add_job(graph: Graph, overview: Overview, record: JobRecord) -> None:
 def sources_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:
     """Yield kind and label of what a job reads."""
     if definition.pipe is not None:
-        yield end_of(definition.pipe.source, PipeStage.SOURCE)
+        yield node_of(end_of(definition.pipe.source, PipeStage.SOURCE))
     elif definition.continuous_query is not None:
         yield from ((DATA, path) for path in definition.continuous_query.sources[:MAX_PATHS])
     else:
@@ -78,24 +73,13 @@ def sources_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:
 def targets_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:
     """Yield kind and label of what a job writes."""
     if definition.pipe is not None:
-        yield end_of(definition.pipe.sink, PipeStage.SINK)
+        yield node_of(end_of(definition.pipe.sink, PipeStage.SINK))
     elif definition.continuous_query is not None:
         yield from ((DATA, path) for path in definition.continuous_query.targets[:MAX_PATHS])
     elif definition.target is not None:
         yield DATA, f"{definition.target.database}.{definition.target.name}"
 
 
-def end_of(attributes: Mapping[str, str], stage: PipeStage) -> tuple[str, str]:
-    """Return kind and label of an end of a pipe: a table or tree of the catalog, or the plugin with the place that it names."""
-    plugin = next((attributes[key] for key in PLUGINS[stage] if key in attributes), DEFAULT_SOURCE).lower()
-    if plugin == "table-source":
-        return DATA, f"{attribute(attributes, 'database')}.{attribute(attributes, 'table')}"
-    place = next((value for name in PLACES if (value := attribute(attributes, name))), "")
-    if plugin in (DEFAULT_SOURCE, "iotdb-extractor"):
-        return DATA, place or ALL_TREES
-    return OUTSIDE, f"{plugin} {place}".strip()
-
-
-def attribute(attributes: Mapping[str, str], name: str) -> str:
-    """Return an attribute, with or without the prefix of its stage; empty if there is none."""
-    return next((attributes[f"{prefix}{name}"] for prefix in PREFIXES if f"{prefix}{name}" in attributes), "")
+def node_of(end: PipeEnd) -> tuple[str, str]:
+    """Return kind and label of an end of a pipe."""
+    return DATA if end.is_stored else OUTSIDE, end.label

@@ -11,7 +11,7 @@ from headrace.compute.iotdb.device_types import split_casts, split_devices
 from headrace.compute.iotdb.expansion import DEVICE, TIME
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
 from headrace.compute.nodes import Column, Node, bigint, both, call, either, negated, quote, string, string_sql
-from headrace.compute.plan_sources import RowGroup, Scan, SeriesRows, StoredSeries
+from headrace.compute.plan_sources import RowGroup, Scan, SeriesOrigin, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError
@@ -96,8 +96,16 @@ class RowsBuilder:
         )
         projections = tuple(self.projection(name) for name in databases)
         keys = tuple(sorted({group.group for group in self.groups} or self.devices))
-        source = SeriesRows(scans, columns, keys, self.aligned, self.slots, self.stored_series(scans), self.groups, projections)
+        origins = tuple(tuple(map(self.origin, parts)) for _, parts in self.columns.values())
+        stored = self.stored_series(scans)
+        source = SeriesRows(scans, columns, keys, self.aligned, self.slots, stored, self.groups, projections, origins)
         return BoundSource(source, self.environment(scans[0].database.precision))
+
+    def origin(self, part: ColumnPart) -> SeriesOrigin:
+        """Return the stored column of a part."""
+        source = self.scope.tables[part.database]
+        stored = source.columns.get(part.column)
+        return SeriesOrigin(source.table.id, part.column if stored is None else stored.name, part.device)
 
     def stored_series(self, scans: Sequence[Scan]) -> tuple[tuple[StoredSeries | None, ...], ...]:
         """Return the stored series of the columns of each scan; nothing if a column or a scan needs more than that."""
