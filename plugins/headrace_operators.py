@@ -32,9 +32,11 @@ class SparkJob(SparkSubmitOperator):
 
     def execute(self, context: Any) -> None:
         """Submit the job and wait for its end."""
+        from headrace.runtime.openlineage.configuration import name_parent
         from headrace.storage.spark.session import launch_conf
 
         settings = current()
+        name_parent(context, settings)
         self.conf = {**launch_conf(settings, self.role), **(self.conf or {})}
         self._hook = self._get_hook()
         check_connection(self._hook._connection, settings.spark_master)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.access import administrator
 from headrace.model.connections import OpenConnections
+from headrace.model.run_reports import NoReports, RunReports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,7 @@ class Context:
         permissions: Returns what that user may do now.
         group_commit: Commits rows of several writers together. Set for those who come in through the doors of an snode.
         connections: Those that the doors of this process have open.
+        reports: Takes reports of the runs of jobs.
     """
 
     catalog: Catalog
@@ -61,6 +63,7 @@ class Context:
     permissions: Callable[[], Permissions] = administrator
     group_commit: GroupCommit | None = None
     connections: OpenConnections = field(default_factory=OpenConnections)
+    reports: RunReports = field(default_factory=NoReports)
 
     @property
     def row_writer(self) -> GroupCommit | Writer:

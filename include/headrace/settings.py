@@ -311,6 +311,14 @@ class Settings(BaseSettings):
     asset_event_s: int = non_negative(
         60, "Seconds between two events of an asset in Airflow for what an snode writes, if a DAG is scheduled on it; 0 for none."
     )
+    openlineage: bool = setting(
+        True,
+        "Whether snodes and tasks send events of OpenLineage, if its own configuration (`OPENLINEAGE_URL`, `openlineage.yml`, …) "
+        "names a receiver.",
+    )
+    openlineage_running_s: int = non_negative(
+        300, "Seconds between two events `RUNNING` of a stream or pipe that runs; 0 for none."
+    )
     backfill_slots: int = positive(2, "Number of backfill chunks computed in parallel, each by its own Spark driver.")
     backfill_pool: str = setting("default_pool", "Airflow pool of backfill chunks; `headrace up` creates a pool and sets this.")
     project: Path = setting(

@@ -29,6 +29,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, furthest, latest
+from headrace.model.run_reports import RunReport, chunk_report, reported
 from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
@@ -74,9 +75,14 @@ class BackfillWriter:
             # We hold the chunk's lock, so any existing claim belongs to a dead process.
             chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
             if chunk.state is not ChunkState.DONE:
-                self._fill(chunk)
-                ledger.finish(job_id, run, number, chunk.rows)
+                with reported(self._context.reports, self._report(chunk)):
+                    self._fill(chunk)
+                    ledger.finish(job_id, run, number, chunk.rows)
             return next(recorded for recorded in ledger.chunks(job_id, run) if recorded.number == number)
+
+    def _report(self, chunk: Chunk) -> RunReport:
+        """Return the report that a chunk begins."""
+        return chunk_report(self._record.definition, chunk, self._plan.source_database.precision)
 
     def _fill(self, chunk: Chunk) -> None:
         try:

@@ -12,6 +12,7 @@ from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK, PipeStage
 from headrace.model.positions import Offsets
+from headrace.model.run_reports import chunk_report, reported
 from headrace.pipes.feeds import Feeds
 from headrace.pipes.history import ALL_TIME, HISTORY
 from headrace.pipes.inclusion import DELETE, INSERT, included
@@ -71,7 +72,8 @@ def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms
         chunk = ledger.claim(job_id, run, number, abandoned_ms=0)
         if chunk.state is not ChunkState.DONE:
             try:
-                with running_as_owner(context, record.definition):
+                start = chunk_report(record.definition, chunk)
+                with reported(context.reports, start), running_as_owner(context, record.definition):
                     _transfer(context, record, chunk)
             except Exception as error:
                 with suppress(Error):  # the original error matters more than a failure to record it

@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -21,6 +21,7 @@ from headrace.model.execution_history import is_repeated
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobDefinition
 from headrace.model.progress import Progress, no_progress
+from headrace.model.run_reports import RunReport, RunState, reported
 from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.trees import TREE_TABLE
 from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
@@ -99,13 +100,21 @@ def execute(
     if claimed.state is ExecutionState.DONE:
         return claimed
     failpoint("queries.execution.claimed")
-    values = run_claimed(context, definition, claimed)
-    failpoint("queries.execution.written")
-    ledger.finish(claimed, values)
+    with reported(context.reports, report_of(definition, claimed, RunState.START)) as ended:
+        values = run_claimed(context, definition, claimed)
+        failpoint("queries.execution.written")
+        ledger.finish(claimed, values)
+        ended[0] = replace(ended[0], rows_out=values)
     done = ledger.get(definition.id, scheduled)
     if done is None:
         raise NotFoundError(f"no job has the id {definition.id}", hint="it was dropped")
     return done
+
+
+def report_of(definition: JobDefinition, claimed: Execution, state: RunState) -> RunReport:
+    """Return a report of an execution."""
+    run, started = f"{claimed.scheduled}/{claimed.attempt}", claimed.started or claimed.scheduled
+    return RunReport(definition, run, state, started=started, range=(claimed.start, claimed.end))
 
 
 def run_claimed(context: Context, definition: JobDefinition, claimed: Execution) -> int:
@@ -127,6 +136,7 @@ class Run:
     """Executions of one continuous query to be computed at once, in order: one, or several that adjoin each other."""
 
     number: int
+    definition: JobDefinition
     claims: tuple[Execution, ...]
     points: IntoPoints
 
@@ -165,10 +175,12 @@ def run_all(context: Context, work: Sequence[Work], claims: Mapping[int, Sequenc
     failed: dict[int, Error] = {}
     waiting: list[Run] = []
     for number, own in claims.items():
+        definition = work[number][0]
+        report_all(context, definition, own, RunState.START)
         try:
-            waiting.append(Run(number, tuple(own), compute(context, work[number][0], *own)))
+            waiting.append(Run(number, definition, tuple(own), compute(context, definition, *own)))
         except Exception as error:
-            failed[number] = fail_all(context, own, error)
+            failed[number] = fail_all(context, definition, own, error)
         driver_rows = sum(run.points.driver_rows for run in waiting)
         if driver_rows > context.settings.driver_rows or any(run.points.is_wide for run in waiting):
             failed |= write_runs(context, waiting)
@@ -190,7 +202,7 @@ def write_runs(context: Context, runs: Sequence[Run]) -> dict[int, Error]:
                 for run in group:
                     failed |= write_runs(context, [run])
             else:
-                failed[group[0].number] = fail_all(context, group[0].claims, error)
+                failed[group[0].number] = fail_all(context, group[0].definition, group[0].claims, error)
     return failed
 
 
@@ -203,6 +215,9 @@ def write_group(context: Context, group: Sequence[Run]) -> None:
         write_result(context, [run.points for run in group], lambda: ledger.check_all(claims))
         failpoint("queries.execution.written")
         ledger.finish_all([finished for run in group for finished in run.finished()])
+    for run in group:
+        for claim, values in run.finished():
+            context.reports.report(replace(report_of(run.definition, claim, RunState.COMPLETE), rows_out=values))
 
 
 def write_result(context: Context, points: Sequence[IntoPoints], check: Callable[[], None]) -> None:
@@ -215,9 +230,18 @@ def write_result(context: Context, points: Sequence[IntoPoints], check: Callable
         logger.warning("%s %s", error.message, error.hint)
 
 
-def fail_all(context: Context, claims: Sequence[Execution], error: Exception) -> Error:
+def report_all(
+    context: Context, definition: JobDefinition, claims: Sequence[Execution], state: RunState, error: str | None = None
+) -> None:
+    for claim in claims:
+        context.reports.report(replace(report_of(definition, claim, state), error=error))
+
+
+def fail_all(context: Context, definition: JobDefinition, claims: Sequence[Execution], error: Exception) -> Error:
     """Record a failure as that of the first of several executions, the others not having been started; return it as an error."""
     record_failure(context, claims[0], error)
+    report_all(context, definition, claims[:1], RunState.FAIL, to_error(error).message)
+    report_all(context, definition, claims[1:], RunState.ABORT)
     context.catalog.executions.release(claims[1:])
     return to_error(error)
 

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec
 
 from headrace.context import Context
@@ -21,6 +22,7 @@ from headrace.model.ledger import ChunkState
 from headrace.model.spark_options import Role
 from headrace.runtime.context import is_under_spark_submit, open_context
 from headrace.runtime.garbage import collect_rarely
+from headrace.runtime.openlineage.reporter import open_reports
 from headrace.runtime.query_runs import QueryWork
 from headrace.settings import current
 
@@ -135,9 +137,11 @@ def open_process(role: Role = Role.TASK) -> Iterator[Context]:
     end_with_parent()
     collect_rarely()
     context = open_context(current(), role=role)
+    context = replace(context, reports=open_reports(context))
     try:
         yield context
     finally:
+        context.reports.close()
         context.tables.close()
         context.catalog.close()
 

@@ -20,6 +20,7 @@ from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
+from headrace.model.run_reports import NoReports
 from headrace.model.snodes import Lease
 from headrace.runtime.asset_events import AssetEvents
 from headrace.runtime.authentication import authenticator
@@ -31,6 +32,7 @@ from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
+from headrace.runtime.openlineage.job_runs import LOOK_INTERVAL_S, JobRuns
 from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
 from headrace.runtime.regular_work import RegularWork
 from headrace.runtime.sharing import port_of, read_shared_jobs
@@ -103,6 +105,8 @@ class Snode:
         self._published: SnodeEndpoint | None = None
         self._process = psutil.Process()
         self._usage = Usage(self._process)
+        running_s = context.settings.openlineage_running_s
+        self._runs = JobRuns(context.reports, name, lambda: self._driver.records, running_s, context.clock.now)
 
     def run(self, wait_s: float | None) -> Exit:
         """Run until the end; see `run_snode`."""
@@ -147,12 +151,15 @@ class Snode:
         exit_code = self._watch(keeper, spark)
         for work in regular:
             work.stop()
+        self._runs.end()
         return self._end(exit_code, endpoint, spark)
 
     def _regular_works(self) -> list[RegularWork]:
         """Return what is to be repeated; without Airflow this snode fills histories itself, and has nothing to do for it."""
         # In a thread of its own, since `on_drop` of a trigger may take long.
         works = [RegularWork("completion of triggers", COMPLETION_INTERVAL_S, partial(complete_interrupted, self._context))]
+        if not isinstance(self._context.reports, NoReports):
+            works.append(RegularWork("reports of runs", LOOK_INTERVAL_S, self._runs.look))
         if self._fill_histories:
             return works
         works.append(RegularWork("reconciliation of supervision", INTERVAL_S, Reconciler(self._context, self._name).reconcile))
@@ -318,6 +325,7 @@ class Snode:
             "slow_batches": slow_batches(activity, self._context.settings.slow_batch_ms),
             "memory_bytes": self._usage.memory_bytes(),
             "cores": round(self._usage.cores(), 3),
+            "lineage_events": self._context.reports.counts(),
         }
 
     def _health(self, keeper: LeaseKeeper) -> Health:

@@ -1,0 +1,1 @@
+"""Events of OpenLineage for the runs of streams, continuous queries and pipes."""
