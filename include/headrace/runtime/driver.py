@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headrace.context import Context
@@ -33,11 +33,23 @@ MAX_IDLE_PAUSE_S: Final = 0.5
 class Driver:
     """Runs the jobs of one snode in threads until it is stopped or fenced. Polling never waits for the catalog."""
 
-    def __init__(self, context: Context, name: str, *, fills: bool, batches: Histogram, ended: Callable[[], None]) -> None:
-        """`ended` is called when polling has ended, for whatever reason; `failure` then has the exception that ended it."""
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        *,
+        fills: bool,
+        batches: Histogram,
+        ended: Callable[[], None],
+        observed: Callable[[Sequence[JobRecord]], None] = lambda _: None,
+    ) -> None:
+        """`ended` is called when polling has ended, for whatever reason; `failure` then has the exception that ended it.
+
+        `observed` is called with the jobs as they are read from the catalog, before anything is done about them.
+        """
         self._context = context
         self._name = name
-        self._ended = ended
+        self._ended, self._observed = ended, observed
         self._stopping = threading.Event()
         driving = Driving(context, name, fills, batches.observe)
         self._hosts = {factory: factory(driving) for factory in {kind.host(): None for kind in kinds()}}
@@ -160,6 +172,7 @@ class Driver:
         records = self._context.catalog.jobs.all(self._name)
         leaving = dict(self._leaving)
         self.records = [record for record in records if record.definition.id not in leaving]
+        self._observed(self.records)
         owners = OwnerRights(self._context.catalog)
         hosted = [record for record in self.records if self._take_action(record, owners)]
         for host in self._hosts.values():

@@ -20,7 +20,6 @@ from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
-from headrace.model.run_reports import NoReports
 from headrace.model.snodes import Lease
 from headrace.runtime.asset_events import AssetEvents
 from headrace.runtime.authentication import authenticator
@@ -32,7 +31,7 @@ from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
-from headrace.runtime.openlineage.job_runs import LOOK_INTERVAL_S, JobRuns
+from headrace.runtime.openlineage.job_runs import JobRuns
 from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
 from headrace.runtime.regular_work import RegularWork
 from headrace.runtime.sharing import port_of, read_shared_jobs
@@ -105,8 +104,7 @@ class Snode:
         self._published: SnodeEndpoint | None = None
         self._process = psutil.Process()
         self._usage = Usage(self._process)
-        running_s = context.settings.openlineage_running_s
-        self._runs = JobRuns(context.reports, name, lambda: self._driver.records, running_s, context.clock.now)
+        self._runs = JobRuns(context.reports, name, context.settings.openlineage_running_s, context.clock.now)
 
     def run(self, wait_s: float | None) -> Exit:
         """Run until the end; see `run_snode`."""
@@ -158,8 +156,6 @@ class Snode:
         """Return what is to be repeated; without Airflow this snode fills histories itself, and has nothing to do for it."""
         # In a thread of its own, since `on_drop` of a trigger may take long.
         works = [RegularWork("completion of triggers", COMPLETION_INTERVAL_S, partial(complete_interrupted, self._context))]
-        if not isinstance(self._context.reports, NoReports):
-            works.append(RegularWork("reports of runs", LOOK_INTERVAL_S, self._runs.look))
         if self._fill_histories:
             return works
         works.append(RegularWork("reconciliation of supervision", INTERVAL_S, Reconciler(self._context, self._name).reconcile))
@@ -170,7 +166,8 @@ class Snode:
     def _create_driver(self, epoch: int) -> Driver:
         """Create a driver that commits under an epoch, without starting it."""
         context = replace(self._context, epoch=epoch)
-        return Driver(context, self._name, fills=self._fill_histories, batches=self._batch_durations, ended=self._wake.set)
+        batches, ended = self._batch_durations, self._wake.set
+        return Driver(context, self._name, fills=self._fill_histories, batches=batches, ended=ended, observed=self._runs.look)
 
     def _try_restart(self, keeper: LeaseKeeper) -> bool:
         """Replace a driver that was fenced although it holds the lease, as after a catalog was restored from a backup.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,11 @@ def is_configured(settings: Settings, environment: Mapping[str, str] = os.enviro
 def namespace(environment: Mapping[str, str] = os.environ) -> str:
     """Return the namespace of jobs."""
     return environment.get(NAMESPACE) or DEFAULT_NAMESPACE
+
+
+def producer() -> str:
+    """Return the URI of what makes events."""
+    return f"urn:headrace:{version('headrace')}"
 
 
 def parent_run(environment: Mapping[str, str] = os.environ) -> tuple[str, str, str] | None:

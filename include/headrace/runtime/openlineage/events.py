@@ -32,7 +32,6 @@ from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.runtime.openlineage import configuration
 from headrace.runtime.openlineage.datasets import JobDatasets
 
-PRODUCER: Final = f"https://pypi.org/project/headrace/{version('headrace')}"
 INTEGRATION: Final = "HEADRACE"
 Parent = tuple[str, str, str]
 """Namespace, job and id of a run."""
@@ -43,7 +42,7 @@ def run_event(report: RunReport, datasets: JobDatasets, at_ms: int) -> RunEvent:
     space = configuration.namespace()
     return RunEvent(
         eventTime=instant(at_ms),
-        producer=PRODUCER,
+        producer=configuration.producer(),
         eventType=EventType(report.state.value),
         run=Run(runId=run_id(report), facets=run_facets(report)),
         job=Job(namespace=space, name=job_name(report.definition, report.part), facets=job_facets(report)),

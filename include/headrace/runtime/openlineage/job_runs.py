@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord, JobState
 from headrace.model.run_reports import RunReport, RunReports, RunState
 from headrace.queries.kind import CONTINUOUS_QUERY
-
-LOOK_INTERVAL_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -39,29 +36,27 @@ class JobRuns:
     Executions of continuous queries and backfills report themselves.
     """
 
-    def __init__(
-        self, reports: RunReports, snode: str, records: Callable[[], Sequence[JobRecord]], running_s: float, now: Callable[[], int]
-    ) -> None:
-        """Report what `records` returns, and runs that have not ended every `running_s` seconds; 0 for never."""
-        self._reports, self._snode, self._records = reports, snode, records
-        self._running_s, self._now = running_s, now
+    def __init__(self, reports: RunReports, snode: str, running_s: float, now: Callable[[], int]) -> None:
+        """Report runs that have not ended every `running_s` seconds; 0 for never. `now` is in epoch milliseconds."""
+        self._reports, self._snode, self._running_s, self._now = reports, snode, running_s, now
+        self._before: dict[str, JobCounters] = {}
         self._open: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
         self._has_ended = False
 
-    def look(self) -> None:
-        """Report what has changed since the last look."""
+    def look(self, records: Sequence[JobRecord]) -> None:
+        """Report what has changed of the snode's jobs since the last look. Takes no time, since drivers wait for it."""
         with self._lock:
             if not self._has_ended:
-                self._look()
+                self._look({one.definition.id: one for one in records if one.definition.kind != CONTINUOUS_QUERY})
 
-    def _look(self) -> None:
-        records = {one.definition.id: one for one in self._records() if one.definition.kind != CONTINUOUS_QUERY}
+    def _look(self, records: Mapping[str, JobRecord]) -> None:
         for job_id in list(self._open):
             self._follow(job_id, records.get(job_id))
         for job_id, record in records.items():
             if job_id not in self._open and is_running(record):
                 self._begin(record)
+        self._before = {job_id: one.progress.counters for job_id, one in records.items() if job_id not in self._open}
 
     def end(self) -> None:
         """Report that all runs end, since the snode does."""
@@ -71,9 +66,10 @@ class JobRuns:
                 self._reports.report(run.now(RunState.COMPLETE))
 
     def _begin(self, record: JobRecord) -> None:
-        started, counters = self._now(), record.progress.counters
+        started, counters, job_id = self._now(), record.progress.counters, record.definition.id
         start = RunReport(record.definition, f"{self._snode}/{started}", RunState.START, started=started)
-        self._open[record.definition.id] = OpenRun(start, counters, counters, time.monotonic())
+        # What is read of a job that begins to run may be newer than that.
+        self._open[job_id] = OpenRun(start, self._before.get(job_id, counters), counters, time.monotonic())
         self._reports.report(start)
 
     def _follow(self, job_id: str, record: JobRecord | None) -> None:

@@ -71,10 +71,11 @@ class OpenLineageReports:
     def _run(self) -> None:
         """Send what waits, until `close`. The client is slow to import, and may refuse its configuration."""
         try:
-            from openlineage.client import OpenLineageClient
+            from openlineage.client import OpenLineageClient, set_producer
 
             from headrace.runtime.openlineage.datasets import DatasetReader
 
+            set_producer(configuration.producer())
             client, reader = OpenLineageClient(), DatasetReader(self._context, configuration.namespace())
         except Exception:
             logger.exception("sending no events of OpenLineage")
