@@ -41,6 +41,7 @@ def test_each_kind_of_job_is_between_what_it_reads_and_writes(page: TestClient, 
         "state": "RUNNING",
         "lag_ms": 0,
         "address": {"stream": "power.avg_v"},
+        "job_id": "id-avg_v",
     }
     (query,) = (node for node in nodes.values() if node["kind"] == "continuous query")
     assert {"data"} == {

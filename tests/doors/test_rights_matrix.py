@@ -199,6 +199,7 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
         "/graph": [("GET", "/api/graph")],
         "/jobs/{job_id}": [("GET", f"/api/jobs/{id}") for id in ids],
         "/jobs/{job_id}/metrics": [("GET", f"/api/jobs/{id}/metrics") for id in ids],
+        "/jobs/{job_id}/lineage": [("GET", f"/api/jobs/{id}/lineage") for id in ids],
         "/jobs/{job_id}/plan": [("GET", f"/api/jobs/{id}/plan") for id in ids],
         "/jobs/{job_id}/versions": [("GET", f"/api/jobs/{id}/versions") for id in ids],
         "/jobs/{job_id}/{action}": [("POST", f"/api/jobs/{id}/{action}") for id in ids for action in ("pause", "drop", "nothing")],

@@ -98,7 +98,6 @@ def test_an_snode_sends_the_events_of_all_runs(events: Receiver, monkeypatch: py
             assert job.ended() == Exit.OK
         finally:
             job.clean_up()
-    print(job.text[:3000])
     (ended,) = events.of(STREAM, "COMPLETE")
     assert {event["run"]["runId"] for event in events.of(STREAM)} == {ended["run"]["runId"]}
     for event in events.events:

@@ -40,11 +40,12 @@ class LineageOwner:
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column as it is shown: of a tree, the path of a device and a measurement."""
+    """A column as it is shown: of a tree, the path of a device and a measurement. `label` is the full name of its table."""
 
     database: str
     table: str
     column: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ def lineage(context: Context) -> CatalogRows:
     return read_columns(LINEAGE_COLUMNS, (row for owner, one in lineages(context) for row in rows_of(context, owner, one)))
 
 
-def rows_of(context: Context, owner: LineageOwner, one: Lineage) -> list[LineageRow]:
-    """Return the rows of a lineage that a user may see."""
-    return list(Shown(context).rows(owner, one))
+def rows_of(context: Context, owner: LineageOwner, one: Lineage) -> Iterator[LineageRow]:
+    """Yield the rows of a lineage that the user of a context may see."""
+    return Shown(context).rows(owner, one)
 
 
 def lineages(context: Context) -> Iterator[tuple[LineageOwner, Lineage]]:
@@ -146,9 +147,11 @@ class Shown:
     def _shown(self, column: ColumnId) -> ShownColumn:
         """Return a column under the names that statements have for it."""
         if not column.device:
-            return ShownColumn(column.database, column.table, column.column)
+            return ShownColumn(
+                column.database, column.table, column.column, ".".join(filter(None, (column.database, column.table)))
+            )
         below = f"{column.database}.{EVERY_DEVICE}" if column.device == EVERY_DEVICE else column.device
-        return ShownColumn(column.database, below, self._measurement(column))
+        return ShownColumn(column.database, below, self._measurement(column), below)
 
     def _measurement(self, column: ColumnId) -> str:
         """Return the measurement that a column of a tree holds; its own name for time and device."""

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -35,6 +36,7 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.graph_view import make_graph
+from headrace.web.lineage_view import lineage_view
 from headrace.web.metric_view import ChartRange, metric_charts
 from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.users import MappedAccess, service_executor
@@ -212,6 +214,11 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
     @router.get("/plan")
     def plan(record: ReadableRecord) -> view.Json:
         return {"plan": actions.describe_plan(data.context, record)}
+
+    @router.get("/lineage")
+    def lineage(record: ReadableRecord, user: User) -> view.Json:
+        context = replace(data.context, permissions=partial(access.permissions, user))
+        return lineage_view(context, record.definition)
 
     return router
 

@@ -52,7 +52,7 @@ def add_job(graph: Graph, overview: Overview, record: JobRecord) -> None:
     """Add a job with what it reads and writes."""
     definition, rate = record.definition, overview.rate(record)
     address = {kind_of(definition).address: str(definition)} if is_known(definition.kind) else None
-    facts = {"state": record.state.value, "lag_ms": overview.lag_ms(record), "address": address}
+    facts = {"state": record.state.value, "lag_ms": overview.lag_ms(record), "address": address, "job_id": definition.id}
     job = graph.add(definition.kind, str(definition), **facts)
     for kind, label in sources_of(definition):
         graph.connect(graph.add(kind, label), job, None if rate is None else rate.rows_in)

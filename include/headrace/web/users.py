@@ -9,7 +9,7 @@ from fastapi import Request
 
 from headrace.catalog import Catalog
 from headrace.errors import AuthenticationError, NotFoundError
-from headrace.model.access import Permissions, Privilege
+from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobRecord
 from headrace.model.page_users import ANYBODY, parse_page_users
 from headrace.runtime.dag_ids import record_dag_id
@@ -66,6 +66,11 @@ class MappedAccess:
         """Return whether a user may see triggers."""
         permissions = self._permissions(user)
         return permissions is None or permissions.is_administrator or permissions.allows(Privilege.USE_TRIGGER)
+
+    def permissions(self, user: Any) -> Permissions:
+        """Return what the Headrace user may do: everything if the catalog has no users."""
+        permissions = self._permissions(user)
+        return administrator(self.user_name(user)) if permissions is None else permissions
 
     def _permissions(self, user: Any) -> Permissions | None:
         """Return what the Headrace user may do; None if the catalog has no users."""

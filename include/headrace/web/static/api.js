@@ -26,7 +26,7 @@ export const fetchOverview = () => request("jobs");
 export const fetchGraph = () => request("graph");
 export const fetchJob = (id) => request(`jobs/${encodeURIComponent(id)}`);
 export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
-
+export const fetchLineage = (id) => request(`jobs/${encodeURIComponent(id)}/lineage`);
 export const fetchVersions = (id) => request(`jobs/${encodeURIComponent(id)}/versions`);
 export const fetchMetrics = (id, over) => request(`jobs/${encodeURIComponent(id)}/metrics?over=${over}`);
 

@@ -56,7 +56,7 @@ function enter() {
   const { address, tab, view } = route();
   const isGraph = view === "graph" && !address;
   if (isGraph !== Boolean(page.graph)) {
-    page.graph = isGraph ? new Graph(go) : null;
+    page.graph = isGraph ? new Graph(go, server.fetchLineage) : null;
     page.address = undefined;
   }
   for (const [id, isCurrent] of Object.entries({ "view-list": !isGraph && !address, "view-graph": isGraph })) {

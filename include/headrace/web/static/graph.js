@@ -1,6 +1,7 @@
 // The graph of jobs and of what they read and write, drawn by Cytoscape with a layered layout.
 
 import { duration, element, rate } from "./dom.js";
+import { Lineage } from "./lineage.js";
 
 const LIBRARIES = ["vendor/cytoscape.min.js", "vendor/dagre.min.js", "vendor/cytoscape-dagre.js"];
 const STATES = ["RUNNING", "STOPPED", "PAUSED", "FILLING", "CREATED"];
@@ -68,13 +69,15 @@ function style() {
         "text-background-opacity": 0.9,
       },
     },
+    { selector: ".traced", style: { "border-color": color("text"), "border-width": 2 } },
     { selector: ".dimmed", style: { opacity: 0.2 } },
   ];
 }
 
 export class Graph {
-  constructor(open) {
+  constructor(open, fetchLineage) {
     this.open = open;
+    this.lineage = new Lineage(fetchLineage, () => this.highlight());
     this.drawing = null;
     this.shape = "";
     this.theme = "";
@@ -99,6 +102,7 @@ export class Graph {
         button("⤢", "Show all", () => this.drawing?.fit(undefined, 30)),
       ),
       this.note,
+      this.lineage.node,
       this.canvas,
     );
   }
@@ -129,8 +133,11 @@ export class Graph {
       maxZoom: ZOOM.max,
       layout: { name: "dagre", rankDir: "LR", nodeSep: 18, rankSep: 70, padding: 30 },
     });
-    this.drawing.on("tap", "node", ({ target }) => target.data("address") && this.open(target.data("address")));
-    this.drawing.on("mouseover", "node", ({ target }) => this.canvas.classList.toggle("link", Boolean(target.data("address"))));
+    this.drawing.on("tap", "node", ({ target }) => {
+      if (target.data("address")) this.open(target.data("address"));
+      else this.lineage.choose(target.id());
+    });
+    this.drawing.on("mouseover", "node", ({ target }) => this.canvas.classList.toggle("link", Boolean(target.data("address")) || this.lineage.has(target.id())));
     this.drawing.on("mouseout", "node", () => this.canvas.classList.remove("link"));
   }
 
@@ -140,7 +147,7 @@ export class Graph {
     drawing.batch(() => {
       for (const node of data.nodes) {
         const shown = drawing.getElementById(node.id);
-        shown.data("text", label(node));
+        shown.data({ state: node.state, lag_ms: node.lag_ms });
         for (const state of STATES) shown.toggleClass(state, state === node.state);
       }
       data.edges.forEach((edge, index) => {
@@ -153,15 +160,23 @@ export class Graph {
     const jobs = data.nodes.filter((node) => node.address).length;
     this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it, or find it and press Enter.` : "There are no jobs yet.";
     this.canvas.setAttribute("aria-label", describe(data));
+    this.lineage.update(data);
     this.highlight();
   }
 
   highlight() {
     const text = this.search.value.trim().toLowerCase();
+    const traced = this.lineage.traced;
     this.drawing?.batch(() => {
       this.drawing.nodes().forEach((node) => {
-        node.toggleClass("dimmed", Boolean(text) && !node.data("label").toLowerCase().includes(text));
+        const isFound = !text || node.data("label").toLowerCase().includes(text);
+        const columns = traced?.get(node.id());
+        node.toggleClass("dimmed", !isFound || Boolean(traced && !columns));
+        node.toggleClass("traced", Boolean(columns));
+        const shown = label(node.data());
+        node.data("text", columns?.size ? `${shown}\n${[...columns].join(", ")}` : shown);
       });
+      this.drawing.edges().forEach((edge) => edge.toggleClass("dimmed", Boolean(traced) && !(traced.has(edge.data("source")) && traced.has(edge.data("target")))));
     });
   }
 
