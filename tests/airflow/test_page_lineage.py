@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ TREE = (
 
 
 @pytest.fixture
-def jobs(home: Settings, clock: ManualClock, catalog: Catalog) -> Iterator[dict[str, str]]:
+def jobs(home: Settings, clock: ManualClock, catalog: Catalog) -> dict[str, str]:
     """Create two streams in a row and a continuous query; provide the ids of all jobs by name."""
     with (
         headrace.connect(settings=home, clock=clock) as tables,
@@ -41,7 +40,7 @@ def jobs(home: Settings, clock: ManualClock, catalog: Catalog) -> Iterator[dict[
             tables.execute(sql)
         for sql in TREE:
             tree.execute(sql)
-    yield {record.definition.name: record.definition.id for record in catalog.jobs.all()}
+    return {record.definition.name: record.definition.id for record in catalog.jobs.all()}
 
 
 def sources(answer: dict[str, Any], column: str) -> list[tuple[str, str, str]]:

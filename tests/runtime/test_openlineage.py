@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -181,6 +182,12 @@ def test_a_run_ends_as_its_job_does(last: list[JobRecord], state: RunState, erro
     assert [one.run for one in kept.reports] == ["default/1000"] * 3 + ["default/2000"] * 2
 
 
+def configure(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Name a receiver at a port of this machine, which is tried once for each event."""
+    for name, value in (("TYPE", "http"), ("URL", f"http://127.0.0.1:{port}"), ("RETRY", '{"total": 0, "connect": 0}')):
+        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__{name}", value)
+
+
 def closed_port() -> int:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
@@ -190,9 +197,7 @@ def closed_port() -> int:
 def test_runs_do_not_wait_for_a_receiver_that_is_away(
     context: Context, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    retries = '{"total": 0, "connect": 0}'
-    for name, value in (("TYPE", "http"), ("URL", f"http://127.0.0.1:{closed_port()}"), ("RETRY", retries)):
-        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__{name}", value)
+    configure(monkeypatch, closed_port())
     reports = open_reports(context)
     assert isinstance(reports, OpenLineageReports)
     reports.report(RunReport(pipe(), "1", RunState.START))
@@ -205,14 +210,16 @@ def test_runs_do_not_wait_for_a_receiver_that_is_slow(
     context: Context, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        configure(monkeypatch, silent.getsockname()[1])
         reports = OpenLineageReports(context, max_waiting=5)
-        connection, _ = [reports.report(RunReport(pipe(), "1", RunState.START)), silent.accept()][1]
+        reports.report(RunReport(pipe(), "1", RunState.START))
+        connection, _ = silent.accept()
         with connection, caplog.at_level(logging.WARNING):
             for number in range(100):
                 reports.report(RunReport(pipe(), str(number), RunState.START))
             assert reports.counts() == {"sent": 0, "dropped": 95, "waiting": 5}
             assert caplog.text.count("5 events wait for their receiver") == 1
+    reports.close()
 
 
 def test_what_configures_openlineage(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +234,6 @@ def test_what_configures_openlineage(settings: Settings, tmp_path: Path, monkeyp
 
 
 def test_the_parent_of_a_run_is_the_task_of_airflow(settings: Settings) -> None:
-    from datetime import UTC, datetime
-
     task = SimpleNamespace(dag_id="headrace_cq__q", task_id="execute", try_number=2, map_index=-1)
     run = SimpleNamespace(logical_date=None, run_after=datetime(2026, 1, 1, tzinfo=UTC))
     environment = {"OPENLINEAGE_URL": "http://x"}
