@@ -21,6 +21,7 @@ import headrace
 from headrace.cli import output as printing
 from headrace.cli.app import app
 from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.runtime.openlineage.configuration import NAMESPACE, is_configured
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings
 from headrace.sql import parse_script
@@ -171,6 +172,9 @@ class SnippetRunner:
                 runpy.run_path(str(ROOT / script))["build_parser"]().parse_args(arguments)
             case ["export", setting] if setting.startswith("HEADRACE_"):
                 assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.model_fields
+            case ["export", variable] if variable.startswith("OPENLINEAGE_"):
+                name, _, value = variable.partition("=")
+                assert name == NAMESPACE or is_configured(Settings(), {name: value}), f"{name} configures nothing"
             case [".", ".venv/bin/activate"]:
                 pass
             case _:
