@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -72,21 +73,21 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-def read_schemas() -> dict[str, Any]:
-    """Return the schemas by their file names."""
-    return {file.name: json.loads(file.read_text()) for file in SCHEMAS.glob("*.json")}
+@functools.cache
+def read_schemas() -> tuple[dict[str, str], Registry[Any]]:
+    """Return the ids of the schemas by their file names, and the schemas by their ids."""
+    schemas = {file.name: json.loads(file.read_text()) for file in SCHEMAS.glob("*.json")}
+    resources = [(schema["$id"], Resource.from_contents(schema)) for schema in schemas.values()]
+    return {name: schema["$id"] for name, schema in schemas.items()}, Registry().with_resources(resources)
 
 
 def check_event(event: Event) -> None:
     """Check an event and all of its facets, each against the schema that it names, in the version that is here."""
-    schemas = read_schemas()
-    by_id = {schema["$id"]: schema for schema in schemas.values()}
-    registry: Registry[Any] = Registry().with_resources([(id, Resource.from_contents(schema)) for id, schema in by_id.items()])
-    base = schemas[RUN_EVENT]
-    Draft202012Validator({"$ref": f"{base['$id']}#/$defs/RunEvent"}, registry=registry).validate(event)
+    ids, registry = read_schemas()
+    Draft202012Validator({"$ref": f"{ids[RUN_EVENT]}#/$defs/RunEvent"}, registry=registry).validate(event)
     for facet in facets_of(event):
         document, _, definition = facet["_schemaURL"].partition("#")
-        here = schemas[document.rpartition("/")[2]]["$id"]
+        here = ids[document.rpartition("/")[2]]
         Draft202012Validator({"$ref": f"{here}#{definition}"}, registry=registry).validate(facet)
 
 

@@ -68,9 +68,11 @@ class DatasetReader:
     def __init__(self, context: Context, namespace: str) -> None:
         """Read the catalog of a context; tables have their names in SQL as symlinks in the namespace."""
         self._context, self._namespace = context, namespace
+        self._ids: dict[TableId, DatasetId | None] = {}
 
     def of_job(self, definition: JobDefinition) -> JobDatasets:
         """Return what a job reads and writes. One that cannot be planned now has no lineage of columns."""
+        self._ids.clear()
         lineage = lineage_of(self._context, definition)
         sources = dict.fromkeys((*definition.sources, *tables_of(input_columns(lineage))))
         inputs = tuple(self._dataset(table, {}) for table in self._present(sources))
@@ -108,7 +110,10 @@ class DatasetReader:
 
     def _column_table(self, column: ColumnId) -> DatasetId | None:
         """Return the dataset of a source column; None if its table is gone."""
-        return next((self._table_id(table) for table in self._present([TableId(column.database, column.table)])), None)
+        id = TableId(column.database, column.table)
+        if id not in self._ids:
+            self._ids[id] = next(map(self._table_id, self._present([id])), None)
+        return self._ids[id]
 
     def _lineage_facets(self, columns: Iterable[ColumnLineage], indirect: Inputs) -> dict[str, DatasetFacet]:
         """Return the facet of the lineage of columns. Devices of a tree share their columns, whose inputs are put together."""

@@ -6,9 +6,11 @@ import logging
 import queue
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.context import Context
+from headrace.model.jobs import JobDefinition
 from headrace.model.run_reports import NoReports, RunReport, RunReports, RunState
 from headrace.runtime.openlineage import configuration
 
@@ -24,6 +26,9 @@ MAX_WAITING: Final = 1_000
 CLOSE_GRACE_S: Final = 3.0
 LOG_INTERVAL_S: Final = 60.0
 MAX_CACHED_JOBS: Final = 1_000
+MAX_AGE_S: Final = 300.0
+MAX_AGE_WITHOUT_OUTPUTS_S: Final = 3.0
+"""For how long runs that begin use the datasets of an earlier run of their job."""
 
 
 def open_reports(context: Context) -> RunReports:
@@ -104,24 +109,40 @@ class OpenLineageReports:
         logger.warning("dropping events of OpenLineage, %d so far: %s", self._dropped, reason)
 
 
+@dataclass(frozen=True, slots=True)
+class CachedDatasets:
+    """The datasets of a job, for which definition they were looked up, and until when they are used (monotonic seconds)."""
+
+    definition: JobDefinition
+    datasets: JobDatasets
+    until: float
+
+
 class Sender:
-    """Makes events of reports and sends them. A job's datasets are looked up when a run begins, for all of its events."""
+    """Makes events of reports and sends them. Runs that are short and many share what was looked up for one of them."""
 
     def __init__(self, client: OpenLineageClient, reader: DatasetReader) -> None:
         """Send through a client."""
         self._client, self._reader = client, reader
-        self._datasets: dict[str, JobDatasets] = {}
+        self._cached: dict[str, CachedDatasets] = {}
 
     def send(self, report: RunReport, at_ms: int) -> None:
         """Send the event of a report; raise what the client raises."""
         from headrace.runtime.openlineage.events import run_event
 
-        self._client.emit(run_event(report, self._datasets_of(report), at_ms))
+        self._client.emit(run_event(report, self._datasets(report), at_ms))
 
-    def _datasets_of(self, report: RunReport) -> JobDatasets:
-        job_id = report.definition.id
-        if report.state is RunState.START or job_id not in self._datasets:
-            if len(self._datasets) >= MAX_CACHED_JOBS:
-                self._datasets.clear()
-            self._datasets[job_id] = self._reader.of_job(report.definition)
-        return self._datasets[job_id]
+    def _datasets(self, report: RunReport) -> JobDatasets:
+        """Return the datasets of a job, which are looked up when a run begins unless that was done a short time ago."""
+        definition = report.definition
+        cached = self._cached.get(definition.id)
+        is_outdated = cached is None or cached.definition.sql != definition.sql or cached.until < time.monotonic()
+        if cached is not None and not (report.state is RunState.START and is_outdated):
+            return cached.datasets
+        if len(self._cached) >= MAX_CACHED_JOBS:
+            self._cached.clear()
+        datasets = self._reader.of_job(definition)
+        # A first run may create what it writes.
+        age_s = MAX_AGE_S if datasets.outputs else MAX_AGE_WITHOUT_OUTPUTS_S
+        self._cached[definition.id] = CachedDatasets(definition, datasets, time.monotonic() + age_s)
+        return datasets
