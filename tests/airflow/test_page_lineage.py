@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from fastapi.testclient import TestClient
 
 import headrace
@@ -94,4 +95,5 @@ def test_a_column_is_traced_through_the_graph(jobs: dict[str, str], home: Settin
         page.get_by_role("group", name="Columns").get_by_role("button", name="speed").click()
         listed.get_by_text("root.plant.line1.speed aggregated").wait_for()
         assert page.get_by_role("button", name="speed").get_attribute("aria-pressed") == "true"
+        assert Axe().run(page).violations_count == 0
         assert errors == []
