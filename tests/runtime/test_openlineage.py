@@ -6,7 +6,8 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,10 @@ import pytest
 
 import headrace
 from headrace.context import Context
+from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.run_reports import NoReports, RunReport, RunState
+from headrace.queries import executions
 from headrace.runtime.openlineage.configuration import PARENT, is_configured, name_parent, parent_run
 from headrace.runtime.openlineage.job_runs import JobRuns
 from headrace.runtime.openlineage.reporter import OpenLineageReports, open_reports
@@ -180,6 +183,27 @@ def test_a_run_ends_as_its_job_does(last: list[JobRecord], state: RunState, erro
     assert [one.rows_out for one in kept.reports] == [None, 2, 5, None, 1]
     assert kept.reports[2].error == error
     assert [one.run for one in kept.reports] == ["default/1000"] * 3 + ["default/2000"] * 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_execution_that_fails_says_why(settings: Settings, together: bool) -> None:
+    kept, instant = Kept(), 1_700_000_000_000
+    with headrace.connect(settings=settings, dialect="iotdb", clock=ManualClock(instant)) as tree:
+        for sql in TREE[:3]:
+            tree.execute(sql)
+        context = replace(tree.session.context, reports=kept)
+        (job,) = (one.definition for one in context.catalog.jobs.all())
+        for at in (job.schedule.first, job.schedule.first + 1_000):
+            if together:
+                executions.execute_together(context, [(job, [at])], "tests")
+            else:
+                with suppress(headrace.Error):
+                    executions.execute(context, job, at, "tests")
+            tree.execute("delete timeseries root.plant.means.speed")
+            tree.execute("create timeseries root.plant.means.speed with datatype=BOOLEAN")
+    assert [one.state for one in kept.reports] == [RunState.START, RunState.COMPLETE, RunState.START, RunState.FAIL]
+    assert kept.reports[1].rows_out == 1
+    assert "BOOLEAN" in (kept.reports[3].error or "")
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
