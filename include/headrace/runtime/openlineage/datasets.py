@@ -36,11 +36,6 @@ class Dataset:
     name: str
     facets: dict[str, DatasetFacet]
 
-    @property
-    def id(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.namespace, self.name
-
 
 @dataclass(frozen=True, slots=True)
 class JobDatasets:
@@ -50,7 +45,7 @@ class JobDatasets:
     outputs: tuple[Dataset, ...]
 
 
-def file_id(uri: str) -> tuple[str, str]:
+def file_id(uri: str) -> DatasetId:
     """Return namespace and name of a folder, as OpenLineage's specification names file systems and object stores."""
     parts = urlsplit(uri)
     if parts.scheme == "s3":
