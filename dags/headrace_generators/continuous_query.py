@@ -104,7 +104,7 @@ def scheduled_dag(definition: JobDefinition, settings: Settings) -> DAG:
 
 
 def run_deadline(settings: Settings) -> DeadlineAlert | None:
-    """Return what sends an alert for a run that takes longer than the lag that the settings allow; None if nobody receives it."""
+    """Return what sends an alert for a run that takes longer than the lag that the settings allow; None without a receiver."""
     if not has_receiver(settings):
         return None
     late_s = settings.alert_lag_s
