@@ -221,6 +221,15 @@ def test_the_paths_that_the_image_copies_exist() -> None:
     assert all((repository() / path).exists() for path in copied)
 
 
+def test_every_image_that_is_pulled_has_a_version_and_a_digest() -> None:
+    text = (repository() / "Dockerfile").read_text() + (repository() / "docker-compose.yaml").read_text()
+    own = {"headrace", "headrace-object-store"}
+    pulled = [image for image in re.findall(r"^\s*(?:FROM|image:) +(\S+)", text, re.MULTILINE) if image not in own]
+    assert {image.partition(":")[0] for image in pulled} == {"python", "postgres", "golang", "debian"}
+    for image in pulled:
+        assert re.fullmatch(r"\w+:[\w.-]*\d+\.?\d*[\w.-]*@sha256:[0-9a-f]{64}", image), image
+
+
 def test_every_package_of_image_and_environment_has_a_version_and_hashes() -> None:
     text = (repository() / "requirements.txt").read_text()
     entries = [entry for entry in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if not entry.startswith("#")]
