@@ -135,7 +135,9 @@ class Settings(BaseSettings):
         1_000, "Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
     )
     metrics_interval_s: int = non_negative(10, "Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none.")
-    metrics_keep_s: int = positive(86_400, "Seconds for which samples are kept.")
+    metrics_keep_s: int = positive(
+        604_800, "Seconds for which samples are kept: after two hours one for each minute, after a day one for each ten minutes."
+    )
     streams_per_database: int = positive(MAX_STREAMS_PER_DATABASE, "Streams that may read the tables of one database.")
     poll_ms: int = positive(50, "Milliseconds between polls of a source for new versions.")
     object_store_poll_ms: int = positive(

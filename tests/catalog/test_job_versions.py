@@ -15,6 +15,7 @@ from headrace.catalog.rows.metadata import METADATA, VERSION_TABLE
 from headrace.model.clock import ManualClock
 from headrace.model.job_versions import JobVersion
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress
+from headrace.runtime.stream_metrics import TOTALS
 from tests.catalog.samples import with_stream
 
 
@@ -65,7 +66,10 @@ def test_the_statements_of_existing_jobs_become_their_first_versions(url: str) -
         stream = with_stream(catalog)
     engine = open_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("DROP TABLE job_versions"))
+        for table in ("job_versions", "window_notes"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        for column in TOTALS:
+            connection.execute(text(f"ALTER TABLE stream_metrics DROP COLUMN {column}"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
     with Catalog.open(url) as catalog:
         expected = JobVersion(stream.id, 1, stream.created, stream.owner, stream.sql)

@@ -99,6 +99,25 @@ def test_samples_of_all_streams_are_taken_at_intervals_and_kept_for_a_while(env:
     assert len(env.catalog.stream_metrics.all()) == 2
 
 
+def test_old_samples_are_joined_when_new_ones_are_taken(tmp_path: Path) -> None:
+    def no_spark() -> SparkSession:
+        raise AssertionError("nothing here needs Spark")
+
+    with open_environment(tmp_path / "kept", no_spark) as env:
+        plan, sampler = env.create(SUMS.format(name="s")), StreamSampler(env.context)
+        env.insert([("d0", 0, 1, None)])
+        env.settle()
+        for _ in range(6):
+            take(env, sampler)
+            env.clock.advance(10_000)
+        minutes = {sample.time // 60_000 for sample in env.catalog.stream_metrics.all(plan.id)}
+        env.clock.advance(3 * 3_600_000)
+        take(env, sampler)
+        *joined, newest = env.catalog.stream_metrics.all(plan.id)
+        assert [sample.time // 60_000 for sample in joined] == sorted(minutes)
+        assert (newest.time - joined[-1].time, joined[-1].rows_used) == (3 * 3_600_000 + 10_000, 1)
+
+
 def test_a_sample_does_not_wait_for_a_source_that_hangs(env: StreamEnvironment) -> None:
     plan, sampler = env.create(SUMS.format(name="s")), StreamSampler(env.context)
     env.insert([("d0", 0, 1, None)])

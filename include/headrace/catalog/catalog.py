@@ -36,6 +36,7 @@ from headrace.catalog.trees import Trees
 from headrace.catalog.trigger_activity import TriggerActivities
 from headrace.catalog.triggers import SeenRevision, Triggers
 from headrace.catalog.virtual_tables import VirtualTables
+from headrace.catalog.window_notes import WindowNotes
 from headrace.errors import OperationalError
 
 
@@ -75,6 +76,7 @@ class Catalog:
         self.events = Events(store)
         self.quarantine = Quarantine(store)
         self.stream_metrics = StreamMetrics(store)
+        self.window_notes = WindowNotes(store)
 
     @classmethod
     def open(cls, url: str, *, clock: Callable[[], int] | None = None) -> Catalog:

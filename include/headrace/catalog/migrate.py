@@ -21,7 +21,7 @@ from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
 from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
 
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
 
 OLDEST: Final = "0001"

@@ -70,6 +70,12 @@ class Subtables(Repository):
                 raise missing_table(connection, database, name)
         return subtables[name]
 
+    def first(self, database: str, table: str, limit: int) -> list[str]:
+        """Return the first names of a table's subtables, in order."""
+        query = select(SUBTABLES.c.name).where(SUBTABLES.c.database == database, SUBTABLES.c.table == table)
+        with self._store.read() as connection:
+            return list(connection.scalars(query.order_by(SUBTABLES.c.name).limit(limit)))
+
     def all(self, database: str, table: str | None = None) -> list[Subtable]:
         """Return every subtable of a database, or of one of its tables, by name; raise `NotFoundError` if that is missing."""
         query = select(SUBTABLES).where(SUBTABLES.c.database == database).order_by(SUBTABLES.c.name)

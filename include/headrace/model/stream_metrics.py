@@ -23,6 +23,8 @@ class StreamSample:
         record_ms: Recording the progress in the catalog.
         state_bytes: The size of the state in memory.
         bytes_out_s: Bytes that a pipe has delivered per second.
+        rows_used: Rows with this outcome since the stream was created, as in `JobCounters`; so are the other totals. None in
+            samples of earlier releases.
     """
 
     job_id: str
@@ -43,6 +45,14 @@ class StreamSample:
     state_bytes: int
     quarantined: int
     bytes_out_s: float = 0.0
+    rows_used: int | None = None
+    rows_updated: int | None = None
+    rows_filtered: int | None = None
+    rows_expired: int | None = None
+    rows_quarantined: int | None = None
+    rows_dropped: int | None = None
+    rows_out: int | None = None
+    windows_recalculated: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

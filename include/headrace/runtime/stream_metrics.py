@@ -5,17 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from headrace.catalog.stream_metrics import THINNING
 from headrace.context import Context
 from headrace.errors import TransientError
 from headrace.jobs.hosts import JobActivity
 from headrace.model.jobs import JobCounters, JobRecord
 from headrace.model.stream_metrics import StreamSample
+from headrace.model.window_notes import WindowNote
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.streams.metering import Meter, Phase, RunnerSample
 
 logger = logging.getLogger(__name__)
+
+TOTALS: Final = (
+    *("rows_used", "rows_updated", "rows_filtered", "rows_expired", "rows_quarantined", "rows_dropped", "rows_out"),
+    "windows_recalculated",
+)
+"""Counters of a job that its samples have."""
 
 
 class Sampled(Protocol):
@@ -30,11 +38,12 @@ class Sampled(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastSample:
-    """What a job had done when it was sampled last, and when that was, in epoch ms."""
+    """What a job had done when it was sampled last, and when that was, in epoch ms; and the notes that the catalog has."""
 
     time: int
     meter: Meter
     counters: JobCounters
+    notes: tuple[WindowNote, ...] = ()
 
 
 class StreamSampler:
@@ -44,6 +53,7 @@ class StreamSampler:
         self._context = context
         self._last: dict[str, LastSample] = {}
         self._pause = NO_PAUSE
+        self._thinned = [0] * len(THINNING)
 
     def take(self, jobs: Sampled, records: Sequence[JobRecord]) -> None:
         """Record a sample of each job that runs, if it is time to. A catalog that cannot be reached gets none."""
@@ -55,10 +65,20 @@ class StreamSampler:
         streams = [record for record in records if record.definition.id in running]
         try:
             quarantined = self._context.catalog.quarantine.counts() if streams else {}
+            self._record_notes(running)
             samples = [self._sample(record, running, activity, quarantined, now) for record in streams]
-            self._context.catalog.stream_metrics.add(samples, keep_ms=settings.metrics_keep_s * 1000)
+            metrics = self._context.catalog.stream_metrics
+            metrics.add(samples, keep_ms=settings.metrics_keep_s * 1000)
+            self._thinned = [metrics.thin(*tier, since=since) for tier, since in zip(THINNING, self._thinned, strict=True)]
         except TransientError as error:
             logger.warning("skipping a sample of the streams: %s", error.message)
+
+    def _record_notes(self, running: Mapping[str, RunnerSample]) -> None:
+        """Record the notes of streams that have others than when they were sampled last."""
+        for job_id, runner in running.items():
+            last = self._last.get(job_id)
+            if runner.notes and (last is None or runner.notes != last.notes):
+                self._context.catalog.window_notes.put(job_id, runner.notes)
 
     def _sample(
         self,
@@ -72,7 +92,7 @@ class StreamSampler:
         runner, job = running[job_id], activity.get(job_id)
         lag_ms = 0 if job is None else job.lag_ms(now)
         last = self._last.get(job_id, LastSample(now, Meter(), counters))
-        self._last[job_id] = LastSample(now, runner.meter, counters)
+        self._last[job_id] = LastSample(now, runner.meter, counters, runner.notes)
         added, seconds = runner.meter.since(last.meter), max(now - last.time, 1) / 1000
         parts = {phase: added.mean_ms(phase) for phase in Phase}
         return StreamSample(
@@ -94,4 +114,5 @@ class StreamSampler:
             state_windows=runner.state_windows,
             state_bytes=runner.state_bytes,
             quarantined=quarantined.get(job_id, 0),
+            **{name: getattr(counters, name) for name in TOTALS},
         )

@@ -43,6 +43,7 @@ class BatchResult:
         staged: Further windows to write and to remove, which are in files.
         quarantine: What changes in quarantine.
         rewritten: How many of the windows to write are known to be in the target.
+        noted: Some of the windows that were computed again, or got rows too late, as `noted_windows` returns them.
     """
 
     upserts: pa.Table
@@ -54,6 +55,7 @@ class BatchResult:
     staged: StagedWindows | None = None
     quarantine: QuarantineChange | None = None
     rewritten: int = 0
+    noted: pa.Table | None = None
 
 
 class Processor(Protocol):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from headrace.model.window_notes import WindowNote
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.encoding import STATE_TABLES, TABLES
 
@@ -75,7 +76,7 @@ class Stopwatch:
 class RunnerSample:
     """What a runner reports of its stream: its meter, the size of the state, and the largest event time in epoch ms.
 
-    `rows_pending` counts the rows of the sources that it has not handled, as far as it knows.
+    `rows_pending` counts the rows of the sources that it has not handled, as far as it knows. `notes` are those that it keeps.
     """
 
     meter: Meter
@@ -83,10 +84,14 @@ class RunnerSample:
     state_windows: int
     state_bytes: int
     max_event_time_ms: int | None
+    notes: tuple[WindowNote, ...] = ()
 
 
-def sample_state(meter: Meter, state: StreamState, rows_pending: int, ticks_per_second: int) -> RunnerSample:
+def sample_state(
+    meter: Meter, state: StreamState, rows_pending: int, ticks_per_second: int, notes: tuple[WindowNote, ...] = ()
+) -> RunnerSample:
+    """Return what a runner reports, from its meter and its state."""
     tables = [table for name in (*STATE_TABLES, *TABLES) if (table := getattr(state, name)) is not None]
     newest = None if state.max_event_time is None else state.max_event_time * 1000 // ticks_per_second
     windows = 0 if state.windows is None else state.windows.num_rows
-    return RunnerSample(meter, rows_pending, windows, sum(table.nbytes for table in tables), newest)
+    return RunnerSample(meter, rows_pending, windows, sum(table.nbytes for table in tables), newest, notes)

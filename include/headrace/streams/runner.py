@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol
+
+import pyarrow as pa
 
 from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
@@ -18,6 +21,7 @@ from headrace.jobs.runners import Advance
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
+from headrace.model.window_notes import WindowNote
 from headrace.storage.set_aside import SetAside
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.clocked.processor import ClockedProcessor
@@ -29,11 +33,13 @@ from headrace.streams.quarantine.quarantine import Quarantine
 from headrace.streams.quarantine.replay import read_replay
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
+from headrace.streams.sinks.target_groups import TargetGroups
 from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.state.store import StateStore
 from headrace.streams.wide.staging import discard_leftovers, discard_staged
 from headrace.streams.windows.change_batch import Changes
+from headrace.streams.windows.notes import add_notes
 from headrace.streams.windows.processor import WindowProcessor
 
 logger = logging.getLogger(__name__)
@@ -106,6 +112,7 @@ class StreamRunner:
         self._state: StreamState | None = None
         self._record_at: float | None = None
         self.quarantine_requested = record.quarantine_requested
+        self.notes: tuple[WindowNote, ...] = ()
 
     @property
     def position(self) -> Position:
@@ -165,7 +172,7 @@ class StreamRunner:
             return None
         offsets = state.position.offsets if progress.position is None else progress.position.offsets
         pending = max(progress.counters.rows_pending, self.reader.known_pending(offsets))
-        return sample_state(self.stopwatch.meter, state, pending, self.plan.query.precision.ticks_per_second)
+        return sample_state(self.stopwatch.meter, state, pending, self.plan.query.precision.ticks_per_second, self.notes)
 
     def reset(self) -> None:
         """Forget the state in memory. After a failure only durable state counts."""
@@ -350,8 +357,17 @@ class StreamRunner:
         self._state = replace(moved, messages=())
         with self.stopwatch.measure(Phase.RECORD):
             self.record()
+        if result.noted is not None:
+            self.note(result.noted)
         self.stopwatch.count()
         failpoint("streams.progress.recorded")
+
+    def note(self, windows: pa.Table) -> None:
+        """Keep notes of windows for those who look at the stream; without the catalog there are none."""
+        with suppress(TransientError):
+            names = TargetGroups(self.context, self.plan).identify(windows)[1]
+            earlier = self.notes or self.context.catalog.window_notes.all(self.plan.id)
+            self.notes = add_notes(earlier, windows, names, self.context.clock.now())
 
     def _durable_batch(self) -> int:
         """Return the number of the micro-batch from which the stream would restart now."""

@@ -70,6 +70,14 @@ class _StreamMetricColumns(TypedColumns):
     state_bytes: Named[int] = Column(BigInteger)
     quarantined: Named[int] = Column(BigInteger)
     bytes_out_s: Named[float] = Column(Float)
+    rows_used: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_updated: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_filtered: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_expired: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_quarantined: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_dropped: Named[int | None] = Column(BigInteger, nullable=True)
+    rows_out: Named[int | None] = Column(BigInteger, nullable=True)
+    windows_recalculated: Named[int | None] = Column(BigInteger, nullable=True)
 
 
 STREAM_METRICS = Table(
@@ -78,4 +86,19 @@ STREAM_METRICS = Table(
     _StreamMetricColumns,
     ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
     Index(None, "time"),
+)
+
+
+class _WindowNoteColumns(TypedColumns):
+    job_id: Named[str] = Column(String, primary_key=True)
+    series: Named[str] = Column(NAME, primary_key=True)
+    start: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    end: Named[int] = Column(BigInteger)
+    recalculated: Named[int] = Column(BigInteger)
+    late_rows: Named[int] = Column(BigInteger)
+    time: Named[int] = Column(BigInteger)
+
+
+WINDOW_NOTES = Table(
+    "window_notes", METADATA, _WindowNoteColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE")
 )

@@ -55,6 +55,7 @@ class EvaluatedBatch:
         recalculated: The number of recalculated scopes.
         count: The batch's rows by outcome.
         deferred_rows: The indexes of the batch's rows that only mark windows.
+        late: Some windows that expired rows were left out of, as `late_windows` returns them; None if there are none.
     """
 
     windows: pa.Table
@@ -64,6 +65,7 @@ class EvaluatedBatch:
     recalculated: int
     count: BatchCount
     deferred_rows: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    late: pa.Table | None = None
 
 
 def count_used_rows(batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:

@@ -45,6 +45,7 @@ from headrace.streams.windows.lateness import (
     mergeable_segments,
 )
 from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
+from headrace.streams.windows.notes import late_windows
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
@@ -163,6 +164,7 @@ class WindowProcessor:
         if len(segments.start) == 0:
             windows = self.evaluation.finalize_windows(mergeable_segments(self.plan, segments, segments.expired, segments.expired))
             return EvaluatedBatch(windows, no_windows, no_windows, no_windows, 0, count)
+        late = late_windows(self.plan, segments)
 
         def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
             del scopes
@@ -173,7 +175,7 @@ class WindowProcessor:
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
         has_state = affected is not None and (completed.kind == RowKind.IN_STATE).any()
         state_windows = affected if has_state else no_windows
-        evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count)
+        evaluated = replace(evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count), late=late)
         return self.add_rewritten_rows(evaluated, completed, rows_to_add(completed, scopes))
 
     def add_rewritten_rows(self, evaluated: EvaluatedBatch, segments: BatchSegments, rewritten: Int64s) -> EvaluatedBatch:

@@ -11,6 +11,7 @@ from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.emission import emit
+from headrace.streams.windows.notes import noted_windows
 from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows, replace_windows
 
 
@@ -45,4 +46,5 @@ def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedB
         replace(counted, windows=windows, counters=counters),
         events=window_events(plan, evaluated, emission, state.windows),
         rewritten=emission.rewritten,
+        noted=noted_windows(plan, evaluated, state.watermark(plan.watermark)),
     )

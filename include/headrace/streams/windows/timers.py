@@ -19,7 +19,7 @@ from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import combined_events, written_events
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.state.tables import NO_IDS
+from headrace.streams.state.tables import NO_IDS, join_tables
 from headrace.streams.windows.change_batch import Bools, Changes, Int64s, LargeCommit, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluation import WindowEvaluation
@@ -136,4 +136,5 @@ def combined(first: BatchResult, second: BatchResult, key: list[str]) -> BatchRe
         second.state,
         events=combined_events(first.events, second.events, key),
         staged=first.staged,
+        noted=join_tables([first.noted, second.noted]),
     )
