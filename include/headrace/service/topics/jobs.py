@@ -37,6 +37,8 @@ def suspend_job(record: JobRecord) -> Stage:
 
     def apply(session: SessionState) -> None:
         session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
+        if record.desired is not DesiredState.PAUSED:
+            record_event(session, job, "PAUSED")
         if kind_of(job).pauses_at_once and record.state is JobState.RUNNING:
             session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
 
@@ -61,9 +63,17 @@ def reactivate_job(record: JobRecord, *, ignore_untreated: bool = False) -> Stag
         if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
             context.catalog.jobs.set_state(job.id, record.resumed_state)
         context.catalog.jobs.set_desired(job.id, DesiredState.RUNNING)
+        if record.desired is DesiredState.PAUSED or record.state is JobState.STOPPED:
+            record_event(session, job, "RESUMED")
 
     def describe() -> list[str]:
         catch_up = "skipping rows written meanwhile" if ignore_untreated else kind_of(job).resumption
         return [f"resume {job.kind} {job}, {catch_up}"]
 
     return Stage(on_job(Action.OPERATE, job), describe, apply)
+
+
+def record_event(session: SessionState, job: JobDefinition, kind: str) -> None:
+    """Record what the user of a session did to a job."""
+    user = session.context.user
+    session.context.catalog.events.record("job", job.id, kind, f"by {user}" if user else "")
