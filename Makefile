@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs site clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -78,6 +78,9 @@ docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/python -m tests.docs.timelines
 	$(BIN)/python -m tests.docs.library_pictures
 	$(BIN)/python -m tests.docs.pipe_pictures
+
+screenshots: setup ## Take the pictures of the page (needs Chromium)
+	$(BIN)/python -m tests.docs.screenshots
 	$(BIN)/python -m tests.docs.figures
 
 site: setup ## Build the documentation as a site in the folder `site`

@@ -6,21 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
 from headrace.settings import Settings
 from headrace.web.app import create_app
+from tests.airflow.accessibility import violations
 from tests.airflow.browsing import browser, served
 from tests.airflow.full_catalog import fill_catalog
 from tests.airflow.web_page import Executed, Rights
 
-ALL_RULES: dict[str, Any] = {"resultTypes": ["violations"]}
-COLOR_RULES = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-LAYOUT_RULES = ALL_RULES | {"runOnly": {"type": "rule", "values": ["scrollable-region-focusable", "meta-viewport", "target-size"]}}
-DARK = "document.documentElement.dataset.theme = 'dark'"
-LIGHT = "document.documentElement.dataset.theme = 'light'"
 VIEWS = {
     "list": ("", "table.jobs"),
     "graph": ("view=graph", ".graph canvas >> nth=0"),
@@ -42,24 +37,6 @@ def url(home: Settings, catalog: Catalog, clock: ManualClock) -> Iterator[str]:
     fill_catalog(catalog)
     with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url:
         yield url
-
-
-def violations(page: Any, view: str) -> list[str]:
-    """Return what axe finds in both colors, and in the width of a phone."""
-    reports = []
-    for look, width, script, rules in (
-        ("light", 1280, LIGHT, ALL_RULES),
-        ("dark", 1280, DARK, COLOR_RULES),
-        ("phone", 360, DARK, LAYOUT_RULES),
-    ):
-        page.set_viewport_size({"width": width, "height": 740})
-        page.evaluate(script)
-        found = Axe().run(page, options=rules)
-        if found.violations_count:
-            reports.append(f"{view}, {look}: {found.generate_report()}")
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            reports.append(f"{view}, {look}: it is wider than the window")
-    return reports
 
 
 def test_no_view_has_violations(url: str) -> None:

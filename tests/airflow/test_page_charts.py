@@ -77,10 +77,11 @@ def test_the_measurements_of_a_stream_are_drawn_over_a_range(home: Settings, cat
         assert description(charts, 0) == "Lag of the last hour: commits not handled now 200 ms, maximum 286 ms"
         assert "read now 1 ms, maximum 1 ms; compute now 2 ms" in description(charts, 2)
         assert drawn_colors(page, 2) == 5, "each part of a micro-batch has a color of its own"
-        page.get_by_role("button", name="1 day").click()
-        page.get_by_text("Samples are kept for 1 d").wait_for()
+        day = page.get_by_role("group", name="Range of the charts").get_by_role("button", name="1 day")
+        day.click()
+        page.get_by_text("Samples are kept for 7 d, thinned out with age.").wait_for()
         assert description(charts, 0) == "Lag of the last day: commits not handled now 200 ms, maximum 399 ms"
-        assert page.get_by_role("button", name="1 day").get_attribute("aria-pressed") == "true"
+        assert day.get_attribute("aria-pressed") == "true"
 
 
 def description(charts: Any, number: int) -> str:

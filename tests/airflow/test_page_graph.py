@@ -43,6 +43,9 @@ def test_each_kind_of_job_is_between_what_it_reads_and_writes(page: TestClient, 
         "address": {"stream": "power.avg_v"},
         "job_id": "id-avg_v",
     }
+    into, out = (edge for edge in graph["edges"] if "stream:power.avg_v" in (edge["source"], edge["target"]))
+    assert (into["state"], out["state"]) == ("RUNNING", "RUNNING")
+    assert into["lag_ms"] == nodes["stream:power.avg_v"]["lag_ms"]
     (query,) = (node for node in nodes.values() if node["kind"] == "continuous query")
     assert {"data"} == {
         nodes[other]["kind"] for edge in edges(graph) if query["id"] in edge for other in edge if other != query["id"]

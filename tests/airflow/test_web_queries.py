@@ -37,6 +37,11 @@ def test_streams_and_continuous_queries_are_listed_alike(page: TestClient, catal
     assert query["reason"]["message"] == "line1.s1 overflows"
 
 
+def test_a_query_has_no_windows(page: TestClient, catalog: Catalog) -> None:
+    answer = page.get(f"/api/jobs/{add_query(catalog)}/windows")
+    assert (answer.status_code, answer.json()["code"]) == (409, "NOT_SUPPORTED")
+
+
 def test_a_query_has_its_schedule_its_last_execution_and_its_lag(page: TestClient, catalog: Catalog, clock: ManualClock) -> None:
     query = add_query(catalog)
     done(catalog, query, *range(FIRST, NOW - EVERY, EVERY))

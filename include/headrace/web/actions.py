@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Error
 from headrace.jobs.actions import ALLOWED
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import JobRecord
+from headrace.web.plan_view import plan_chains
 
 if TYPE_CHECKING:
     from headrace.context import Context
@@ -55,9 +56,10 @@ def available_actions(
     ]
 
 
-def describe_plan(context: Context, record: JobRecord) -> str:
-    """Return the plan of a job's query, or the error that prevents planning it."""
+def describe_plan(context: Context, record: JobRecord) -> dict[str, Any]:
+    """Return the plan of a job's query as text and as steps, or the error that prevents planning it, without steps."""
     try:
-        return "\n".join(kind_of(record.definition).page().plan(context, record.definition))
+        lines = list(kind_of(record.definition).page().plan(context, record.definition))
     except Error as error:
-        return str(error)
+        return {"plan": str(error), "chains": []}
+    return {"plan": "\n".join(lines), "chains": plan_chains(lines)}

@@ -36,6 +36,7 @@ from headrace.settings import Settings, current
 from headrace.web import actions, view
 from headrace.web.access import Access, require_same_origin
 from headrace.web.graph_view import make_graph
+from headrace.web.job_views import add_job_views
 from headrace.web.lineage_view import lineage_view
 from headrace.web.metric_view import ChartRange, metric_charts
 from headrace.web.query_view import LISTED_INTERVALS
@@ -197,6 +198,7 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
         return readable_record(data.catalog, access, user, job_id)
 
     ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
+    add_job_views(router, access, data, find_readable)
 
     @router.get("")
     def job(record: ReadableRecord, user: User) -> view.Json:
@@ -213,7 +215,7 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
 
     @router.get("/plan")
     def plan(record: ReadableRecord) -> view.Json:
-        return {"plan": actions.describe_plan(data.context, record)}
+        return actions.describe_plan(data.context, record)
 
     @router.get("/lineage")
     def lineage(record: ReadableRecord, user: User) -> view.Json:

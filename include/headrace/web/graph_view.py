@@ -32,9 +32,9 @@ class Graph:
         self.nodes.setdefault(id, {"id": id, "label": label, "kind": kind, **facts})
         return id
 
-    def connect(self, source: str, target: str, rate: float | None = None) -> None:
+    def connect(self, source: str, target: str, rate: float | None = None, **facts: Any) -> None:
         """Add an edge, with rows per second if they are known."""
-        self.edges.append({"source": source, "target": target, "rate": rate})
+        self.edges.append({"source": source, "target": target, "rate": rate, **facts})
 
 
 def make_graph(overview: Overview) -> Json:
@@ -55,9 +55,11 @@ def add_job(graph: Graph, overview: Overview, record: JobRecord) -> None:
     facts = {"state": record.state.value, "lag_ms": overview.lag_ms(record), "address": address, "job_id": definition.id}
     job = graph.add(definition.kind, str(definition), **facts)
     for kind, label in sources_of(definition):
-        graph.connect(graph.add(kind, label), job, None if rate is None else rate.rows_in)
+        graph.connect(
+            graph.add(kind, label), job, None if rate is None else rate.rows_in, state=facts["state"], lag_ms=facts["lag_ms"]
+        )
     for kind, label in targets_of(definition):
-        graph.connect(job, graph.add(kind, label), None if rate is None else rate.rows_out)
+        graph.connect(job, graph.add(kind, label), None if rate is None else rate.rows_out, state=facts["state"])
 
 
 def sources_of(definition: JobDefinition) -> Iterator[tuple[str, str]]:

@@ -54,6 +54,11 @@ class MappedAccess:
     def base_url(self) -> str:
         return self._access.base_url
 
+    def reads_table(self, user: Any, database: str, table: str) -> bool:
+        """Return whether a user may read all rows of a table, as far as the catalog has users."""
+        permissions = self._permissions(user)
+        return permissions is None or permissions.allows_table(Privilege.READ_TABLE, database, table)
+
     def readable_jobs(self, user: Any, records: Collection[JobRecord]) -> list[JobRecord]:
         """Return the jobs that a user may see."""
         dag_ids = {record.definition.id: record_dag_id(record) for record in records}

@@ -126,6 +126,12 @@ class StateStore:
     def batches(self) -> list[int]:
         return sorted(self._files())
 
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        with storage_errors("listed"):
+            infos = self.filesystem.get_file_info(fs.FileSelector(self.folder, allow_not_found=True))
+        return sum(info.size for info in infos if info.base_name.endswith(".state"))
+
     def clear(self) -> None:
         with storage_errors("deleted"):
             if self.filesystem.get_file_info(self.folder).type == fs.FileType.Directory:

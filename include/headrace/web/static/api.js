@@ -28,6 +28,8 @@ export const fetchJob = (id) => request(`jobs/${encodeURIComponent(id)}`);
 export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
 export const fetchLineage = (id) => request(`jobs/${encodeURIComponent(id)}/lineage`);
 export const fetchVersions = (id) => request(`jobs/${encodeURIComponent(id)}/versions`);
+export const fetchFlow = (id, over) => request(`jobs/${encodeURIComponent(id)}/flow?over=${over}`);
+export const fetchWindows = (id, series) => request(`jobs/${encodeURIComponent(id)}/windows${series ? `?series=${encodeURIComponent(series)}` : ""}`);
 export const fetchMetrics = (id, over) => request(`jobs/${encodeURIComponent(id)}/metrics?over=${over}`);
 
 export const runAction = (id, action, sql) =>

@@ -66,7 +66,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, fetchFlow: server.fetchFlow, fetchWindows: server.fetchWindows, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }
@@ -78,9 +78,9 @@ function currentRow() {
 
 async function loadPlan(row) {
   try {
-    return (await server.fetchPlan(row.id)).plan;
+    return await server.fetchPlan(row.id);
   } catch (error) {
-    return error.message;
+    return { plan: error.message, chains: [] };
   }
 }
 

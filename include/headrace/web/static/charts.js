@@ -1,13 +1,14 @@
 // Measurements of a stream or pipe over an hour, a day or a week, drawn by uPlot.
 
-import { compact, duration, element, instant, rate, zoneName } from "./dom.js";
+import { compact, duration, element, instant, length, rate, time, zoneName } from "./dom.js";
 
 export const bytes = (value) => (value === null || value === undefined ? "–" : `${compact(value)}B`);
 const REFRESH_MS = 10000;
 const HEIGHT = 130;
 const SYNC = "headrace";
 const RANGE_NAMES = { hour: "1 hour", day: "1 day", week: "1 week" };
-const MARKED_EVENTS = ["ALTERED", "STARTED", "STOPPED", "RESUMED", "PAUSED", "REBUILDING", "FAILED"];
+const MARKED_EVENTS = ["ACTIVATED", "ALTERED", "MOVED", "PAUSED", "QUARANTINED", "REBUILDING", "RESUMED", "RETRIED", "STOPPED"];
+const MAX_NAMED_EVENTS = 8;
 
 // Title, format of values, and for each line its name, field and color; `stacked` lines add up.
 const LAG = ["Lag", duration, [["commits not handled", "lag_ms", "pending"]]];
@@ -57,8 +58,9 @@ export class Charts {
     this.plots = [];
     this.ranges = element("div", { class: "ranges", role: "group", "aria-label": "Range of the charts" });
     this.note = element("p", { class: "quiet" }, "Loading…");
+    this.marks = element("p", { class: "quiet marks", hidden: true });
     this.canvases = element("div", { class: "charts" });
-    this.node = element("section", { class: "measurements", "aria-label": "Measurements" }, this.ranges, this.note, this.canvases);
+    this.node = element("section", { class: "measurements", "aria-label": "Measurements" }, this.ranges, this.note, this.marks, this.canvases);
     new ResizeObserver(() => this.resize()).observe(this.canvases);
   }
 
@@ -96,7 +98,17 @@ export class Charts {
       this.drawnOver = data.over;
     }
     for (const plot of this.plots) plot.update(data);
+    this.nameMarks(data);
     this.resize();
+  }
+
+  // The events that the dashed lines are, newest first.
+  nameMarks({ times }) {
+    const marked = this.events.filter((event) => event.time >= times[0] && event.time <= times.at(-1));
+    const names = marked.slice(0, MAX_NAMED_EVENTS).flatMap((event, index) => [index ? ", " : "", event.kind, " ", time(event.time)]);
+    const more = marked.length > MAX_NAMED_EVENTS ? ` and ${marked.length - MAX_NAMED_EVENTS} more` : "";
+    this.marks.hidden = !marked.length || !this.plots.length;
+    this.marks.replaceChildren("Dashed lines: ", ...names, more);
   }
 
   rangeButton(name) {
@@ -109,7 +121,7 @@ export class Charts {
 }
 
 function keptNote({ over, keep_ms: kept }) {
-  return over === "hour" ? "" : `Each point is the mean of its time, of lags, waiting rows and state the maximum. Samples are kept for ${duration(kept)}.`;
+  return over === "hour" ? "" : `Each point is the mean of its time, of lags, waiting rows and state the maximum. Samples are kept for ${length(kept)}, thinned out with age.`;
 }
 
 class Plot {
@@ -190,12 +202,14 @@ class Plot {
   }
 
   // A dashed line where the job was changed, stopped or started.
-  markEvents({ ctx, bbox }) {
+  markEvents(plot) {
+    const { ctx, bbox } = plot;
     ctx.save();
-    ctx.strokeStyle = color("bad");
-    ctx.setLineDash([3, 3]);
-    for (const { time } of this.events()) {
-      const x = Math.round(this.drawing?.valToPos(time / 1000, "x", true) ?? -1);
+    ctx.setLineDash([4, 4]);
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    for (const event of this.events()) {
+      ctx.strokeStyle = color(event.kind === "STOPPED" ? "bad" : "accent");
+      const x = Math.round(plot.valToPos(event.time / 1000, "x", true));
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);

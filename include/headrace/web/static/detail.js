@@ -1,27 +1,34 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
 import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
+import { Flow } from "./flow.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
+import { planPanel } from "./plan.js";
 import { sqlPanel } from "./versions.js";
+import { Windows } from "./windows.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, withFocusKept, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {
-  stream: { tabs: ["Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
+  stream: { tabs: ["Windows", "Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
   query: { tabs: ["Executions"], overview: queryOverview },
   pipe: { tabs: ["Backfill"], overview: pipeOverview, charts: PIPE_CHARTS },
   job: { tabs: [], overview: jobOverview },
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, fetchFlow, fetchWindows, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
     this.loadVersions = loadVersions;
     this.fetchMetrics = fetchMetrics;
+    this.fetchFlow = fetchFlow;
+    this.fetchWindows = fetchWindows;
     this.charts = null;
+    this.flow = null;
+    this.windows = null;
     this.onTab = onTab;
     this.tab = tab;
     this.plan = null;
@@ -85,6 +92,8 @@ export class Detail {
         return this.statementPanel(row, more.sql);
       case "Plan":
         return this.planPanel(row);
+      case "Windows":
+        return this.windowPanel(row);
       case "Backfill":
         return backfillPanel(more);
       case "Executions":
@@ -92,7 +101,7 @@ export class Detail {
       case "Events":
         return eventPanel(more);
       default:
-        return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.chartPanel(row, more));
+        return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.flowPanel(row), this.chartPanel(row, more));
     }
   }
 
@@ -102,6 +111,19 @@ export class Detail {
     this.charts ??= new Charts(kinds, (over) => this.fetchMetrics(row.id, over));
     this.charts.update(more.events);
     return this.charts.node;
+  }
+
+  flowPanel(row) {
+    if (row.layout !== "stream") return null;
+    this.flow ??= new Flow((over) => this.fetchFlow(row.id, over));
+    this.flow.update();
+    return this.flow.node;
+  }
+
+  windowPanel(row) {
+    this.windows ??= new Windows(row.target ?? "", (series) => this.fetchWindows(row.id, series));
+    this.windows.update();
+    return this.windows.node;
   }
 
   // The panel is kept while the statement is the same, so that versions stay open.
@@ -118,9 +140,9 @@ export class Detail {
   }
 
   planPanel(row) {
-    if (this.plan?.id === row.id) return element("pre", {}, this.plan.text);
-    this.loadPlan(row).then((text) => {
-      this.plan = { id: row.id, text };
+    if (this.plan?.id === row.id) return this.plan.panel;
+    this.loadPlan(row).then((plan) => {
+      this.plan = { id: row.id, panel: planPanel(plan) };
       this.renderAgain();
     });
     return element("p", { class: "quiet" }, "Loading…");

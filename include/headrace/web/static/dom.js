@@ -28,7 +28,8 @@ export const percent = (fraction) => `${Math.floor(fraction * 1000) / 10} %`;
 
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return "–";
-  return perSecond >= 10 || perSecond === 0 ? compact(Math.round(perSecond)) : perSecond.toFixed(1);
+  if (perSecond >= 10 || perSecond === 0) return compact(Math.round(perSecond));
+  return perSecond >= 0.1 ? perSecond.toFixed(1) : String(Number(perSecond.toPrecision(1)));
 }
 
 export function duration(ms) {

@@ -25,10 +25,15 @@ function loadScript(source) {
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 // The word of a state shows it as well as its color.
-function label({ label: name, kind, state, lag_ms: lag }) {
+function label({ label: name, kind, state }) {
   if (kind === "data" || kind === "outside") return name;
   const note = state && state !== "RUNNING" ? `, ${state}` : "";
-  return `${name}\n${kind}${note}${lag ? `\n${duration(lag)} behind` : ""}`;
+  return `${name}\n${kind}${note}`;
+}
+
+// What flows in, and how far the job lags behind it.
+function edgeLabel({ rate: rows, lag_ms: lag }) {
+  return [rows === null ? "" : `${rate(rows)}/s`, lag ? `${duration(lag)} behind` : ""].filter(Boolean).join("\n");
 }
 
 function style() {
@@ -67,12 +72,19 @@ function style() {
         "target-arrow-shape": "triangle",
         "text-background-color": color("ground"),
         "text-background-opacity": 0.9,
+        "text-wrap": "wrap",
       },
     },
+    { selector: "edge.RUNNING", style: lineStyle("used", "solid") },
+    { selector: "edge.FILLING", style: lineStyle("pending", "solid") },
+    { selector: "edge.PAUSED", style: lineStyle("filtered", "dashed") },
+    { selector: "edge.STOPPED", style: lineStyle("failed", "dashed") },
     { selector: ".traced", style: { "border-color": color("text"), "border-width": 2 } },
     { selector: ".dimmed", style: { opacity: 0.2 } },
   ];
 }
+
+const lineStyle = (name, line) => ({ "line-color": color(name), "target-arrow-color": color(name), "line-style": line });
 
 export class Graph {
   constructor(open, fetchLineage) {
@@ -151,7 +163,9 @@ export class Graph {
         for (const state of STATES) shown.toggleClass(state, state === node.state);
       }
       data.edges.forEach((edge, index) => {
-        drawing.getElementById(`edge ${index}`).data("text", edge.rate === null ? "" : `${rate(edge.rate)}/s`);
+        const shown = drawing.getElementById(`edge ${index}`);
+        shown.data("text", edgeLabel(edge));
+        for (const state of STATES) shown.toggleClass(state, state === edge.state);
       });
     });
     const theme = document.documentElement.dataset.theme;

@@ -1,0 +1,274 @@
+"""The latest windows of a stream, for those who look at it: from its target, its last checkpoint, and its notes.
+
+Nothing here needs Spark. What is read is bounded: the target's rows of a few subtables from an instant on, and a checkpoint that is
+not large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import WEND, WSTART
+from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
+from headrace.errors import Error, NotSupportedError
+from headrace.model.jobs import JobRecord
+from headrace.model.window_notes import WindowNote
+from headrace.storage import Bounds
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.sinks.target_groups import TargetGroups
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.state.store import StateStore
+from headrace.streams.windows.change_batch import to_numpy
+from headrace.streams.windows.emission import EmitState
+from headrace.streams.windows.evaluation import window_evaluation
+from headrace.streams.windows.window_sql import EMITTED
+
+MAX_LISTED_SERIES: Final = 200
+"""Subtables of the target from which a user can choose."""
+MAX_SERIES: Final = 12
+"""A target with more subtables is read one subtable at a time."""
+MAX_STATE_BYTES: Final = 16 << 20
+"""A larger checkpoint is not read."""
+MAX_STATE_WINDOWS: Final = 5_000
+MAX_READ_ROWS: Final = 2_000_000
+"""Rows of the data files from which the target's rows are read, by statistics; row groups of other subtables are passed over."""
+FIRST_SPAN_MS: Final = 600_000
+"""How far back the first read of the target goes if the length of windows is not fixed."""
+GROWTH: Final = 8
+"""How much further back each next read goes, until there are enough windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineWindow:
+    """One window. Instants are epoch milliseconds.
+
+    Attributes:
+        series: The subtable of the target.
+        end: Its end; None if nothing says when it ends. For INTERVAL it is exclusive, else it is the last row's.
+        is_closed: Whether the watermark has passed it.
+        is_written: Whether the target has its present value.
+        values: Its values, in the order of `Timeline.columns`; None if they are not known.
+        recalculated: How often it was computed again, as far as it is noted.
+        late_rows: Expired rows that were left out of it, as far as they are noted.
+        changed: When one of the latter happened last.
+    """
+
+    series: str
+    start: int
+    end: int | None
+    is_closed: bool
+    is_written: bool
+    values: tuple[Any, ...] | None
+    recalculated: int = 0
+    late_rows: int = 0
+    changed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The latest windows of some subtables, the last one first.
+
+    Attributes:
+        series: Subtables to choose from.
+        chosen: The one whose windows these are; None if they are those of all.
+        columns: The names of the values.
+        watermark: Epoch milliseconds; None before the first row.
+        is_state_read: False if the checkpoint is missing or too large, so that windows that are not written are not known.
+    """
+
+    series: tuple[str, ...]
+    chosen: str | None
+    columns: tuple[str, ...]
+    watermark: int | None
+    is_state_read: bool
+    windows: tuple[TimelineWindow, ...]
+
+
+def read_timeline(context: Context, record: JobRecord, series: str | None, limit: int) -> Timeline:
+    """Return at most `limit` windows of a subtable of a stream's target, or of all if these are few.
+
+    Raises:
+        NotSupportedError: The stream has no windows.
+        Error: It cannot be planned, or the storage failed.
+    """
+    plan = plan_recorded_stream(record.definition, context.catalog, context.settings)
+    if plan.query.window is None:
+        raise NotSupportedError(f"{plan.name} has no windows", hint="its results are rows of their own")
+    listed = context.catalog.subtables.first(plan.target_database.name, plan.target.name, MAX_LISTED_SERIES)
+    chosen = series if series is not None or len(listed) <= MAX_SERIES else listed[0]
+    return TimelineReader(context, plan, record).read(listed, chosen, limit)
+
+
+class TimelineReader:
+    """Reads the windows of one stream."""
+
+    def __init__(self, context: Context, plan: StreamPlan, record: JobRecord) -> None:
+        self.context, self.plan, self.record = context, plan, record
+        self.ticks_per_ms = plan.query.precision.ticks_per_second / 1000
+
+    def read(self, listed: Sequence[str], chosen: str | None, limit: int) -> Timeline:
+        state = self.read_state()
+        progress = self.record.progress
+        closed_until = progress.watermark if state is None else state.closed_until(self.plan.watermark)
+        names = list(listed) if chosen is None else [chosen]
+        windows = {(window.series, window.start): window for window in self.read_target(names, limit, closed_until)}
+        if state is not None:
+            self.add_state(windows, state, chosen, closed_until)
+        first = min((start for _, start in windows), default=None)
+        notes = [note for note in self.context.catalog.window_notes.all(self.plan.id) if chosen in (None, note.series)]
+        noted = add_notes(windows, [note for note in notes if first is None or self.ms(note.start) >= first], self)
+        latest = sorted(noted, key=lambda window: (window.start, window.series), reverse=True)[:limit]
+        watermark = None if closed_until is None else self.ms(closed_until)
+        series = sorted({*listed, *(window.series for window in latest)}) if chosen is None else listed
+        return Timeline(tuple(series), chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest))
+
+    def ms(self, ticks: int) -> int:
+        """Convert ticks of the source to epoch milliseconds."""
+        return int(ticks // self.ticks_per_ms)
+
+    def first_span_ms(self, limit: int, series_count: int) -> int:
+        """Return how far back the target is read at first: as far as it takes if each subtable has all windows."""
+        window = self.plan.query.window
+        grid = window.grid(self.plan.query.precision) if isinstance(window, IntervalWindow) else None
+        return FIRST_SPAN_MS if grid is None else self.ms(grid.step * limit) // series_count + 1
+
+    def end_of(self, start: int) -> int | None:
+        """Return the end of the window that starts at an instant (ms), exclusive; None if its length is not fixed."""
+        window = self.plan.query.window
+        grid = window.grid(self.plan.query.precision) if isinstance(window, IntervalWindow) else None
+        return None if grid is None else start + max(self.ms(grid.length), 1)
+
+    def read_target(self, names: Sequence[str], limit: int, closed_until: int | None) -> list[TimelineWindow]:
+        """Return windows that the target has, at least `limit` if there are as many, unless they are too many rows to read."""
+        tables, target = self.context.tables, self.plan.target
+        extent = tables.bounds(target) if names else None
+        if extent is None:
+            return []
+        unit = (
+            stored_units_per_tick(self.plan.target_database.precision)
+            * self.plan.target_database.precision.ticks_per_second
+            // 1000
+        )
+        rows, span = None, self.first_span_ms(limit, len(names)) * unit
+        while True:
+            bounds = Bounds(max(extent.high - span, extent.low), extent.high)
+            scanned = tables.count_scanned(target, names, bounds)
+            if rows is not None and (scanned or 0) > MAX_READ_ROWS:
+                break
+            columns = [target.series_key, *self.plan.columns]
+            rows = tables.scan(target, columns=columns, tbnames=names, bounds=bounds)
+            if rows.num_rows >= limit or bounds.low == extent.low:
+                break
+            span *= GROWTH
+        return self.stored_windows(rows, limit, closed_until)
+
+    def stored_windows(self, rows: pa.Table, limit: int, closed_until: int | None) -> list[TimelineWindow]:
+        starts = epoch_ms(rows[self.plan.columns[0]])
+        last = rows.take(pa.array(np.argsort(starts, kind="stable")[-limit:]))
+        values = plain_rows([last[name] for name in self.plan.columns[1:]])
+        closed_ms = None if closed_until is None else self.ms(closed_until)
+        return [
+            TimelineWindow(name, start, end := self.end_of(start), has_ended(start, end, closed_ms), True, own)
+            for name, start, own in zip(
+                last[self.plan.target.series_key].to_pylist(), epoch_ms(last[self.plan.columns[0]]).tolist(), values, strict=True
+            )
+        ]
+
+    def read_state(self) -> StreamState | None:
+        """Return the state at the stream's position; None if there is none, or it is large, or was just replaced."""
+        position = self.record.progress.position
+        store = StateStore(self.context.state_uri, self.plan.id, 0)
+        if position is None or store.size() > MAX_STATE_BYTES:
+            return None
+        with suppress(Error):
+            return store.read(position.batch)
+        return None
+
+    def add_state(
+        self, windows: dict[tuple[str, int], TimelineWindow], state: StreamState, chosen: str | None, closed_until: int | None
+    ) -> None:
+        """Add the windows in state: their ends, and the values of those that the target does not have."""
+        if state.windows is None or state.windows.num_rows == 0:
+            return
+        in_state = state.windows.to_table()
+        in_state = in_state.take(pa.array(np.argsort(to_numpy(in_state[WSTART]))[-MAX_STATE_WINDOWS:]))
+        series = TargetGroups(self.context, self.plan).identify(in_state)[1]
+        selected = pc.is_valid(series) if chosen is None else pc.equal(series, chosen)
+        in_state, series = in_state.filter(selected), series.filter(selected)
+        values = self.state_values(in_state)
+        columns = [in_state[name].to_pylist() for name in (WSTART, WEND, EMITTED)]
+        for index, (name, start, end, emitted) in enumerate(zip(series.to_pylist(), *columns, strict=True)):
+            start_ms = self.ms(start)
+            stored = windows.get((name, start_ms))
+            is_written = emitted == EmitState.CURRENT and stored is not None
+            own = stored.values if stored is not None and (is_written or values is None) else values[index] if values else None
+            is_closed = closed_until is not None and end < closed_until
+            end_ms = self.end_of(start_ms) or self.ms(end)
+            windows[name, start_ms] = TimelineWindow(name, start_ms, end_ms, is_closed, is_written, own)
+
+    def state_values(self, in_state: pa.Table) -> list[tuple[Any, ...]] | None:
+        """Return the values that windows in state have now; None if only Spark can compute them."""
+        kernels = window_evaluation(self.context, self.plan).kernels
+        if kernels is None or in_state.num_rows == 0:
+            return None
+        with suppress(NotSupportedError):
+            finished = kernels.finish(kernels.carried(in_state))
+            return plain_rows([finished[f"o{index}"] for index in range(1, len(self.plan.columns))])
+        return None
+
+
+def add_notes(
+    windows: dict[tuple[str, int], TimelineWindow], notes: Iterable[WindowNote], reader: TimelineReader
+) -> list[TimelineWindow]:
+    """Return windows with what is noted of them. Rows that were too late for a window that is not there get one of their own."""
+    for note in notes:
+        start, end = reader.ms(note.start), reader.ms(note.end)
+        own = windows.get((note.series, start)) or next(
+            (one for one in windows.values() if contains(one, note.series, start)), None
+        )
+        if own is None:
+            own = TimelineWindow(note.series, start, reader.end_of(start) or end, True, False, None)
+        windows[own.series, own.start] = replace(
+            own,
+            recalculated=own.recalculated + note.recalculated,
+            late_rows=own.late_rows + note.late_rows,
+            changed=max(note.time, own.changed or 0),
+        )
+    return list(windows.values())
+
+
+def contains(window: TimelineWindow, series: str, instant: int) -> bool:
+    return window.series == series and window.end is not None and window.start <= instant <= window.end
+
+
+def has_ended(start: int, end: int | None, closed_until: int | None) -> bool:
+    """Return whether a window of the target is closed; one without a known end is not in state, or its end is set from there."""
+    return closed_until is not None and (start < closed_until if end is None else end <= closed_until)
+
+
+def epoch_ms(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Convert timestamps to epoch milliseconds, rounding down."""
+    per_ms = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
+    return np.asarray(to_numpy(column.cast(pa.int64())) // per_ms, np.int64)
+
+
+def plain_rows(columns: Sequence[pa.ChunkedArray]) -> list[tuple[Any, ...]]:
+    """Return rows as values of JSON: numbers, booleans and NULL as they are, others as text."""
+    return list(zip(*([plain(value) for value in column.to_pylist()] for column in columns), strict=True)) if columns else []
+
+
+def plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

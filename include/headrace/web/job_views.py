@@ -1,0 +1,52 @@
+"""Routes of the page that show the windows of a job and the flow of its rows."""
+
+# No `from __future__ import annotations`: FastAPI cannot resolve string annotations of handlers defined in a function.
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol, TypeAlias
+
+from fastapi import APIRouter, Depends
+
+from headrace.catalog import Catalog
+from headrace.context import Context
+from headrace.errors import NotSupportedError, PermissionDeniedError
+from headrace.model.jobs import JobRecord
+from headrace.web.flow_view import FlowRange, row_flow
+from headrace.web.users import MappedAccess
+from headrace.web.window_view import has_windows, window_timeline
+
+Json = dict[str, Any]
+
+
+class Data(Protocol):
+    """What the routes read."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog."""
+
+    @property
+    def context(self) -> Context:
+        """The context in which jobs are planned and tables read."""
+
+    def now(self) -> int:
+        """Return the catalog's time in epoch milliseconds."""
+
+
+def add_job_views(router: APIRouter, access: MappedAccess, data: Data, find_readable: Callable[..., JobRecord]) -> None:
+    """Add the routes to the one of a job, which `find_readable` finds if the user may read it."""
+    User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
+    ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
+
+    @router.get("/flow")
+    def flow(record: ReadableRecord, over: FlowRange = FlowRange.ALL) -> Json:
+        return row_flow(data.catalog, record, over, data.now())
+
+    @router.get("/windows")
+    def windows(record: ReadableRecord, user: User, series: str | None = None) -> Json:
+        target = record.definition.target
+        if target is None or not has_windows(record):
+            raise NotSupportedError(f"{record.definition} has no windows")
+        if not access.reads_table(user, target.database, target.name):
+            message = f"you have no right to read the results of {record.definition}"
+            raise PermissionDeniedError(message, hint="it takes GRANT READ on its target")
+        return window_timeline(data.context, record, series, data.now())

@@ -1,0 +1,93 @@
+"""The pictures of the page that the documentation shows, taken in a browser of a home that is the same each time.
+
+`make screenshots` writes them. To add a picture, add a `View` to `VIEWS`, and show it on a page.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.web.app import create_app
+from tests.airflow.browsing import browser, served
+from tests.airflow.demo_home import DemoHome, demo_home
+from tests.airflow.web_page import Executed, Rights
+from tests.docs.pages import ROOT
+
+FOLDER: Final = ROOT / "docs/pictures"
+MAX_BYTES: Final = 150_000
+WIDTH: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of the page.
+
+    Attributes:
+        name: The name of its file, without ending.
+        title: What it shows, which is also its text for those who do not see it.
+        address: The query of its URL.
+        ready: A selector of what is there once the view is loaded.
+        height: In pixels.
+        part: A selector of the part to show; empty for the whole window.
+    """
+
+    name: str
+    title: str
+    address: str
+    ready: str
+    height: int
+    part: str = ""
+
+    @property
+    def file(self) -> Path:
+        """The picture in the documentation."""
+        return FOLDER / f"{self.name}.png"
+
+
+VIEWS: Final = (
+    View("list", "The list of streams with their states, lags and rates", "", "table.jobs .spark", 500),
+    View("graph", "The graph of streams between the tables that they read and write", "view=graph", ".graph canvas", 640),
+    View("job", "A stream: its counters, offsets, and the flow of its rows", "stream=power.averages", ".sankey", 960),
+    View(
+        "charts", "Measurements of a stream over an hour", "stream=power.averages", ".charts canvas >> nth=5", 1000, ".measurements"
+    ),
+    View("windows", "The windows of a stream over time", "stream=power.averages&tab=Windows", ".block", 690),
+    View("plan", "The plan of a stream as steps", "stream=power.averages&tab=Plan", ".step", 620),
+)
+
+
+@contextmanager
+def opened_page(home: DemoHome) -> Iterator[tuple[Any, str]]:
+    """Open a browser for the page of a home; yields its page and the URL."""
+    app = create_app(Rights(), home.settings, execute=Executed(), clock=home.clock)
+    with served(app) as url, browser() as page:
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        yield page, url
+
+
+def take(page: Any, url: str, view: View, file: Path) -> None:
+    """Write the picture of a view."""
+    page.set_viewport_size({"width": WIDTH, "height": view.height})
+    page.goto(f"{url}/?{view.address}")
+    page.locator(view.ready).first.wait_for()
+    page.evaluate("document.fonts.ready.then(() => null)")
+    if view.part:
+        page.locator(view.part).screenshot(path=file)
+    else:
+        page.screenshot(path=file)
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, demo_home(Path(folder)) as home, opened_page(home) as (page, url):
+        for view in VIEWS:
+            take(page, url, view, view.file)
+
+
+if __name__ == "__main__":
+    main()
