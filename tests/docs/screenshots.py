@@ -51,8 +51,8 @@ class View:
 
 VIEWS: Final = (
     View("list", "The list of streams with their states, lags and rates", "", "table.jobs .spark", 500),
-    View("graph", "The graph of streams between the tables that they read and write", "view=graph", ".graph canvas", 640),
-    View("job", "A stream: its counters, offsets, and the flow of its rows", "stream=power.averages", ".sankey", 960),
+    View("graph", "The graph of streams between the tables that they read and write", "view=graph", ".graph canvas", 680),
+    View("job", "A stream: its counters, offsets, and the flow of its rows", "stream=power.averages", ".sankey", 950),
     View(
         "charts", "Measurements of a stream over an hour", "stream=power.averages", ".charts canvas >> nth=5", 1000, ".measurements"
     ),
