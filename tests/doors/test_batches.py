@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from headrace.doors.batches import Batches
 
 SHORT_S, LONG_S = 0.001, 3_600.0
@@ -104,3 +106,19 @@ def test_without_a_delay_each_item_is_handled_alone() -> None:
         await asyncio.gather(*answers)
 
     assert handled(play, 0) == [["a"], ["b"], ["c"]]
+
+
+def test_an_answer_that_cannot_be_sent_keeps_no_other_from_its_client(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: str) -> None:
+        raise RuntimeError("gone")
+
+    async def play(own: Handled) -> None:
+        own.collected.submit("a", fail)
+        answer = own.send("b")
+        own.gate.release()
+        assert await answer == "B"
+        own.gate.release()
+        assert await own.send("c") == "C"
+
+    assert handled(play, SHORT_S) == [["a", "b"], ["c"]]
+    assert "unexpected error in an answer" in caplog.text

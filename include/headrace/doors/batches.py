@@ -6,11 +6,14 @@ A thread for each write, and its waits, would take longer than the few rows that
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -94,7 +97,7 @@ class Batches(Generic[Item, Outcome]):
             return
         try:
             for reply, outcome in zip(replies, done.result(), strict=True):
-                reply(outcome)
+                send(reply, outcome)
         finally:
             self._is_running = False
             self._gather(len(replies) + len(self._waiting))
@@ -107,3 +110,11 @@ class Batches(Generic[Item, Outcome]):
             size += self._size_of(self._waiting[0][0])
             batch.append(self._waiting.popleft())
         return batch
+
+
+def send(reply: Callable[[Outcome], None], outcome: Outcome) -> None:
+    """Call `reply`; an error is logged, so that others get their outcomes."""
+    try:
+        reply(outcome)
+    except Exception:
+        logger.exception("unexpected error in an answer")

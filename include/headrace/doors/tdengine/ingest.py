@@ -85,7 +85,7 @@ class Ingestion:
         chosen, size = target(user), self._size_of(request)
         await self._reserve(size)
         try:
-            return await self.submit(chosen, await read_body(request, MAX_BODY_BYTES))
+            return await self._written(chosen, await read_body(request, MAX_BODY_BYTES))
         finally:
             self.release(size)
 
@@ -125,11 +125,14 @@ class Ingestion:
                 self._bytes += size
                 turn.set_result(None)
 
-    def submit(self, target: Target, body: bytes) -> asyncio.Future[Outcome]:
-        """Write a body with the next batch of its target; return what becomes of it."""
+    def submit(self, target: Target, body: bytes, reply: Callable[[Outcome], None]) -> None:
+        """Write a body with the next batch of its target, and call `reply` with what has become of it."""
+        self._batches_of(target).submit(body, reply)
+
+    async def _written(self, target: Target, body: bytes) -> Outcome:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._batches_of(target).submit(body, lambda outcome: None if future.done() else future.set_result(outcome))
-        return future
+        self.submit(target, body, lambda outcome: None if future.done() else future.set_result(outcome))
+        return await future
 
     def _batches_of(self, target: Target) -> Batches[bytes, Outcome]:
         if target not in self._batches:

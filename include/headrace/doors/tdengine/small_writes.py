@@ -7,8 +7,9 @@ error before the body is there.
 
 from __future__ import annotations
 
-import asyncio
-from functools import lru_cache, partial
+import time
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ from headrace.doors.tdengine.ingest import INFLUX_PATHS, influx_error, line_targ
 from headrace.errors import Error
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable
 
     from headrace.doors.tdengine.ingest import Ingestion
@@ -28,7 +30,21 @@ if TYPE_CHECKING:
 Headers = dict[bytes, bytes]
 OTHERWISE_READ: Final = frozenset({b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"})
 """Headers of requests that are left to uvicorn."""
-REMEMBERED_QUERIES: Final = 256
+SAME_S: Final = 1.0
+"""Seconds for which a connection's requests with the same URL and credentials are not checked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRequest:
+    """What a request was, what it was found to write to, and until when that holds (monotonic seconds)."""
+
+    url: bytes
+    authorization: bytes
+    target: Target | None
+    until: float
+
+
+NO_REQUEST: Final = LastRequest(b"", b"", None, 0.0)
 
 
 class SmallWrite:
@@ -63,13 +79,13 @@ class SmallWrite:
         if self.more_body:
             self._ingestion.release(self._size)
         else:
-            self._ingestion.submit(self._target, bytes(self.body)).add_done_callback(self._answer)
+            self._ingestion.submit(self._target, bytes(self.body), self._answer)
 
-    def _answer(self, future: asyncio.Future[Outcome]) -> None:
+    def _answer(self, error: Outcome) -> None:
         self._ingestion.release(self._size)
         if not self.disconnected:
             self.response_complete = True
-            self._protocol.answer(None if future.cancelled() else future.result(), keep_alive=self.keep_alive)
+            self._protocol.answer(error, keep_alive=self.keep_alive)
 
 
 class SmallWriteProtocol(HttpToolsProtocol):
@@ -79,6 +95,7 @@ class SmallWriteProtocol(HttpToolsProtocol):
         """Create it; uvicorn gives all but the ingestion."""
         super().__init__(*args, **options)
         self._ingestion = ingestion
+        self._last = NO_REQUEST
 
     def on_headers_complete(self) -> None:
         """Take a small write, or leave the request to uvicorn."""
@@ -92,12 +109,12 @@ class SmallWriteProtocol(HttpToolsProtocol):
         """Return a small write whose body is reserved; None if the request is none."""
         if not self._is_free() or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return None
-        headers, url = dict(self.headers), httptools.parse_url(self.url)
+        headers = dict(self.headers)
         length = headers.get(b"content-length", b"")
-        if url.path not in INFLUX_PATHS or not OTHERWISE_READ.isdisjoint(headers) or not length.isdigit():
+        if not OTHERWISE_READ.isdisjoint(headers) or not length.isdigit() or int(length) > HIGH_WATER_LIMIT:
             return None
-        target, size = self._target(headers, url.query or b""), int(length)
-        if target is None or size > HIGH_WATER_LIMIT or not self._ingestion.try_reserve(size):
+        target, size = self._target(headers), int(length)
+        if target is None or not self._ingestion.try_reserve(size):
             return None
         return SmallWrite(self, self._ingestion, target, size, keep_alive=self.parser.should_keep_alive())
 
@@ -107,11 +124,23 @@ class SmallWriteProtocol(HttpToolsProtocol):
         is_idle = self.cycle is None or self.cycle.response_complete
         return is_idle and not self.flow.write_paused and (limit is None or len(self.connections) < limit)
 
-    def _target(self, headers: Headers, query: bytes) -> Target | None:
-        """Return what is written to; None if the request has to be checked."""
+    def _target(self, headers: Headers) -> Target | None:
+        """Return what is written to; None if the request has to be checked. Most requests of a connection say the same."""
+        authorization, last = headers.get(b"authorization", b""), self._last
+        if last.url == self.url and last.authorization == authorization and time.monotonic() < last.until:
+            return last.target
+        target = self._found_target(authorization)
+        if target is not None:
+            self._last = LastRequest(self.url, authorization, target, time.monotonic() + SAME_S)
+        return target
+
+    def _found_target(self, authorization: bytes) -> Target | None:
+        url = httptools.parse_url(self.url)
+        if url.path not in INFLUX_PATHS:
+            return None
         try:
-            parameters = parameters_of(query)
-            user = self._ingestion.known_user(headers.get(b"authorization", b"").decode("latin-1"), parameters)
+            parameters = dict(parse_qsl((url.query or b"").decode("ascii"), keep_blank_values=True))
+            user = self._ingestion.known_user(authorization.decode("latin-1"), parameters)
             return None if user is None else line_target(user, parameters)
         except (Error, UnicodeDecodeError):
             return None
@@ -120,25 +149,22 @@ class SmallWriteProtocol(HttpToolsProtocol):
         """Send the answer of a small write."""
         if self.transport.is_closing():
             return
-        response = None if error is None else influx_error(error)
-        status, body = (204, b"") if response is None else (response.status_code, bytes(response.body))
-        headers = [*self.server_state.default_headers, *([] if response is None else response.raw_headers)]
-        if not keep_alive:
-            headers.append((b"connection", b"close"))
-        self.transport.write(b"".join([STATUS_LINE[status], *lines_of(headers), b"\r\n", body]))
+        self.transport.write(self._answer_bytes(error, keep_alive=keep_alive))
         if not keep_alive:
             self.transport.close()
         self.on_response_complete()
 
+    def _answer_bytes(self, error: Outcome, *, keep_alive: bool) -> bytes:
+        own_headers = [] if keep_alive else [(b"connection", b"close")]
+        headers = [*self.server_state.default_headers, *own_headers]
+        if error is None:
+            return b"".join([STATUS_LINE[204], *lines_of(headers), b"\r\n"])
+        response = influx_error(error)
+        return b"".join([STATUS_LINE[response.status_code], *lines_of([*headers, *response.raw_headers]), b"\r\n", response.body])
+
 
 def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
     return (part for name, value in headers for part in (name, b": ", value, b"\r\n"))
-
-
-@lru_cache(REMEMBERED_QUERIES)
-def parameters_of(query: bytes) -> dict[str, str]:
-    """Return the parameters of a URL. Clients repeat them with every request."""
-    return dict(parse_qsl(query.decode("ascii"), keep_blank_values=True))
 
 
 def small_write_protocol(ingestion: Ingestion) -> Callable[..., asyncio.Protocol]:
