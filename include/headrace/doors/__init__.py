@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.queries.running import RunningQueries
     from headrace.runtime.door import Door
-    from headrace.runtime.http import RunSql
+    from headrace.runtime.http import SqlService
 
 
 def tdengine(gate: Gate) -> Door | None:
@@ -39,7 +39,7 @@ DOORS: Final[Sequence[Callable[[Gate], Door | None]]] = (flight, iotdb, tdengine
 """Functions that create a door to a gate, or return None if the settings leave it closed."""
 
 
-def create_service(context: Context, snode: str) -> tuple[RunSql, list[Door]]:
+def create_service(context: Context, snode: str) -> tuple[SqlService, list[Door]]:
     """Return what `POST /sql` of an snode runs statements with, and its doors, which are not started yet.
 
     Both list and kill the same queries.

@@ -248,8 +248,10 @@ def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
     return collect_arrow(frame if max_rows is None else frame.limit(max_rows), running.check)
 
 
-def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None = None) -> pa.Table:
-    """Evaluate a bound query and return all its rows. `execution` records how.
+def evaluate_query(
+    plan: AnyPlan, context: Context, execution: Execution | None = None, *, max_rows: int | None = None
+) -> pa.Table:
+    """Evaluate a bound query and return all its rows, or at least the first `max_rows` of them. `execution` records how.
 
     Raises:
         DataError: A value is not valid for an expression.
@@ -264,7 +266,7 @@ def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None 
         return local
     context.spark()  # started here, since a query without a table asks for the active session
     with translated():
-        return collect(plan, context, execution=execution)
+        return collect(plan, context, max_rows=max_rows, execution=execution)
 
 
 @contextmanager

@@ -22,7 +22,9 @@ POOL: Final = "queries"
 
 
 class RunningQuery:
-    """One query. `id` names it in KILL QUERY; `started` is in epoch ms."""
+    """One query. `id` names it in KILL QUERY, and `label` its client, if it has one; `started` is in epoch ms."""
+
+    label = ""
 
     def __init__(self, id: str, user: str, sql: str, started: int, settings: Settings, cancel_jobs: Callable[[str], None]) -> None:
         self.id, self.user, self.sql, self.started = id, user, sql, started
@@ -79,10 +81,11 @@ class RunningQueries:
         self._queries: dict[str, RunningQuery] = {}
 
     @contextmanager
-    def run(self, user: str, sql: str) -> Iterator[None]:
-        """Register the query that this thread runs."""
+    def run(self, user: str, sql: str, label: str = "") -> Iterator[None]:
+        """Register the query that this thread runs. By a `label`, its user can end it with `cancel`."""
         settings, now = self.context.settings, self.context.clock.now()
         query = RunningQuery(f"{self._prefix}:{next(self._numbers):x}", user, sql, now, settings, self._cancel_jobs)
+        query.label = label
         self._queries[query.id] = query
         late = limit_error(f"{settings.query_timeout_s} s", "HEADRACE_QUERY_TIMEOUT_S")
         timer = threading.Timer(settings.query_timeout_s or threading.TIMEOUT_MAX, query.end, [late])
@@ -113,6 +116,13 @@ class RunningQueries:
             return False
         query.end(OperationalError("the query was killed", hint="KILL QUERY has ended it"))
         return True
+
+    def cancel(self, user: str, label: str) -> bool:
+        """End the queries that a user runs under a label; return False if there are none."""
+        named = [query for query in self.all() if label and (query.user, query.label) == (user, label)]
+        for query in named:
+            query.end(OperationalError("the query was canceled", hint="run it again"))
+        return bool(named)
 
     def end_of_thread(self, thread: int, error: Error) -> None:
         """End what a thread runs with an error."""

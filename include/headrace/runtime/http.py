@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from headrace.errors import AuthenticationError, ConfigurationError, Error, InternalError, OperationalError, TerminalError
 from headrace.model.masking import masked
@@ -43,6 +44,9 @@ BATCH_ROWS: Final = 65_536
 """Rows of a result that are sent at a time."""
 MAX_JSON_ROWS: Final = 1_000
 """Clients that accept both JSON and Arrow get results of more rows as Arrow."""
+MAX_SHOWN_BYTES: Final = 8 << 20
+"""Size in Arrow's format of a result of which a client wants the first rows."""
+MAX_ORIGIN_LENGTH: Final = 200
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -54,11 +58,44 @@ class StatementResult:
     affected: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class StatementOptions:
+    """What a client asks for beside a statement.
+
+    Attributes:
+        origin: Where the client comes from, for the audit log.
+        label: A name of its queries, by which the user can cancel them; empty for none.
+        max_rows: As many rows of a query as the client wants; None for all.
+    """
+
+    origin: str = ""
+    label: str = ""
+    max_rows: int | None = None
+
+
+NO_OPTIONS: Final = StatementOptions()
+
+
 class RunSql(Protocol):
     """Runs statements. Thread-safe."""
 
-    def __call__(self, sql: str, dialect: str, database: str | None = None, user: str | None = None) -> StatementResult:
+    def __call__(
+        self,
+        sql: str,
+        dialect: str,
+        database: str | None = None,
+        user: str | None = None,
+        options: StatementOptions = NO_OPTIONS,
+    ) -> StatementResult:
         """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
+        ...
+
+
+class SqlService(RunSql, Protocol):
+    """Runs statements, and ends queries among them."""
+
+    def cancel(self, user: str | None, label: str) -> bool:
+        """End the queries that a user runs under a label; return False if there are none."""
         ...
 
 
@@ -91,6 +128,24 @@ class Statement(BaseModel):
     dialect: str = "tdengine"
     database: str | None = None
     user: str | None = None
+    origin: str = ""
+    label: str = ""
+    max_rows: int | None = Field(default=None, ge=1)
+
+
+class Cancellation(BaseModel):
+    """The body of `POST /sql/cancel`."""
+
+    label: str
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request: with the token, or as a user who has logged in. `user` is None for the administrator."""
+
+    user: str | None
+    has_token: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +191,7 @@ def create_app(
     metrics: Callable[[], str],
     run_trigger: RunTrigger | None = None,
     authenticate: Authenticate | None = None,
+    cancel: Callable[[str | None, str], bool] | None = None,
 ) -> FastAPI:
     """Return the application. The bare status and a proof of identity are public; everything else needs a token.
 
@@ -155,11 +211,19 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    user_of = statement_user(guard, authenticate)
+    caller_of = partial(find_caller, guard, authenticate)
 
     @app.post("/sql")
-    async def sql(statement: Statement, request: Request, user: str | None = Depends(user_of)) -> Response:
-        return await run_in_threadpool(respond, run_sql, statement, user, request.headers.get("accept", ""))
+    async def sql(statement: Statement, request: Request, authorization: str = Header("")) -> Response:
+        caller = await run_in_threadpool(caller_of, authorization, statement.user)
+        options = StatementOptions(origin_of(statement, caller, request), statement.label, statement.max_rows)
+        return await run_in_threadpool(respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
+
+    if cancel is not None:
+
+        @app.post("/sql/cancel")
+        def cancel_query(body: Cancellation, authorization: str = Header("")) -> dict[str, bool]:
+            return {"canceled": cancel(caller_of(authorization, body.user).user, body.label)}
 
     if run_trigger is not None:
         add_triggers(app, writer, run_trigger)
@@ -177,21 +241,28 @@ def create_app(
     return app
 
 
-def statement_user(guard: Guard, authenticate: Authenticate | None) -> Callable[..., str | None]:
-    """Return what finds the user of a statement: of whom has the token the one that the statement names, else who logs in."""
+def find_caller(guard: Guard, authenticate: Authenticate | None, authorization: str, named: str | None) -> Caller:
+    """Return who sends a request: of whom has the token the user that the request names, else who logs in.
 
-    def user_of(statement: Statement, authorization: str = Header("")) -> str | None:
-        if guard.may_write(bearer_token(authorization)):
-            return statement.user
-        credentials = basic_credentials(authorization)
-        if authenticate is None or credentials is None:
-            raise unauthorized()
-        try:
-            return authenticate(*credentials)
-        except AuthenticationError as error:
-            raise HTTPException(401, error.message, headers={"WWW-Authenticate": "Basic"}) from None
+    Raises:
+        HTTPException: 401 if the credentials are missing or wrong.
+    """
+    if guard.may_write(bearer_token(authorization)):
+        return Caller(named, has_token=True)
+    credentials = basic_credentials(authorization)
+    if authenticate is None or credentials is None:
+        raise unauthorized()
+    try:
+        return Caller(authenticate(*credentials), has_token=False)
+    except AuthenticationError as error:
+        raise HTTPException(401, error.message, headers={"WWW-Authenticate": "Basic"}) from None
 
-    return user_of
+
+def origin_of(statement: Statement, caller: Caller, request: Request) -> str:
+    """Return where a statement comes from: what those with the token say, else the address of the client."""
+    if caller.has_token and statement.origin:
+        return statement.origin[:MAX_ORIGIN_LENGTH]
+    return "http" if request.client is None else f"http {request.client.host}:{request.client.port}"
 
 
 def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrigger) -> None:
@@ -205,9 +276,9 @@ def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrig
             return JSONResponse(error_body(error), status_of(error))
 
 
-def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str) -> Response:
+def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str, options: StatementOptions) -> Response:
     try:
-        result = run_sql(statement.sql, statement.dialect, statement.database, user)
+        result = run_sql(statement.sql, statement.dialect, statement.database, user, options)
     except Error as error:
         return JSONResponse(error_body(error.with_sql(statement.sql)), status_of(error))
     except Exception as error:
@@ -215,9 +286,21 @@ def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str
         return JSONResponse(error_body(InternalError(f"{type(error).__name__}: {error}")), 500)
     if result.rows is None:
         return JSONResponse({"columns": [], "rows": [], "affected": result.affected})
-    if ARROW in accept and not (JSON in accept and result.rows.num_rows <= MAX_JSON_ROWS):
-        return StreamingResponse(arrow_parts(result.rows), media_type=ARROW)
-    return StreamingResponse(json_parts(result.rows, result.affected), media_type=JSON)
+    rows = first_rows(result.rows, options.max_rows)
+    if ARROW in accept and not (JSON in accept and rows.num_rows <= MAX_JSON_ROWS):
+        return StreamingResponse(arrow_parts(rows), media_type=ARROW)
+    has_more = None if options.max_rows is None else rows.num_rows < result.rows.num_rows
+    return StreamingResponse(json_parts(rows, result.affected, has_more=has_more), media_type=JSON)
+
+
+def first_rows(rows: pa.Table, max_rows: int | None) -> pa.Table:
+    """Return at most `max_rows` rows, and so few that they have about `MAX_SHOWN_BYTES`; all if it is None."""
+    if max_rows is None:
+        return rows
+    rows = rows.slice(0, max_rows)
+    while rows.nbytes > MAX_SHOWN_BYTES and rows.num_rows > 1:
+        rows = rows.slice(0, rows.num_rows // 2)
+    return rows
 
 
 def status_of(error: Error) -> int:
@@ -248,15 +331,16 @@ def arrow_parts(rows: pa.Table) -> Iterator[bytes]:
     yield sink.getvalue()
 
 
-def json_parts(rows: pa.Table, affected: int) -> Iterator[str]:
-    """Return the parts of a JSON object: columns with their Arrow types, and rows as lists."""
+def json_parts(rows: pa.Table, affected: int, *, has_more: bool | None = None) -> Iterator[str]:
+    """Return the parts of a JSON object: columns with their Arrow types, rows as lists, and whether there are more, if asked."""
     columns = [{"name": field.name, "type": str(field.type)} for field in rows.schema]
     separator = f'{{"columns":{to_json(columns)},"rows":['
     for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
         values = [[to_json_value(value) for value in column.to_pylist()] for column in batch.columns]
         yield separator + to_json([list(row) for row in zip(*values, strict=True)])[1:-1]
         separator = ","
-    yield f'{"" if separator == "," else separator}],"affected":{affected}}}'
+    more = "" if has_more is None else f',"has_more":{to_json(has_more)}'
+    yield f'{"" if separator == "," else separator}],"affected":{affected}{more}}}'
 
 
 def to_json(value: object) -> str:

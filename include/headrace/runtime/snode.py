@@ -28,7 +28,7 @@ from headrace.runtime.credentials import Identity
 from headrace.runtime.door import Door
 from headrace.runtime.driver import Driver
 from headrace.runtime.epochs import newest_target_epoch, record_raised
-from headrace.runtime.http import Endpoint, Guard, Health, RunSql, create_app
+from headrace.runtime.http import Endpoint, Guard, Health, SqlService, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.openlineage.job_runs import JobRuns
@@ -71,7 +71,7 @@ class Exit(IntEnum):
 def run_snode(
     context: Context,
     name: str,
-    run_sql: RunSql,
+    run_sql: SqlService,
     doors: Sequence[Door] = (),
     *,
     fill_histories: bool = True,
@@ -89,7 +89,7 @@ def run_snode(
 class Snode:
     """One driver's life: takes the lease, starts Spark, endpoint and streams, and stops them."""
 
-    def __init__(self, context: Context, name: str, run_sql: RunSql, doors: Sequence[Door], *, fill_histories: bool) -> None:
+    def __init__(self, context: Context, name: str, run_sql: SqlService, doors: Sequence[Door], *, fill_histories: bool) -> None:
         self._context = context
         self._name = name
         self._run_sql = run_sql
@@ -198,6 +198,7 @@ class Snode:
             lambda: self._metrics(keeper),
             trigger_runner(self._context),
             authenticator(self._context),
+            self._run_sql.cancel,
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
         endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)

@@ -44,12 +44,15 @@ class Session(SessionState):
         reads_files: bool = True,
         queries: RunningQueries | None = None,
         address: str = "",
+        label: str = "",
+        max_rows: int | None = None,
     ) -> None:
         """Create a session.
 
         The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
         machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries. The audit log
-        has `address` as where the client comes from.
+        has `address` as where the client comes from. `label` is that of its queries, by which the user can cancel them. `max_rows` are
+        as many rows of a query as the client wants; None for all.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
         context = replace(
@@ -58,9 +61,9 @@ class Session(SessionState):
             authorize_points=partial(authorize_points, self._authorizer, context.catalog, user),
             permissions=partial(self._authorizer.permissions, user),
         )
-        super().__init__(context, dialect, database, user, reads_files, queries)
+        super().__init__(context, dialect, database, user, reads_files, queries, max_rows)
         self._embedded: EmbeddedRunner | None = None
-        self.address = address
+        self.address, self.label = address, label
 
     def execute(self, text: str) -> Result:
         """Run one statement.
@@ -146,7 +149,7 @@ class Session(SessionState):
             if answer is not None:
                 return answer
         result, queries = Result(), self.queries
-        with queries.run(self.user, masked(text or "")) if reads_rows and queries is not None else nullcontext():
+        with queries.run(self.user, masked(text or ""), self.label) if reads_rows and queries is not None else nullcontext():
             for stage in stages:
                 result = stage.apply(self) or Result()
         return result

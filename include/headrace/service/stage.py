@@ -35,7 +35,8 @@ class PlanningContext(Protocol):
 class SessionState:
     """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
 
-    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in.
+    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in. Of the result of a query, at
+    least the first `max_rows` are returned; None for all.
     """
 
     context: Context
@@ -44,6 +45,7 @@ class SessionState:
     user: str
     reads_files: bool = True
     queries: RunningQueries | None = None
+    max_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

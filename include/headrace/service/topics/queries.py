@@ -34,7 +34,7 @@ def run_query(plan: AnyPlan, required: tuple[Right, ...] | None = None) -> Stage
     def apply(session: SessionState) -> Result:
         from headrace.queries.evaluation import evaluate_query
 
-        return Result(evaluate_query(plan, session.context))
+        return Result(evaluate_query(plan, session.context, max_rows=session.max_rows))
 
     return Stage(read_rights(plan) if required is None else required, lambda: describe_query(plan), apply, is_query=True, plan=plan)
 
