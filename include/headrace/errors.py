@@ -117,6 +117,9 @@ class InternalError(TerminalError, code="INTERNAL"):
 class SqlSyntaxError(ProgrammingError, code="SYNTAX"):
     """The text is not a valid statement of the dialect."""
 
+    expected: tuple[str, ...] = ()
+    """What could be in the place of the text at the span: keywords, and descriptions in lower case."""
+
 
 class AuthenticationError(ProgrammingError, code="AUTHENTICATION"):
     """There is no such user, or the password is wrong. The message does not say which."""

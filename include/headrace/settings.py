@@ -294,6 +294,10 @@ class Settings(BaseSettings):
     page_users: str = setting(
         "", "JSON with the Headrace users of Airflow's users, `*` for all others; Airflow's own name where it names none."
     )
+    worksheet_rows: int = positive(1_000, "Rows of a result that the page's worksheet shows, the first ones.", le=100_000)
+    worksheet_statements: int = positive(
+        8, "Statements of worksheets that one process of Airflow's API server waits for at a time, of each user half of them."
+    )
     dag_options: str = setting(
         "", "JSON with options of the DAGs of each database's jobs, `*` for all: owner, queue, priority, tags, access_control."
     )

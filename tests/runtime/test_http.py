@@ -29,7 +29,7 @@ ROWS = pa.table(
 )
 
 
-def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None, options: object = None) -> StatementResult:
+def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None, *_: object) -> StatementResult:
     match sql:
         case "rows":
             return StatementResult(ROWS)

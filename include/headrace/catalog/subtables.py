@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -85,6 +85,14 @@ class Subtables(Repository):
             else:
                 require_table(connection, database, table)
                 query = query.where(SUBTABLES.c.table == table)
+            return [to_subtable(row) for row in connection.execute(query)]
+
+    def starting_with(self, database: str, tables: Collection[str], prefix: str, limit: int) -> list[Subtable]:
+        """Return the first subtables of tables, by name, whose names begin with a prefix."""
+        columns = SUBTABLES.c
+        is_named = columns.name.startswith(prefix, autoescape=True) & columns.table.in_(tables)
+        query = select(SUBTABLES).where(columns.database == database, is_named).order_by(columns.name).limit(limit)
+        with self._store.read() as connection:
             return [to_subtable(row) for row in connection.execute(query)]
 
     def check_unused(self, database: str, names: Sequence[str]) -> None:

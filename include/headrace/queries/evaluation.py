@@ -248,9 +248,7 @@ def limited(frame: DataFrame, max_rows: int | None) -> pa.Table:
     return collect_arrow(frame if max_rows is None else frame.limit(max_rows), running.check)
 
 
-def evaluate_query(
-    plan: AnyPlan, context: Context, execution: Execution | None = None, *, max_rows: int | None = None
-) -> pa.Table:
+def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None = None, *, max_rows: int | None = None) -> pa.Table:
     """Evaluate a bound query and return all its rows, or at least the first `max_rows` of them. `execution` records how.
 
     Raises:

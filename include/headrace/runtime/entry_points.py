@@ -28,7 +28,7 @@ from headrace.settings import current
 
 if TYPE_CHECKING:
     from headrace.runtime.door import Door
-    from headrace.runtime.http import RunSql
+    from headrace.runtime.http import SqlService
 
 logger = logging.getLogger("headrace")
 
@@ -40,7 +40,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def snode(
     name: str | None,
-    create_service: Callable[[Context, str], tuple[RunSql, Sequence[Door]]],
+    create_service: Callable[[Context, str], tuple[SqlService, Sequence[Door]]],
     *,
     fill_histories: bool,
     wait_s: float | None,

@@ -211,19 +211,7 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    caller_of = partial(find_caller, guard, authenticate)
-
-    @app.post("/sql")
-    async def sql(statement: Statement, request: Request, authorization: str = Header("")) -> Response:
-        caller = await run_in_threadpool(caller_of, authorization, statement.user)
-        options = StatementOptions(origin_of(statement, caller, request), statement.label, statement.max_rows)
-        return await run_in_threadpool(respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
-
-    if cancel is not None:
-
-        @app.post("/sql/cancel")
-        def cancel_query(body: Cancellation, authorization: str = Header("")) -> dict[str, bool]:
-            return {"canceled": cancel(caller_of(authorization, body.user).user, body.label)}
+    add_statements(app, run_sql, partial(find_caller, guard, authenticate), cancel)
 
     if run_trigger is not None:
         add_triggers(app, writer, run_trigger)
@@ -239,6 +227,24 @@ def create_app(
         return PlainTextResponse(metrics(), media_type=PROMETHEUS)
 
     return app
+
+
+def add_statements(
+    app: FastAPI, run_sql: RunSql, caller_of: Callable[[str, str | None], Caller], cancel: Callable[[str | None, str], bool] | None
+) -> None:
+    """Run statements, and cancel queries if `cancel` is given."""
+
+    @app.post("/sql")
+    async def sql(statement: Statement, request: Request, authorization: str = Header("")) -> Response:
+        caller = await run_in_threadpool(caller_of, authorization, statement.user)
+        options = StatementOptions(origin_of(statement, caller, request), statement.label, statement.max_rows)
+        return await run_in_threadpool(respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
+
+    if cancel is not None:
+
+        @app.post("/sql/cancel")
+        def cancel_query(body: Cancellation, authorization: str = Header("")) -> dict[str, bool]:
+            return {"canceled": cancel(caller_of(authorization, body.user).user, body.label)}
 
 
 def find_caller(guard: Guard, authenticate: Authenticate | None, authorization: str, named: str | None) -> Caller:

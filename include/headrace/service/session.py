@@ -51,8 +51,8 @@ class Session(SessionState):
 
         The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
         machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries. The audit log
-        has `address` as where the client comes from. `label` is that of its queries, by which the user can cancel them. `max_rows` are
-        as many rows of a query as the client wants; None for all.
+        has `address` as where the client comes from. `label` is that of its queries, by which the user can cancel them. `max_rows`
+        are as many rows of a query as the client wants; None for all.
         """
         user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
         context = replace(

@@ -35,8 +35,8 @@ class PlanningContext(Protocol):
 class SessionState:
     """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
 
-    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in. Of the result of a query, at
-    least the first `max_rows` are returned; None for all.
+    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in. Of the result of a
+    query, at least the first `max_rows` are returned; None for all.
     """
 
     context: Context

@@ -18,12 +18,14 @@ def unexpected_token(text: str, span: Span, expected: Iterable[str], *, hint: st
     unexpected = text[span.start : span.end]
     choices = list(dict.fromkeys(expected))
     what = f"unexpected {_quote_text(unexpected)}" if unexpected else "the statement ends too early"
-    return SqlSyntaxError(
+    error = SqlSyntaxError(
         f"{what}; {_expected_text(choices)}" if choices else what,
         hint=hint or spelling_hint(unexpected, choices),
         span=span,
         sql=text,
     )
+    error.expected = tuple(choices)
+    return error
 
 
 def likely_intended(word: str, expected: Sequence[str]) -> str | None:

@@ -42,6 +42,7 @@ from headrace.web.metric_view import ChartRange, metric_charts
 from headrace.web.query_view import LISTED_INTERVALS
 from headrace.web.users import MappedAccess, service_executor
 from headrace.web.version_view import version_rows
+from headrace.web.worksheet import add_worksheet
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,7 @@ def create_app(
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None)
     mapped = MappedAccess(access, settings, lambda: data.catalog)
     app.include_router(create_router(mapped, data, execute or service_executor(settings)), prefix="/api")
+    app.include_router(create_worksheet(mapped, data), prefix="/api")
     app.mount("/", StaticFiles(directory=STATIC_FOLDER, html=True))
     app.add_exception_handler(Error, _error_response)
 
@@ -153,6 +155,17 @@ def create_app(
         return response
 
     return app
+
+
+def create_worksheet(access: MappedAccess, data: PageData) -> APIRouter:
+    """Create the routes of the worksheet, where statements have other bounds than requests that wait for the catalog."""
+
+    def same_origin(request: Request) -> None:
+        require_same_origin(request, access.base_url)
+
+    router = APIRouter()
+    add_worksheet(router, access, lambda: data.context, data.settings, same_origin, [Depends(thread_limit())])
+    return router
 
 
 def create_router(access: MappedAccess, data: PageData, execute: Execute) -> APIRouter:

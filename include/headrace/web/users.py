@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
 from headrace.catalog import Catalog
-from headrace.errors import AuthenticationError, NotFoundError
+from headrace.errors import AuthenticationError, NotFoundError, PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobRecord
 from headrace.model.page_users import ANYBODY, parse_page_users
-from headrace.runtime.dag_ids import record_dag_id
+from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.service.authorization import CatalogAuthorizer
+from headrace.service.rights import AllowAll, Authorizer
 from headrace.service.visible_rows import sees_job
 from headrace.settings import Settings
 
@@ -25,6 +27,15 @@ def headrace_user(settings: Settings, airflow_user: str) -> str:
     """Return the Headrace user of an Airflow user: the one that the setting names, or the one of the same name."""
     users = parse_page_users(settings.page_users)
     return users.get(airflow_user, users.get(ANYBODY, airflow_user))
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRights:
+    """The Headrace user of a statement, what decides what that user may do, and the snodes that may run it."""
+
+    user: str
+    authorizer: Authorizer
+    snodes: frozenset[str]
 
 
 class MappedAccess:
@@ -77,6 +88,31 @@ class MappedAccess:
         permissions = self._permissions(user)
         return administrator(self.user_name(user)) if permissions is None else permissions
 
+    def statement_rights(self, user: Any, *, changes: bool) -> StatementRights:
+        """Return whose rights apply to a user's statement, and which snodes may run it: those whose DAG the user may read.
+
+        For a statement that changes something it is those whose DAG the user may edit, and for all as long as the catalog has no
+        users, since then there are no grants to go by.
+
+        Raises:
+            AuthenticationError: The user has no Headrace user.
+            PermissionDeniedError: There are no such snodes.
+        """
+        catalog, airflow_user = self._catalog(), self.user_name(user)
+        has_users = catalog.access.has_users()
+        snodes = {snode_dag_id(name): name for name in self._settings.own_snodes}
+        needs_edit = changes or not has_users
+        allowed = {dag for dag in snodes if self.can_edit(user, dag)} if needs_edit else self.readable_dags(user, set(snodes))
+        if not allowed:
+            raise PermissionDeniedError(
+                f"this needs the right to {'edit' if needs_edit else 'read'} the DAG of an snode",
+                hint=f"an administrator of Airflow can give it: {', '.join(snodes)}",
+            )
+        names = frozenset(snodes[dag] for dag in allowed)
+        if not has_users:
+            return StatementRights(airflow_user, AllowAll(), names)
+        return StatementRights(require_user(catalog, self._settings, airflow_user), CatalogAuthorizer(catalog), names)
+
     def _permissions(self, user: Any) -> Permissions | None:
         """Return what the Headrace user may do; None if the catalog has no users."""
         catalog = self._catalog()
@@ -90,7 +126,6 @@ def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
 
     def execute(sql: str, dialect: str, airflow_user: str) -> None:
         from headrace.service.connecting import connect
-        from headrace.service.rights import AllowAll
 
         with Catalog.open(settings.catalog) as catalog:
             if not catalog.access.has_users():
