@@ -3,6 +3,7 @@
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
 import { actionLabel, duration, element, withFocusKept } from "./dom.js";
+import { followTheme, updateAirflowUrl } from "./frame.js";
 import { Graph } from "./graph.js";
 import { List, snodeLinks } from "./list.js";
 import { jobAddress } from "./parts.js";
@@ -10,13 +11,6 @@ import { jobAddress } from "./parts.js";
 const POLL_MS = 2000;
 const STALE_MS = 8000;
 const $ = (id) => document.getElementById(id);
-
-// Follows the theme chosen in Airflow's UI, or else the system's.
-function applyTheme() {
-  const stored = localStorage.getItem("theme");
-  const dark = stored === "dark" || (stored !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-}
 
 // `address` identifies the job of the detail page by its kind, such as { stream: name }, or is null for the list or the graph.
 const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null, graph: null };
@@ -40,16 +34,6 @@ function go(target, replace = false) {
   history[replace ? "replaceState" : "pushState"](null, "", url);
   updateAirflowUrl();
   enter();
-}
-
-// Mirrors the address to Airflow's outer page, so that it can be bookmarked.
-function updateAirflowUrl() {
-  if (window.parent === window) return;
-  const outer = window.parent.location.pathname;
-  const index = outer.indexOf("/plugin/headrace");
-  if (index < 0) return;
-  const root = outer.slice(0, index + "/plugin/headrace".length);
-  window.parent.history.replaceState(window.parent.history.state, "", `${root}${location.pathname}${location.search}`);
 }
 
 function enter() {
@@ -229,9 +213,7 @@ for (const [id, target] of Object.entries({ "view-list": {}, "view-graph": { vie
     go(target);
   });
 }
-applyTheme();
-addEventListener("storage", applyTheme);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
+followTheme();
 addEventListener("popstate", enter);
 addEventListener("keydown", (event) => {
   if (event.key === "/" && !page.address && !page.graph && document.activeElement !== list.search) {

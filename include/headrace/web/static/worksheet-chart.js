@@ -1,0 +1,119 @@
+// A result as a chart: its numeric columns over its first column of times.
+
+import { compact, element, instant, zoneName } from "./dom.js";
+
+const COLORS = ["pending", "expired", "used", "quarantined", "failed", "filtered", "updated"];
+const MAX_LINES = 12;
+const HEIGHT = 320;
+const isTime = ({ type }) => type.startsWith("timestamp");
+const isNumber = ({ type }) => /^(u?int|float|double|halffloat|decimal)/.test(type);
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+export const isDrawable = ({ columns }) => columns.some(isTime) && columns.some(isNumber);
+
+const toNumber = (value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value));
+
+// Returns times, and lines with names and values. Rows of several series are told apart by the first column of text.
+export function toLines({ columns, rows }) {
+  const time = columns.findIndex(isTime);
+  const timed = rows.filter((row) => row[time] !== null).map((row) => [Date.parse(row[time]) / 1000, row]);
+  const times = [...new Set(timed.map(([at]) => at))].sort((one, other) => one - other);
+  const text = times.length < timed.length ? columns.findIndex(({ type }) => /string|dictionary/.test(type)) : -1;
+  const positions = new Map(times.map((at, index) => [at, index]));
+  const lines = new Map();
+  for (const [at, row] of timed) {
+    columns.forEach((column, number) => {
+      if (!isNumber(column)) return;
+      const name = text < 0 ? column.name : `${column.name} ${row[text] ?? "NULL"}`;
+      const key = `${number} ${name}`;
+      if (!lines.has(key)) lines.set(key, { name, values: new Array(times.length).fill(null) });
+      lines.get(key).values[positions.get(at)] = toNumber(row[number]);
+    });
+  }
+  return { times, lines: [...lines.values()] };
+}
+
+export class Chart {
+  constructor(result) {
+    const { times, lines } = toLines(result);
+    this.times = times;
+    this.lines = lines.slice(0, MAX_LINES);
+    this.canvas = element("div", { class: "plot", role: "img", "aria-label": describe(times, this.lines) });
+    this.when = element("p", { class: "quiet" });
+    this.keys = this.lines.map((line, number) => this.key(line, number));
+    const left = lines.length - this.lines.length;
+    this.node = element(
+      "div",
+      {},
+      element("ul", { class: "legend keys" }, this.keys.map(({ node }) => node)),
+      this.when,
+      this.canvas,
+      left ? element("p", { class: "quiet" }, `${left} more line${left === 1 ? " is" : "s are"} not drawn. Choose fewer columns or series.`) : null,
+    );
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(this.canvas);
+    this.draw();
+  }
+
+  key({ name }, number) {
+    const mark = element("i", { "aria-hidden": "true" });
+    mark.style.background = `var(--${COLORS[number % COLORS.length]})`;
+    const box = element("input", { type: "checkbox", checked: true, on: { change: () => this.drawing.setSeries(number + 1, { show: box.checked }) } });
+    const value = element("b", {});
+    return { value, node: element("li", {}, element("label", {}, box, mark, ` ${name} `, value)) };
+  }
+
+  draw() {
+    const axis = { stroke: () => color("quiet"), grid: { stroke: () => color("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const series = this.lines.map(({ name }, number) => ({
+      label: name,
+      stroke: () => color(COLORS[number % COLORS.length]),
+      width: 1.5,
+      dash: number < COLORS.length ? undefined : [6, 3],
+      spanGaps: true,
+      points: { show: this.times.length < 60, size: 4 },
+    }));
+    const options = {
+      width: 300,
+      height: HEIGHT,
+      legend: { show: false },
+      scales: { x: { time: true } },
+      tzDate: (second) => globalThis.uPlot.tzDate(new Date(second * 1000), zoneName()),
+      axes: [axis, { ...axis, size: 62, values: (_, splits) => splits.map(compact) }],
+      series: [{}, ...series],
+      hooks: { setCursor: [({ cursor }) => this.showValues(cursor.idx)] },
+    };
+    this.drawing = new globalThis.uPlot(options, [this.times, ...this.lines.map(({ values }) => values)], this.canvas);
+  }
+
+  showValues(index) {
+    const isOver = index !== null && index !== undefined;
+    this.when.textContent = isOver ? instant(this.times[index] * 1000) : "Point at the chart to read its values; drag over it to zoom in, double-click to zoom out.";
+    this.keys.forEach(({ value }, number) => {
+      value.textContent = isOver ? (this.lines[number].values[index] ?? "–") : "";
+    });
+  }
+
+  resize() {
+    const width = this.canvas.clientWidth;
+    if (width && width !== this.drawing?.width) this.drawing?.setSize({ width, height: HEIGHT });
+  }
+
+  // Draws again in the colors of another theme.
+  redraw() {
+    this.drawing.redraw(false);
+  }
+
+  destroy() {
+    this.observer.disconnect();
+    this.drawing.destroy();
+  }
+}
+
+function describe(times, lines) {
+  const values = lines.map(({ name, values }) => {
+    const present = values.filter((value) => value !== null);
+    return present.length ? `${name} from ${compact(Math.min(...present))} to ${compact(Math.max(...present))}` : `${name} without values`;
+  });
+  return `Chart of ${times.length} instants from ${instant(times[0] * 1000)} to ${instant(times.at(-1) * 1000)}: ${values.join("; ")}`;
+}
