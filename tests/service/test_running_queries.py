@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +16,11 @@ from headrace.context import Context
 from headrace.errors import LimitError, NotFoundError, OperationalError
 from headrace.queries.running import RunningQueries
 from headrace.runtime.context import Lazy, open_context
-from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Endpoint, Guard, Health, create_app
-from headrace.service.endpoint import sql_runner
 from headrace.service.results import Result
 from headrace.service.session import Session
 from headrace.storage.spark import arrow_results
+from tests.support.busy_spark import occupied, run_tasks, running_tasks
+from tests.support.living_snode import living_snode
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
 pytestmark = pytest.mark.spark
@@ -75,50 +72,13 @@ def test_a_large_result_is_kept_in_a_file_that_is_removed(
     assert not list(tmp_path.iterdir())
 
 
-@contextmanager
-def occupied(spark: SparkSession, folder: Path) -> Iterator[None]:
-    """Occupy all of Spark's cores, so that no query ends."""
-    released, count = folder / "released", spark.sparkContext.defaultParallelism
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(run_tasks, spark, dict.fromkeys(range(count), released))
-        wait_until(lambda: running_tasks(spark) == count, "all cores to be occupied")
-        try:
-            yield
-        finally:
-            released.touch()
-            done.result(MAX_WAIT_S)
-
-
-def run_tasks(spark: SparkSession, awaited: dict[int, Path]) -> None:
-    """Run a job with a task for each file, which ends once there is that file."""
-
-    def run(number: int) -> None:
-        while not awaited[number].exists():
-            time.sleep(0.02)
-
-    spark.sparkContext.parallelize(range(len(awaited)), len(awaited)).foreach(run)
-
-
-def running_tasks(spark: SparkSession) -> int:
-    tracker = spark.sparkContext.statusTracker()
-    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return sum(info.numActiveTasks for info in infos if info is not None)
-
-
 @pytest.fixture
 def client(served: Context) -> Iterator[Session]:
     """A session in another process than the snode that is alive."""
-    catalog = served.catalog
-    lease = catalog.leases.acquire("default", "elsewhere:1:a", 3_600_000)
-    assert lease is not None
-    guard = Guard("token", "", lambda: Identity(lease.epoch, endpoint.address))
-    endpoint = Endpoint(create_app(guard, sql_runner(served), lambda: Health(True, {}), str))
-    endpoint.start()
-    catalog.snodes.beat(catalog.leases.renew(replace(lease, address=endpoint.address), 3_600_000), token="token", detail={})
-    opened = open_context(served.settings, served.clock)
-    yield Session(replace(opened, spark=Lazy(lambda: pytest.fail("the query ran here"))))
-    opened.catalog.close()
-    endpoint.stop()
+    with living_snode(served):
+        opened = open_context(served.settings, served.clock)
+        yield Session(replace(opened, spark=Lazy(lambda: pytest.fail("the query ran here"))))
+        opened.catalog.close()
 
 
 def test_a_running_query_is_listed_and_killed(client: Session, spark: SparkSession, tmp_path: Path) -> None:

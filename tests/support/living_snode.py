@@ -1,0 +1,34 @@
+"""An snode that is alive, as far as it answers statements: its lease, its heartbeat, and its HTTP endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from headrace.context import Context
+from headrace.runtime.credentials import Identity
+from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.service.endpoint import sql_runner
+
+HOLDER = "elsewhere:1:a"
+LEASE_MS = 3_600_000
+TOKEN = "token"
+
+
+@contextmanager
+def living_snode(context: Context, name: str = "default") -> Iterator[Endpoint]:
+    """Serve statements on a context as an snode of a name does, in threads of this process."""
+    catalog, runner = context.catalog, sql_runner(context)
+    lease = catalog.leases.acquire(name, HOLDER, LEASE_MS)
+    assert lease is not None
+    guard = Guard(TOKEN, "", lambda: Identity(lease.epoch, endpoint.address))
+    endpoint = Endpoint(create_app(guard, runner, lambda: Health(True, {}), str, cancel=runner.cancel))
+    endpoint.start()
+    renewed = catalog.leases.renew(replace(lease, address=endpoint.address), LEASE_MS)
+    catalog.snodes.beat(renewed, token=TOKEN, detail={})
+    try:
+        yield endpoint
+    finally:
+        endpoint.stop()
+        catalog.leases.release(renewed)
