@@ -30,9 +30,9 @@ class VisibleNames:
 
     def databases(self) -> list[str]:
         """Return the databases of tables."""
-        permissions = self.context.permissions()
+        permissions, trees = self.context.permissions(), set(self.context.catalog.trees.databases())
         names = (database.name for database in self.context.catalog.databases.all())
-        return [name for name in names if permissions.sees_database(name)]
+        return [name for name in names if name not in trees and permissions.sees_database(name)]
 
     def trees(self) -> list[str]:
         """Return the databases that are trees."""

@@ -5,8 +5,20 @@ import { compact, element, instant, zoneName } from "./dom.js";
 const COLORS = ["pending", "expired", "used", "quarantined", "failed", "filtered", "updated"];
 const MAX_LINES = 12;
 const HEIGHT = 320;
+const DAY = "\n{YYYY}-{MM}-{DD}";
+const YEAR = [365 * 86400, "{YYYY}"];
+const MONTH = [28 * 86400, "{MMM}", "\n{YYYY}"];
+// Labels of the axis for each distance of ticks, in seconds: each one, and those that begin a year, a month, a day, an hour, a minute.
+const TIME_LABELS = [
+  YEAR,
+  MONTH,
+  [86400, "{MM}-{DD}", "\n{YYYY}"],
+  [60, "{HH}:{mm}", DAY, null, DAY],
+  [1, "{HH}:{mm}:{ss}", DAY, null, DAY],
+  [0.001, ":{ss}.{fff}", `${DAY} {HH}:{mm}`, null, `${DAY} {HH}:{mm}`, null, "\n{HH}:{mm}"],
+].map((labels) => [...labels, ...new Array(8 - labels.length).fill(null), 1]);
 const isTime = ({ type }) => type.startsWith("timestamp");
-const isNumber = ({ type }) => /^(u?int|float|double|halffloat|decimal)/.test(type);
+export const isNumber = ({ type }) => /^(u?int|float|double|halffloat|decimal)/.test(type);
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export const isDrawable = ({ columns }) => columns.some(isTime) && columns.some(isNumber);
@@ -79,7 +91,7 @@ export class Chart {
       legend: { show: false },
       scales: { x: { time: true } },
       tzDate: (second) => globalThis.uPlot.tzDate(new Date(second * 1000), zoneName()),
-      axes: [axis, { ...axis, size: 62, values: (_, splits) => splits.map(compact) }],
+      axes: [{ ...axis, values: TIME_LABELS }, { ...axis, size: 62, values: (_, splits) => splits.map(compact) }],
       series: [{}, ...series],
       hooks: { setCursor: [({ cursor }) => this.showValues(cursor.idx)] },
     };

@@ -34,7 +34,7 @@ export class History {
     this.list = element("ol", { class: "past" });
     this.clearButton = element("button", { type: "button", on: { click: () => this.clear() } }, "Clear the history");
     this.count = element("span", { class: "quiet" });
-    const note = "Kept in this browser, for you alone. Secrets are replaced by stars.";
+    const note = "Kept in this browser alone, under your name. Stars replace what may be secret.";
     this.node = element(
       "details",
       { class: "history" },

@@ -2,7 +2,7 @@
 
 import { element, instant, number } from "./dom.js";
 import { wideTable } from "./parts.js";
-import { Chart, isDrawable } from "./worksheet-chart.js";
+import { Chart, isDrawable, isNumber } from "./worksheet-chart.js";
 
 const PAGE_ROWS = 100;
 const MAX_TITLE = 60;
@@ -17,7 +17,9 @@ function timeText(value) {
 function cell(value, { type }) {
   if (value === null) return element("td", { class: "quiet" }, "NULL");
   if (type.startsWith("timestamp")) return element("td", { class: "time" }, timeText(value));
-  if (typeof value === "number" || /^(u?int|decimal)/.test(type)) return element("td", { class: "n" }, String(value));
+  // A float has 7 digits, of which JSON shows as many as those of the double next to it.
+  if (type === "float" && typeof value === "number") return element("td", { class: "n" }, String(Number(value.toPrecision(7))));
+  if (typeof value === "number" || isNumber({ type })) return element("td", { class: "n" }, String(value));
   return element("td", { class: "value" }, typeof value === "object" ? JSON.stringify(value) : String(value));
 }
 
@@ -57,6 +59,7 @@ export class Results {
     this.tabs.hidden = this.outcomes.length < 2;
     this.tabs.replaceChildren(...this.outcomes.map((outcome, index) => this.tab(outcome, index)));
     if (focus) this.tabs.children[number].focus();
+    this.tabs.children[number].scrollIntoView({ block: "nearest", inline: "nearest" });
     this.render();
   }
 
@@ -117,7 +120,7 @@ export class Results {
   table(result) {
     const { columns, rows } = result;
     const shown = rows.slice(this.first, this.first + PAGE_ROWS);
-    const head = element("tr", {}, columns.map(({ name, type }) => element("th", { scope: "col", title: type }, name)));
+    const head = element("tr", {}, columns.map(({ name, type }) => element("th", { scope: "col", title: type, class: isNumber({ type }) ? "n" : null }, name)));
     const body = shown.map((row) => element("tr", {}, row.map((value, column) => cell(value, columns[column]))));
     const table = element("table", { class: "rows" }, element("thead", {}, head), element("tbody", {}, body));
     return [wideTable("Rows of the result", table), rows.length > PAGE_ROWS ? this.pager(rows.length) : null].filter(Boolean);

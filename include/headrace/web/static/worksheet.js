@@ -244,6 +244,12 @@ async function start() {
     worksheet.editor.code.refresh();
     worksheet.editor.focus();
     addEventListener("pagehide", () => worksheet.leave());
+    addEventListener("keydown", (event) => {
+      // The editor has handled its own.
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
+      event.preventDefault();
+      worksheet.run(event.shiftKey);
+    });
   } catch (error) {
     main.replaceChildren();
     showNotice(error);

@@ -1,0 +1,167 @@
+"""The worksheet in a browser: writing, completing, running, canceling, and what is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.web.app import create_app
+from tests.airflow.browsing import browser, served
+from tests.airflow.test_page_accessibility import violations
+from tests.airflow.web_page import Rights
+from tests.doors.worksheet.conftest import SHOWN_ROWS, WorksheetHome
+from tests.support.busy_spark import occupied
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+ROWS = "select ts, current, voltage, big, note from d1001 order by ts"
+WINDOWS = "select _wstart, tbname, avg(current), max(voltage) from meters partition by tbname interval(10m)"
+
+
+@pytest.fixture(scope="module")
+def url(free: WorksheetHome) -> Iterator[str]:
+    with served(create_app(Rights(), free.settings)) as url:
+        yield url
+
+
+@pytest.fixture
+def page(url: str) -> Iterator[Any]:
+    """Open the worksheet with the database `power` chosen, and the focus in the editor."""
+    with browser() as page:
+        open_worksheet(page, url)
+        yield page
+
+
+def open_worksheet(page: Any, url: str) -> None:
+    page.goto(url)
+    page.get_by_role("link", name="Worksheet").click()
+    page.get_by_label("Database").select_option("power")
+    page.get_by_label("SQL statements").focus()
+
+
+def write(page: Any, text: str) -> None:
+    """Write into the editor; what is typed brings suggestions up, which Escape closes."""
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(text)
+    page.keyboard.press("Escape")
+
+
+def wait_for_status(page: Any, text: str) -> None:
+    page.locator(".status", has_text=text).wait_for()
+
+
+def test_a_statement_is_completed_run_and_shown_as_table_and_chart(page: Any) -> None:
+    page.keyboard.type("select vol")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text("select current,  from d1001 order by ts")
+    for _ in range(len(" from d1001 order by ts")):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.type("vol")
+    page.locator(".CodeMirror-hint", has_text="voltage").wait_for()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows").wait_for()
+    assert page.locator("table.rows th").all_inner_texts() == ["current", "voltage"]
+    assert page.get_by_role("button", name="Chart").is_disabled()
+    write(page, ROWS)
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows th", has_text="note").wait_for()
+    assert f"The first {SHOWN_ROWS} rows. There are more" in page.locator(".result-bar").inner_text()
+    assert page.locator("table.rows tbody tr").first.locator("td").all_inner_texts()[1:] == ["0", "220", str(2**53), "n0"]
+    page.get_by_role("button", name="Next").click()
+    assert page.locator("table.rows tbody tr").first.locator("td").nth(3).inner_text() == str(2**53 + 100)
+    page.get_by_role("button", name="Chart").click()
+    assert "current from 0 to 8; voltage from 220 to 220" in page.locator(".plot").get_attribute("aria-label")
+    assert page.locator(".plot canvas").bounding_box()["width"] > 300
+    for look in ("light", "dark", "phone"):
+        assert look  # `violations` goes through all of them
+    assert violations(page, "chart") == []
+
+
+def test_lines_of_several_series_are_told_apart(page: Any) -> None:
+    write(page, WINDOWS)
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows").wait_for()
+    assert violations(page, "table") == []
+    page.get_by_role("button", name="Chart").click()
+    names = [name.strip() for name in page.locator(".keys label").all_inner_texts()]
+    assert sorted(names) == ["avg(current) d1001", "avg(current) d1002", "max(voltage) d1001", "max(voltage) d1002"]
+
+
+def test_statements_run_one_after_the_other_up_to_an_error_at_its_place(page: Any) -> None:
+    write(page, "use power;\nselect count(*) from meters;\nselect 'ä😀', nothing\nfrom meters;\nshow stables")
+    page.keyboard.press("Control+Shift+Enter")
+    wait_for_status(page, "The statement failed. 1 statement was not run.")
+    assert (
+        page.locator(".results .reason").inner_text()
+        == "NOT_FOUND line 3, column 14: column nothing does not exist\n→ did you mean note?"
+    )
+    assert page.locator(".error-mark").inner_text() == "nothing"
+    assert page.locator(".error-note").inner_text() == "column nothing does not exist"
+    assert violations(page, "error") == []
+    page.get_by_role("tab", name="count").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == "✓ 1 use power"
+    page.get_by_label("SQL statements").focus()
+    page.keyboard.type(" ")
+    assert page.locator(".error-mark").count() == 0
+    write(page, "show databases; select 1")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Control+Enter")  # the one at the cursor
+    page.locator("table.rows td", has_text="power").first.wait_for()
+    assert page.locator("[role=tab]").count() == 0
+
+
+def test_a_query_is_canceled_and_the_history_outlives_the_page(page: Any, url: str, spark: SparkSession, tmp_path: Path) -> None:
+    with occupied(spark, tmp_path):
+        write(page, ROWS)
+        page.keyboard.press("Control+Enter")
+        wait_for_status(page, "Running")
+        page.get_by_role("button", name="Cancel").click()
+        wait_for_status(page, "Canceled after")
+    write(page, "create user eve0 pass 'Secret-12'")
+    page.keyboard.press("Control+Enter")
+    wait_for_status(page, "failed")  # the name is too short, or not: what counts is what is kept
+    kept = page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage)")
+    assert "Secret-12" not in kept
+    open_worksheet(page, url)
+    assert "Secret-12" not in page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage)")
+    page.locator(".history summary").click()
+    assert "'*********'" in page.locator(".past").inner_text()
+    page.locator(".past button", has_text=ROWS).click()
+    assert ROWS in page.locator(".CodeMirror-code").inner_text()
+    assert violations(page, "history") == []
+    page.get_by_role("button", name="Clear the history").click()
+    assert page.locator(".past li").count() == 0
+
+
+def test_paths_of_trees_are_completed_and_the_keyboard_leaves_the_editor(page: Any) -> None:
+    page.get_by_label("Language").select_option("iotdb")
+    page.get_by_label("SQL statements").focus()
+    page.keyboard.type("select speed from root.plant.l")
+    page.locator(".CodeMirror-hint", has_text="line2").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows td", has_text="2.5").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("!document.activeElement.closest('.CodeMirror')")
+
+
+def test_without_an_snode_or_rights_the_page_says_so(free: WorksheetHome) -> None:
+    with served(create_app(Rights(fixed={"headrace_snode__default"}), free.settings)) as url, browser() as page:
+        page.goto(f"{url}/worksheet.html")
+        page.locator("#notice", has_text="the right to edit the DAG").wait_for()
+        page.route(
+            "**/api/worksheet",
+            lambda route: route.fulfill(json={"user": "v", "dialect": "iotdb", "is_ready": False, "databases": []}),
+        )
+        page.reload()
+        page.locator("#ready", has_text="no snode is alive").wait_for()
+        assert violations(page, "without an snode") == []
