@@ -107,7 +107,7 @@ export class Editor {
     this.mark = this.code.markText(from, last, { className: "error-mark" });
     this.note = this.code.addLineWidget(first.line, element("div", { class: "error-note" }, message));
     this.code.setCursor(first);
-    return { line: first.line + 1, column: first.ch + 1 };
+    return { line: first.line + 1, column: toCharacters(this.code.getLine(first.line), first.ch) + 1 };
   }
 
   clearError() {

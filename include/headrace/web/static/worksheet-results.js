@@ -57,9 +57,9 @@ export class Results {
     this.chosen = number;
     this.first = 0;
     this.tabs.hidden = this.outcomes.length < 2;
-    this.tabs.replaceChildren(...this.outcomes.map((outcome, index) => this.tab(outcome, index)));
+    this.tabs.replaceChildren(...(this.tabs.hidden ? [] : this.outcomes.map((outcome, index) => this.tab(outcome, index))));
     if (focus) this.tabs.children[number].focus();
-    this.tabs.children[number].scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.tabs.children[number]?.scrollIntoView({ block: "nearest", inline: "nearest" });
     this.render();
   }
 

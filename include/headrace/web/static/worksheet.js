@@ -136,7 +136,9 @@ class Worksheet {
       showNotice(error);
     }
     this.running = null;
+    const isLost = [this.cancelButton, document.body].includes(document.activeElement);
     this.showRunning();
+    if (isLost) this.editor.focus();
   }
 
   // Stops at the first error.
