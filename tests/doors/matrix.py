@@ -37,11 +37,16 @@ from headrace.service.authentication import authenticator
 from headrace.service.endpoint import sql_runner
 from headrace.settings import load
 from headrace.web.app import create_app as create_page
-from tests.airflow.web_page import Rights
+from tests.airflow.web_page import ACTION, Rights
+from tests.support.living_snode import living_snode
 from tests.support.statement_cases import PEOPLE, prepare_tables, prepare_tree
 
 START: Final = 1_700_000_000_000
 USER, PASSWORD, TOKEN = "vera", "secret12", "a token"
+FROM_PAGE: Final = {**ACTION, "Sec-Fetch-Site": "same-origin"}
+"""The headers of a change of the page."""
+PAGE_SNODE: Final = "page"
+"""The snode that runs statements of the page. The others find none that is alive, and so run in this process."""
 NOT_COMPARED: Final = ("audit_log", "sqlite_sequence")
 """Tables of the catalog that a refusal changes."""
 VISIBLE: Final = ("create database d", "create table d.seen (ts timestamp, a int)", "insert into d.seen values (0, 1)")
@@ -123,6 +128,8 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
         run_sql = sql_runner(context, queries=queries)
         http = create_app(Guard(TOKEN), run_sql, lambda: Health(True, {}), lambda: "", authenticate=gate.authenticate)
         access = Access(gate.authenticate, context.settings)
+        page_settings = settings.model_copy(update={"snode": PAGE_SNODE})
+        stack.enter_context(living_snode(context, PAGE_SNODE))
         rpc = Client(gate, Origin("iotdb", "matrix"))
         rpc.log_in(USER, PASSWORD)
         yield Home(
@@ -132,7 +139,7 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
             {dialect: stack.enter_context(remote(door, dialect)) for dialect in ("tdengine", "iotdb")},
             TestClient(http),
             TestClient(create_rest(gate, access, create_ingestion(gate, access))),
-            stack.enter_context(TestClient(create_page(Rights(), settings, clock=clock), raise_server_exceptions=False)),
+            stack.enter_context(TestClient(create_page(Rights(), page_settings, clock=clock), raise_server_exceptions=False)),
             rpc,
         )
 
@@ -205,12 +212,20 @@ def ask_rpc(home: Home, _: str, sql: str) -> object:
     return call(home, "executeStatementV2", statement=sql, statementId=1, fetchSize=100)
 
 
+def ask_page(home: Home, dialect: str, sql: str) -> tuple[int, str]:
+    """Run a statement in the page's worksheet."""
+    body = {"sql": sql, "dialect": dialect, "database": "d", "id": "matrix"}
+    reply = home.page.post("/api/worksheet/run", json=body, headers=FROM_PAGE)
+    return reply.status_code, reply.text
+
+
 DOORS: Final[Mapping[str, tuple[Ask, tuple[str, ...]]]] = {
     "embedded": (ask_embedded, ("tdengine", "iotdb")),
     "http": (ask_http, ("tdengine", "iotdb")),
     "flight": (ask_remote, ("tdengine", "iotdb")),
     "tdengine": (ask_rest, ("tdengine",)),
     "iotdb": (ask_rpc, ("iotdb",)),
+    "page": (ask_page, ("tdengine", "iotdb")),
 }
 """The doors for statements, with the dialects that they speak."""
 

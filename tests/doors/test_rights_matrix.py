@@ -19,8 +19,7 @@ from headrace.service.system_tables import RELATIONS
 from headrace.service.topics.shows import READERS
 from headrace.service.topics.trees.shows import SHOWS
 from headrace.sql import parse
-from tests.airflow.web_page import ACTION
-from tests.doors.matrix import DOORS, PASSWORD, USER, Home, call, flight_metadata, opened_home
+from tests.doors.matrix import DOORS, FROM_PAGE, PASSWORD, USER, Home, ask_page, call, flight_metadata, opened_home
 from tests.doors.rpc_cases import CALLS, SESSION_ONLY
 from tests.support.statement_cases import STATEMENTS, TREE_STATEMENTS
 
@@ -193,7 +192,7 @@ def test_no_line_is_written(homes: tuple[Home, Home]) -> None:
 def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
     full, _ = homes
     ids = [record.definition.id for record in full.root.session.context.catalog.jobs.all()]
-    before, headers = full.state(), {**ACTION, "Sec-Fetch-Site": "same-origin"}
+    before = full.state()
     requests: dict[str, list[tuple[str, str]]] = {
         "/jobs": [("GET", "/api/jobs")],
         "/graph": [("GET", "/api/graph")],
@@ -204,14 +203,76 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
         "/jobs/{job_id}/lineage": [("GET", f"/api/jobs/{id}/lineage") for id in ids],
         "/jobs/{job_id}/plan": [("GET", f"/api/jobs/{id}/plan") for id in ids],
         "/jobs/{job_id}/versions": [("GET", f"/api/jobs/{id}/versions") for id in ids],
+        "/worksheet": [("GET", "/api/worksheet")],
+        **{f"/worksheet/{name}": [] for name in ("run", "statements", "complete", "cancel")},  # see the tests below, and the doors
         "/jobs/{job_id}/{action}": [("POST", f"/api/jobs/{id}/{action}") for id in ids for action in ("pause", "drop", "nothing")],
     }
     assert {route.path.removeprefix("/api") for route in full.page.app.routes if route.path.startswith("/api")} == set(requests)  # type: ignore[attr-defined]
     for method, path in (request for group in requests.values() for request in group):
         body = {"json": {"sql": "PAUSE STREAM d.s"}} if method == "POST" else {}
-        replies = [home.page.request(method, path, headers=headers, **body) for home in homes]
+        replies = [home.page.request(method, path, headers=FROM_PAGE, **body) for home in homes]
         assert replies[0].text == replies[1].text, path
     assert full.state() == before
+
+
+COMPLETED: Final = {
+    "tdengine": (
+        *(
+            "",
+            "use ",
+            "use ot",
+            "select * from ",
+            "select * from d",
+            "select * from d.",
+            "select * from other.",
+            "select * from de",
+        ),
+        *(
+            "select  from readings",
+            "select readings. from readings",
+            "select x. from other.t x",
+            "select  from dev1",
+            "select  from seen",
+        ),
+        *("describe ", "pause stream ", "pause stream d.", "insert into ", "drop table ", "select f", "select a from plain where "),
+        *("show ", "show create table ", "create stream s1 into ", "select 'a", "wrong wrong ", "select  from nowhere.nothing"),
+    ),
+    "iotdb": (
+        *("select ", "select  from root.plant.line1", "select  from root.seen.a", "select * from ", "select * from root."),
+        *(
+            "select * from root.plant.",
+            "select * from root.plant.line1.",
+            "select * from root.seen.",
+            "select * from root.nowhere.",
+        ),
+        *("select * from root.d.", "show devices root.", "drop trigger ", "select `a", "insert into root.plant."),
+    ),
+}
+"""Beginnings of statements; what is to be completed is at the first two spaces, else at the end."""
+
+
+@pytest.mark.parametrize("dialect", COMPLETED)
+def test_the_worksheet_completes_nothing_that_is_hidden(homes: tuple[Home, Home], dialect: str) -> None:
+    full, _ = homes
+    before, shown = full.state(), ""
+    for sql in COMPLETED[dialect]:
+        cursor = sql.index("  ") + 1 if "  " in sql else sql.index(". ") + 1 if ". " in sql else len(sql)
+        body = {"sql": sql, "dialect": dialect, "database": "d", "cursor": cursor}
+        replies = [home.page.post("/api/worksheet/complete", json=body, headers=FROM_PAGE) for home in homes]
+        assert replies[0].status_code == 200, replies[0].text
+        assert replies[0].text == replies[1].text, sql
+        shown += replies[0].text
+    assert "seen" in shown
+    assert full.state() == before
+
+
+def test_the_worksheet_reads_statements_alike_and_ends_no_query_of_others(homes: tuple[Home, Home]) -> None:
+    assert ask_page(homes[0], "tdengine", "show tables")[0] == 200
+    requests: dict[str, dict[str, str]] = {"statements": {"sql": "use other; select a from readings"}, "cancel": {"id": "1:1"}}
+    for route, body in requests.items():
+        replies = [home.page.post(f"/api/worksheet/{route}", json=body, headers=FROM_PAGE) for home in homes]
+        assert replies[0].status_code == 200, route
+        assert replies[0].text == replies[1].text, route
 
 
 def test_metrics_are_for_those_with_a_token(homes: tuple[Home, Home]) -> None:
