@@ -186,7 +186,8 @@ class SnippetRunner:
         head, _, body = text.partition("\n\n")
         method, path = head.splitlines()[0].split()
         context = self.connection.session.context
-        app = create_app(Guard(TOKEN), sql_runner(context), lambda: Health(True, {}), lambda: "")
+        runner = sql_runner(context)
+        app = create_app(Guard(TOKEN), runner, lambda: Health(True, {}), lambda: "", cancel=runner.cancel)
         endpoint = Endpoint(app)
         endpoint.start()
         try:

@@ -14,7 +14,7 @@ import pytest
 from headrace.errors import AuthenticationError, ConfigurationError, OperationalError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, identity_proof, session_token
-from headrace.runtime.http import Endpoint, Guard, Health, StatementResult, create_app, with_port
+from headrace.runtime.http import NO_OPTIONS, Endpoint, Guard, Health, StatementOptions, StatementResult, create_app, with_port
 from headrace.runtime.snode_client import ARROW
 
 ROWS = pa.table(
@@ -29,7 +29,9 @@ ROWS = pa.table(
 )
 
 
-def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None, *_: object) -> StatementResult:
+def run_sql(
+    sql: str, dialect: str, database: str | None = None, user: str | None = None, options: StatementOptions = NO_OPTIONS
+) -> StatementResult:
     match sql:
         case "rows":
             return StatementResult(ROWS)
@@ -41,6 +43,8 @@ def run_sql(sql: str, dialect: str, database: str | None = None, user: str | Non
             raise OperationalError("busy")
         case "context":
             return StatementResult(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
+        case "options":
+            return StatementResult(pa.table({"origin": [options.origin], "label": [options.label]}))
         case "user":
             return StatementResult(pa.table({"user": pa.array([user], pa.string())}))
         case _:
@@ -74,6 +78,7 @@ def endpoint(state: State) -> Iterator[Endpoint]:
         lambda: Health(state.healthy, {"epoch": 7}, state.is_slow),
         lambda: "headrace_up 1\n",
         authenticate=authenticate,
+        cancel=lambda user, label: (user, label) == ("vera", "mine"),
     )
     served = Endpoint(app)
     served.start()
@@ -135,6 +140,33 @@ def test_a_statement_has_the_user_that_the_token_holder_names_or_who_logs_in(htt
     assert stranger.post("/sql", json=body, auth=("vera", "se:cret")).json()["rows"] == [["vera"]]
     for authorization in ("Basic !", "Basic", "Basic dmVyYTp4", "Bearer vera"):
         assert stranger.post("/sql", json=body, headers={"Authorization": authorization}).status_code == 401
+
+
+def test_the_first_rows_are_returned_if_asked_and_whether_there_are_more(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = http.post("/sql", json={"sql": "rows", "max_rows": 1}).json()
+    assert (len(first["rows"]), first["has_more"]) == (1, True)
+    whole = http.post("/sql", json={"sql": "rows", "max_rows": 2}).json()
+    assert (len(whole["rows"]), whole["has_more"]) == (2, False)
+    assert http.post("/sql", json={"sql": "rows", "max_rows": 0}).status_code == 422
+    monkeypatch.setattr("headrace.runtime.http.MAX_SHOWN_BYTES", 1)
+    assert http.post("/sql", json={"sql": "rows", "max_rows": 2}).json()["has_more"] is True
+
+
+def test_only_holders_of_the_token_say_where_a_statement_comes_from(http: httpx.Client, stranger: httpx.Client) -> None:
+    body = {"sql": "options", "origin": "page vera", "label": "mine"}
+    assert http.post("/sql", json=body).json()["rows"] == [["page vera", "mine"]]
+    ((origin, label),) = stranger.post("/sql", json=body, auth=("vera", "se:cret")).json()["rows"]
+    assert (origin.rpartition(":")[0], label) == ("http 127.0.0.1", "mine")
+
+
+def test_a_query_is_canceled_by_its_user(http: httpx.Client, stranger: httpx.Client) -> None:
+    assert http.post("/sql/cancel", json={"label": "mine", "user": "vera"}).json() == {"canceled": True}
+    assert http.post("/sql/cancel", json={"label": "mine"}).json() == {"canceled": False}
+    body = {"label": "mine", "user": "otto"}
+    assert stranger.post("/sql/cancel", json=body, auth=("vera", "se:cret")).json() == {"canceled": True}
+    assert stranger.post("/sql/cancel", json=body).status_code == 401
 
 
 def test_an_error_has_code_message_hint_and_position(http: httpx.Client) -> None:
