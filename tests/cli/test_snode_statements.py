@@ -42,7 +42,7 @@ MANY = pa.table({"n": list(range(MAX_JSON_ROWS + 1))})
 CATALOG = "sqlite:////anywhere"
 
 
-def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None, *_: object) -> StatementResult:  # noqa: ARG001
+def run_sql(sql: str, *_: object, **__: object) -> StatementResult:
     if "missing" in sql:
         raise NotFoundError("table missing does not exist", span=Span(14, 21))
     if "FRM" in sql:

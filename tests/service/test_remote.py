@@ -22,7 +22,7 @@ EPOCH = 3
 HEALTHY = Health(True, {})
 
 
-def run_sql(sql: str, dialect: str, database: str | None = None, user: str | None = None, *_: object) -> StatementResult:  # noqa: ARG001
+def run_sql(sql: str, *_: object, **__: object) -> StatementResult:
     if sql == "missing":
         raise NotFoundError("table x does not exist", hint="did you mean y?", span=Span(2, 4))
     if sql == "inner":

@@ -39,7 +39,7 @@ class SqlRunner:
         options: StatementOptions = NO_OPTIONS,
     ) -> StatementResult:
         """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
-        # One row more tells whether there are more.
+        # With one row more, it is known whether there are more.
         max_rows = None if options.max_rows is None else options.max_rows + 1
         session = Session(
             self.context,

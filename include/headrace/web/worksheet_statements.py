@@ -118,7 +118,7 @@ class Worksheet:
         return VisibleNames(session.context, partial(self._children, rights))
 
     def _children(self, rights: StatementRights, path: str) -> list[str]:
-        """Return the nodes below a path of a tree; none if no snode tells them."""
+        """Return the nodes below a path of a tree; none if no snode answers."""
         import json
 
         statement = WorksheetStatement(f"SHOW CHILD NODES {path}", "iotdb", None)

@@ -25,7 +25,7 @@ export const isDrawable = ({ columns }) => columns.some(isTime) && columns.some(
 
 const toNumber = (value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value));
 
-// Returns times, and lines with names and values. Rows of several series are told apart by the first column of text.
+// Returns times, and lines with names and values. If rows have the same time, there is a line for each value of the first text column.
 export function toLines({ columns, rows }) {
   const time = columns.findIndex(isTime);
   const timed = rows.filter((row) => row[time] !== null).map((row) => [Date.parse(row[time]) / 1000, row]);

@@ -213,7 +213,7 @@ class Worksheet {
       try {
         const { canceled } = await server.cancel(id);
         if (!canceled && running.id === id && Date.now() - began > NOT_CANCELED_MS) {
-          this.status.textContent = "Only queries can be canceled; this statement goes on.";
+          this.status.textContent = "Only queries can be canceled; this statement continues.";
         }
       } catch (error) {
         showNotice(error);
