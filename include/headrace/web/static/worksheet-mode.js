@@ -3,7 +3,7 @@
 const WORDS = `add alter aligned all analyze and as asc audit backfill between boundary by case cast column compact compression connections
 continuous count_window cq create database databases datatype delete desc describe device devices distinct drop else encoding
 end event_window every exists explain expired false fill fill_history flush for from full function functions grant group
-having if ignore in inner insert interval into is join kill left like limit list match max_delay nmatch not notify null offset
+having if ignore in inner insert interval into is jobs join kill left like limit list match max_delay nmatch not notify null offset
 on or order outer partition pass pause pipe pipes primary privileges quarantine queries query range recalculate regexp rename
 replace replay reset resume revoke right role select session set show sliding slimit snode snodes soffset stable stables
 state_window stop stream streams subtable table tables tags then timeseries to trigger triggers true ttl union update use user
