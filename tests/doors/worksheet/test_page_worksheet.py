@@ -10,8 +10,8 @@ import pytest
 
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.web.app import create_app
+from tests.airflow.accessibility import violations
 from tests.airflow.browsing import browser, served
-from tests.airflow.test_page_accessibility import violations
 from tests.airflow.web_page import Rights
 from tests.doors.worksheet.conftest import SHOWN_ROWS, WorksheetHome
 from tests.support.busy_spark import occupied
