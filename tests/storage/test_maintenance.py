@@ -8,7 +8,14 @@ import pytest
 
 from headrace.model.tables import TBNAME
 from headrace.storage import Tables
-from headrace.storage.delta.maintenance import MIN_FILE_BYTES, MIN_SMALL_FILES, RECENT_FILES_KEPT, Maintenance, plan_compaction
+from headrace.storage.delta.maintenance import (
+    FAN_IN,
+    MIN_FILE_BYTES,
+    MIN_SMALL_FILES,
+    RECENT_FILES_KEPT,
+    Maintenance,
+    plan_compaction,
+)
 from headrace.storage.delta.writer import Writer
 from tests.storage.samples import HOUR, METERS, POWER, START, file_locks, open_tables, read, rows
 from tests.support.racing import race
@@ -85,15 +92,20 @@ def test_small_files_are_gathered_in_order_of_time_up_to_the_size_aimed_at() -> 
 
 
 def test_the_latest_files_can_be_spared() -> None:
-    assert [group.paths for group in plan_compaction(files(1, 1, 1, 1), METERS, spared=2)] == [["f3", "f2"]]
+    (group,) = plan_compaction(files(*[1] * (FAN_IN + 2)), METERS, spared=2)
+    assert group.paths == [f"f{number}" for number in range(FAN_IN + 1, 1, -1)]
     assert plan_compaction(files(1, 1, 1), METERS, spared=5) == []
 
 
-def test_in_the_background_files_larger_than_all_smaller_ones_are_left_alone() -> None:
-    assert [group.paths for group in plan_compaction(files(1, 1, 1, 1, 2, 7), METERS, spared=1)] == [["f4", "f3", "f2", "f1"]]
-    assert [len(group.paths) for group in plan_compaction(files(1, 1, 1, 1, 2, 5), METERS, spared=1)] == [5]
-    assert [len(group.paths) for group in plan_compaction(files(1, 1, 1, 1, 2, 7), METERS)] == [6]
-    assert plan_compaction(files(1, 1, 2, 4), METERS, spared=1) == []
+def test_in_the_background_files_are_left_alone_until_there_are_many_of_their_size() -> None:
+    small, larger = [1] * FAN_IN, FAN_IN
+    (group,) = plan_compaction(files(*small, 1, larger), METERS, spared=1)
+    assert len(group.paths) == FAN_IN
+    (group,) = plan_compaction(files(*small, 1, *[larger] * (FAN_IN - 1)), METERS, spared=1)
+    assert len(group.paths) == 2 * FAN_IN - 1
+    (group,) = plan_compaction(files(*small, larger), METERS)
+    assert len(group.paths) == FAN_IN + 1
+    assert plan_compaction(files(*small[:-1], 1), METERS, spared=1) == []
 
 
 def test_large_files_are_left_alone() -> None:
@@ -135,19 +147,19 @@ def test_compaction_during_writes_loses_nothing(tmp_path: Path, meters: Tables) 
 
 
 def test_background_compaction_completes_although_a_recent_file_is_rewritten_meanwhile(tmp_path: Path, meters: Tables) -> None:
-    fill(meters, RECENT_FILES_KEPT + 4)
+    fill(meters, RECENT_FILES_KEPT + FAN_IN)
     handles, lock = meters._handles, file_locks(tmp_path)
     rewrites: list[int] = []
 
     def lock_after_rewrite(name: str) -> AbstractContextManager[None]:
         if not rewrites:  # once the files were chosen and their rows rewritten, before the commit that swaps them
-            recent = rows([{"ts": START + RECENT_FILES_KEPT + 3, "a": -1, TBNAME: "d1"}])
+            recent = rows([{"ts": START + RECENT_FILES_KEPT + FAN_IN - 2, "a": -1, TBNAME: "d1"}])
             rewrites.append(meters.writer.write(METERS, POWER, recent).updated)
         return lock(name)
 
     replaced = Maintenance(handles, Writer(handles, lock_after_rewrite)).compact(METERS, spared=RECENT_FILES_KEPT)
 
-    assert (rewrites, replaced) == ([1], 4)
+    assert (rewrites, replaced) == ([1], FAN_IN)
     assert [row["a"] for row in read(meters.scan(METERS))].count(-1) == 1
 
 

@@ -45,6 +45,9 @@ MAX_FILE_BYTES: Final = 64 * 2**20
 MIN_SMALL_FILES: Final = 64
 # Background compaction leaves the latest files, so that rows still being updated stay in files that are cheap to rewrite.
 RECENT_FILES_KEPT: Final = 16
+# Background compaction merges at least this many files of a size, so that a row is rewritten as often as its file grows by this
+# factor. Fewer files of each size stay as they are.
+FAN_IN: Final = 8
 # Versions between checks whether compaction is due.
 CHECK_VERSIONS: Final = 16
 # A vacuum of at least this retention also removes files that no commit has added; a load may still be writing younger ones.
@@ -69,8 +72,8 @@ class CompactionGroup:
 def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa.Table | None = None) -> list[CompactionGroup]:
     """Group small files, or the small ones of those selected, in order of time up to the table's target size.
 
-    If the latest `spared` are left out, so are files that are larger than all smaller ones together: each row is rewritten as
-    often as the size of its file doubles, and not with every compaction.
+    If the latest `spared` are left out, so are files of sizes of which there are fewer than `FAN_IN`: a row is not rewritten with
+    every compaction.
     """
     target = target_file_bytes(files)
     candidates = files if selected is None else selected
@@ -92,10 +95,10 @@ def plan_compaction(files: pa.Table, table: Table, spared: int = 0, selected: pa
 
 
 def without_larger(files: pa.Table) -> pa.Table:
-    """Return files without those that are larger than all smaller ones together."""
+    """Return files without those for which the smaller ones together are not `FAN_IN` - 1 times as large."""
     sizes = np.sort(files["size_bytes"].to_numpy())
     smaller = np.cumsum(sizes) - sizes
-    is_alike = sizes <= smaller
+    is_alike = sizes * (FAN_IN - 1) <= smaller
     return files.filter(pc.less_equal(files["size_bytes"], int(sizes[is_alike].max()))) if is_alike.any() else files.slice(0, 0)
 
 
