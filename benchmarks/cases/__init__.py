@@ -39,6 +39,7 @@ CASES: Final[dict[str, str]] = {
     "system": "a stream of the whole system, with Airflow beside it: from a commit to its result",
     "maintenance": "a live stream while tables are compacted and vacuumed, and without that",
     "dags": "parsing the DAGs of many streams",
+    "page": "the page in a browser with many streams",
     "scheduling": "the start of a run and of a driver by Airflow beside many streams",
     "command": "the command line as a process",
 }

@@ -21,7 +21,8 @@ VIEWS = {
     "graph": ("view=graph", ".graph canvas >> nth=0"),
     "missing": ("stream=power.nothing", ".empty"),
     **{
-        f"stream {tab}": (f"stream=power.avg_v&tab={tab}", ".panel > :not(.quiet)") for tab in ("Overview", "SQL", "Plan", "Events")
+        f"stream {tab}": (f"stream=power.avg_v&tab={tab}", ".panel > :not(.quiet)")
+        for tab in ("Overview", "SQL", "Plan", "Events", "Rights")
     },
     "backfill": ("stream=power.filling&tab=Backfill", ".panel table"),
     "stopped stream": ("stream=power.stopped", ".facts"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from headrace.catalog import Catalog
 from headrace.model.access import Grant, Grantee, GranteeKind, Privilege
 from headrace.model.ledger import Chunk
 from headrace.web.app import create_app
 from headrace.web.plan_view import plan_chains
+from headrace.web.rights_view import concerns
 from tests.airflow.accessibility import violations
 from tests.airflow.demo_home import LATE_STEP, START, STEP_S, STEPS, DemoHome, demo_home
+from tests.airflow.samples import add_query
 from tests.airflow.web_page import Executed, Rights
 from tests.docs.screenshots import VIEWS, opened_page, take
 
@@ -107,6 +111,62 @@ def test_results_are_for_those_who_may_read_the_target(api: TestClient, home: De
         assert api.get(path).status_code == 200
     finally:
         access.drop(vera)
+
+
+@contextmanager
+def user_with(home: DemoHome, name: str, *grants: Grant) -> Iterator[None]:
+    """Create a user with privileges."""
+    access, user = home.catalog.access, Grantee(GranteeKind.USER, name)
+    access.create_user(name, "secret12")
+    try:
+        access.grant(user, list(grants))
+        yield
+    finally:
+        access.drop(user)
+
+
+def test_rights_are_the_owner_and_the_privileges_on_what_a_stream_reads_and_writes(api: TestClient, home: DemoHome) -> None:
+    path = f"/api/jobs/{home.job_id('averages')}/rights"
+    assert api.get(path).json() == {"owner": "ada", "grants": [], "is_all": True, "has_users": False}
+    own = (Grant(Privilege.READ_TABLE, "power.*"), Grant(Privilege.READ_TABLE, "results.averages"))
+    others = (
+        Grant(Privilege.READ_TABLE, "watch.*"),
+        Grant(Privilege.READ_DATA, "root.power.**"),
+        Grant(Privilege.USE_CQ, "root.**"),
+    )
+    with user_with(home, "vera", *own, *others), user_with(home, "emil", Grant(Privilege.WRITE_TABLE, "results.*")):
+        rights = api.get(path).json()
+        assert (rights["owner"], rights["is_all"], rights["has_users"]) == ("ada", False, True)
+        assert [(one["user"], one["privilege"], one["target"]) for one in rights["grants"]] == [
+            ("vera", "READ_TABLE", "power.*"),
+            ("vera", "READ_TABLE", "results.averages"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("grant", "expected"),
+    [
+        (Grant(Privilege.READ_DATA, "root.**"), True),
+        (Grant(Privilege.WRITE_DATA, "root.out.d.c"), True),
+        (Grant(Privilege.READ_SCHEMA, "root.sources.**"), False),
+        (Grant(Privilege.USE_CQ, "root.**"), True),
+        (Grant(Privilege.USE_PIPE, "root.**"), False),
+        (Grant(Privilege.READ_TABLE, "plant.*"), False),
+    ],
+)
+def test_privileges_on_paths_concern_a_query_over_the_tree(catalog: Catalog, grant: Grant, expected: bool) -> None:
+    assert concerns(grant, add_query(catalog)) is expected
+
+
+def test_the_rights_are_a_tab(opened: tuple[Any, str], home: DemoHome) -> None:
+    page, url = opened
+    with user_with(home, "vera", Grant(Privilege.READ_TABLE, "power.*"), Grant(Privilege.READ_TABLE, "results.*")):
+        page.goto(f"{url}/?stream=power.averages")
+        page.get_by_role("tab", name="Rights").click()
+        page.get_by_role("cell", name="power.*").wait_for()
+        text = page.locator(".rights").inner_text()
+    assert "It runs with the rights of ada" in text
+    assert "These are your own privileges" in text
 
 
 @pytest.mark.parametrize("over", ["all", "sample", "hour", "day", "week"])

@@ -78,5 +78,10 @@ def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 
     """Write a heartbeat of the stream's driver like an snode, with a lease that outlives the test."""
     lease = catalog.leases.acquire("default", "elsewhere:1:1", 3_600_000)
     assert lease is not None
+    catalog.snodes.beat(lease, detail=activity_of(catalog, stream, lag_ms=lag_ms, in_flight_ms=in_flight_ms))
+
+
+def activity_of(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> dict[str, Any]:
+    """Return what an snode says of a stream in its heartbeat."""
     activity = {stream: JobActivity(in_flight_ms, 0, catalog.now() - lag_ms)}
-    catalog.snodes.beat(lease, detail={"jobs": busy_jobs(activity, catalog.now()), "slow_batches": slow_batches(activity, 120_000)})
+    return {"jobs": busy_jobs(activity, catalog.now()), "slow_batches": slow_batches(activity, 120_000)}

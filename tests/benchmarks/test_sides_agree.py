@@ -173,6 +173,16 @@ def test_every_job_has_its_dag(bench: Bench) -> None:
     assert {len(line.ours.samples) for line in lines} == {TINY.rounds}
 
 
+@pytest.mark.airflow
+def test_the_page_shows_each_stream(bench: Bench) -> None:
+    names = [line.name for line in load_case("page")(bench)]
+    assert [name.split(",")[0] for name in names] == [
+        "page: the list of 3 streams",
+        "page: the graph of 3 streams",
+        "page: a stream",
+    ]
+
+
 @pytest.mark.spark
 def test_a_filled_table_is_used_again_by_the_next_run(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
     first = prepare_meters(bench, 100, 5)

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import headrace
 from headrace.web.app import create_app
 from tests.airflow.browsing import browser, served
 from tests.airflow.demo_home import DemoHome, demo_home
-from tests.airflow.web_page import Executed, Rights
+from tests.airflow.web_page import Executed, Rights, activity_of
 from tests.docs.pages import ROOT
+from tests.support.living_snode import living_snode
 
 FOLDER: Final = ROOT / "docs/pictures"
 MAX_BYTES: Final = 150_000
@@ -34,6 +36,7 @@ class View:
         ready: A selector of what is there once the view is loaded.
         height: In pixels.
         part: A selector of the part to show; empty for the whole window.
+        prepare: What is done on the page of the address before the view is there.
     """
 
     name: str
@@ -42,11 +45,30 @@ class View:
     ready: str
     height: int
     part: str = ""
+    prepare: Callable[[Any], None] = lambda _: None
 
     @property
     def file(self) -> Path:
         """The picture in the documentation."""
         return FOLDER / f"{self.name}.png"
+
+
+STATEMENT: Final = """-- rows that the stream has read and written per second
+SELECT time, rows_in_s, rows_out_s FROM information_schema.ins_stream_metrics
+WHERE stream_name = 'averages' ORDER BY time;"""
+
+
+def run_statement(page: Any) -> None:
+    """Open the worksheet, run a statement, and show its result as a chart."""
+    page.get_by_role("link", name="Worksheet").click()
+    page.get_by_label("Database").select_option("power")
+    page.get_by_label("SQL statements").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(STATEMENT)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows").wait_for()
+    page.get_by_role("button", name="Chart").click()
 
 
 VIEWS: Final = (
@@ -58,14 +80,22 @@ VIEWS: Final = (
     ),
     View("windows", "The windows of a stream over time", "stream=power.averages&tab=Windows", ".block", 690),
     View("plan", "The plan of a stream as steps", "stream=power.averages&tab=Plan", ".step", 620),
+    View("worksheet", "The worksheet with the chart of a result", "", ".plot canvas", 900, prepare=run_statement),
 )
 
 
 @contextmanager
 def opened_page(home: DemoHome) -> Iterator[tuple[Any, str]]:
-    """Open a browser for the page of a home; yields its page and the URL."""
+    """Open a browser for the page of a home that an snode serves; yields its page and the URL."""
     app = create_app(Rights(), home.settings, execute=Executed(), clock=home.clock)
-    with served(app) as url, browser() as page:
+    with ExitStack() as stack:
+        root = stack.enter_context(headrace.connect(settings=home.settings, clock=home.clock))
+        stand_in = home.catalog.leases.get("default")
+        assert stand_in is not None
+        home.catalog.leases.release(stand_in)
+        detail = activity_of(home.catalog, home.job_id("averages"))
+        stack.enter_context(living_snode(root.session.context, detail=detail))
+        url, page = stack.enter_context(served(app)), stack.enter_context(browser())
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         yield page, url
 
@@ -74,6 +104,7 @@ def take(page: Any, url: str, view: View, file: Path) -> None:
     """Write the picture of a view."""
     page.set_viewport_size({"width": WIDTH, "height": view.height})
     page.goto(f"{url}/?{view.address}")
+    view.prepare(page)
     page.locator(view.ready).first.wait_for()
     page.evaluate("document.fonts.ready.then(() => null)")
     if view.part:

@@ -198,6 +198,7 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
         "/graph": [("GET", "/api/graph")],
         "/jobs/{job_id}": [("GET", f"/api/jobs/{id}") for id in ids],
         "/jobs/{job_id}/flow": [("GET", f"/api/jobs/{id}/flow") for id in ids],
+        "/jobs/{job_id}/rights": [("GET", f"/api/jobs/{id}/rights") for id in ids],
         "/jobs/{job_id}/windows": [("GET", f"/api/jobs/{id}/windows") for id in ids],
         "/jobs/{job_id}/metrics": [("GET", f"/api/jobs/{id}/metrics") for id in ids],
         "/jobs/{job_id}/lineage": [("GET", f"/api/jobs/{id}/lineage") for id in ids],

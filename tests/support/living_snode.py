@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from headrace.context import Context
 from headrace.runtime.credentials import Identity
@@ -17,8 +19,8 @@ TOKEN = "token"
 
 
 @contextmanager
-def living_snode(context: Context, name: str = "default") -> Iterator[Endpoint]:
-    """Serve statements on a context as an snode of a name does, in threads of this process."""
+def living_snode(context: Context, name: str = "default", detail: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Endpoint]:
+    """Serve statements on a context as an snode of a name does, in threads of this process; `detail` is that of its heartbeat."""
     catalog, runner = context.catalog, sql_runner(context)
     lease = catalog.leases.acquire(name, HOLDER, LEASE_MS)
     assert lease is not None
@@ -26,7 +28,7 @@ def living_snode(context: Context, name: str = "default") -> Iterator[Endpoint]:
     endpoint = Endpoint(create_app(guard, runner, lambda: Health(True, {}), str, cancel=runner.cancel))
     endpoint.start()
     renewed = catalog.leases.renew(replace(lease, address=endpoint.address), LEASE_MS)
-    catalog.snodes.beat(renewed, token=TOKEN, detail={})
+    catalog.snodes.beat(renewed, token=TOKEN, detail=dict(detail))
     try:
         yield endpoint
     finally:

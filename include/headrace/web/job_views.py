@@ -1,4 +1,4 @@
-"""Routes of the page that show the windows of a job and the flow of its rows."""
+"""Routes of the page that show the windows of a job, the flow of its rows, and who has rights to it."""
 
 # No `from __future__ import annotations`: FastAPI cannot resolve string annotations of handlers defined in a function.
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from headrace.context import Context
 from headrace.errors import NotSupportedError, PermissionDeniedError
 from headrace.model.jobs import JobRecord
 from headrace.web.flow_view import FlowRange, row_flow
+from headrace.web.rights_view import job_rights
 from headrace.web.users import MappedAccess
 from headrace.web.window_view import has_windows, window_timeline
 
@@ -50,3 +51,7 @@ def add_job_views(router: APIRouter, access: MappedAccess, data: Data, find_read
             message = f"you have no right to read the results of {record.definition}"
             raise PermissionDeniedError(message, hint="it takes GRANT READ on its target")
         return window_timeline(data.context, record, series, data.now())
+
+    @router.get("/rights")
+    def rights(record: ReadableRecord, user: User) -> Json:
+        return job_rights(data.catalog, access.permissions(user), record.definition)

@@ -29,6 +29,7 @@ export const fetchPlan = (id) => request(`jobs/${encodeURIComponent(id)}/plan`);
 export const fetchLineage = (id) => request(`jobs/${encodeURIComponent(id)}/lineage`);
 export const fetchVersions = (id) => request(`jobs/${encodeURIComponent(id)}/versions`);
 export const fetchFlow = (id, over) => request(`jobs/${encodeURIComponent(id)}/flow?over=${over}`);
+export const fetchRights = (id) => request(`jobs/${encodeURIComponent(id)}/rights`);
 export const fetchWindows = (id, series) => request(`jobs/${encodeURIComponent(id)}/windows${series ? `?series=${encodeURIComponent(series)}` : ""}`);
 export const fetchMetrics = (id, over) => request(`jobs/${encodeURIComponent(id)}/metrics?over=${over}`);
 

@@ -50,7 +50,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, fetchFlow: server.fetchFlow, fetchWindows: server.fetchWindows, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, fetchFlow: server.fetchFlow, fetchWindows: server.fetchWindows, fetchRights: server.fetchRights, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }

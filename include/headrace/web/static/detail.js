@@ -5,6 +5,7 @@ import { Flow } from "./flow.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
 import { planPanel } from "./plan.js";
+import { Rights } from "./rights.js";
 import { sqlPanel } from "./versions.js";
 import { Windows } from "./windows.js";
 import { actionLabel, ago, duration, element, length, number, rate, time, withFocusKept, zoneName } from "./dom.js";
@@ -18,7 +19,7 @@ const LAYOUTS = {
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, fetchFlow, fetchWindows, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, fetchFlow, fetchWindows, fetchRights, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
@@ -26,9 +27,11 @@ export class Detail {
     this.fetchMetrics = fetchMetrics;
     this.fetchFlow = fetchFlow;
     this.fetchWindows = fetchWindows;
+    this.fetchRights = fetchRights;
     this.charts = null;
     this.flow = null;
     this.windows = null;
+    this.rights = null;
     this.onTab = onTab;
     this.tab = tab;
     this.plan = null;
@@ -39,7 +42,7 @@ export class Detail {
   // `row` is the job's row of the list, `more` the rest of its data, or null while that is loading.
   render(row, more, now) {
     this.last = [row, more, now];
-    const names = ["Overview", "SQL", "Plan", ...LAYOUTS[row.layout].tabs, "Events"];
+    const names = ["Overview", "SQL", "Plan", ...LAYOUTS[row.layout].tabs, "Events", "Rights"];
     if (!names.includes(this.tab)) this.tab = names[0];
     const leave = (event) => {
       event.preventDefault();
@@ -100,6 +103,9 @@ export class Detail {
         return executionPanel(row, more);
       case "Events":
         return eventPanel(more);
+      case "Rights":
+        this.rights ??= new Rights(() => this.fetchRights(row.id));
+        return this.rights.node;
       default:
         return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.flowPanel(row), this.chartPanel(row, more));
     }

@@ -45,6 +45,9 @@ export function toLines({ columns, rows }) {
   return { times, lines: [...lines.values()] };
 }
 
+// Labels of small steps have all their digits, 0.05 and 0.1; of others they are short, such as 1.5K.
+const labelOf = (splits) => (Math.abs(splits[1] - splits[0]) < 1 ? (value) => String(Number(value.toPrecision(6))) : compact);
+
 export class Chart {
   constructor(result) {
     const { times, lines } = toLines(result);
@@ -91,7 +94,7 @@ export class Chart {
       legend: { show: false },
       scales: { x: { time: true } },
       tzDate: (second) => globalThis.uPlot.tzDate(new Date(second * 1000), zoneName()),
-      axes: [{ ...axis, values: TIME_LABELS }, { ...axis, size: 62, values: (_, splits) => splits.map(compact) }],
+      axes: [{ ...axis, values: TIME_LABELS }, { ...axis, size: 62, values: (_, splits) => splits.map(labelOf(splits)) }],
       series: [{}, ...series],
       hooks: { setCursor: [({ cursor }) => this.showValues(cursor.idx)] },
     };
