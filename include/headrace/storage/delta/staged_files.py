@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltalake.transaction import AddAction
 from headrace.model.instants import EPOCH
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.handles import is_local
 from headrace.storage.delta.pruning import Bounds, time_bounds
 from headrace.storage.delta.row_order import sort_rows
 from headrace.storage.object_store import file_system
@@ -56,14 +58,21 @@ def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = Fa
 
 def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
     """Write rows as a Parquet file in a folder that exists; return its path below the table, and its size."""
-    system, root = file_system(uri)
     is_small = rows.num_rows <= MAX_PLAIN_ROWS
     codec = "snappy" if is_small else "zstd"
     path = f"{prefix}{uuid.uuid4()}-c000.{codec}.parquet"
-    pq.write_table(
-        rows, f"{root}/{path}", filesystem=system, compression=codec, use_dictionary=not is_small, row_group_size=ROW_GROUP_ROWS
-    )
-    return path, int(system.get_file_info(f"{root}/{path}").size)
+    write = partial(pq.write_table, rows, compression=codec, use_dictionary=not is_small, row_group_size=ROW_GROUP_ROWS)
+    system, root = file_system(uri)
+    if not is_small or not is_local(uri):
+        write(f"{root}/{path}", filesystem=system)
+        return path, int(system.get_file_info(f"{root}/{path}").size)
+    # One call of the operating system, instead of one for each page.
+    buffer = pa.BufferOutputStream()
+    write(buffer)
+    content = buffer.getvalue()
+    with open(f"{root}/{path}", "xb") as file:
+        file.write(content)
+    return path, content.size
 
 
 def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:
