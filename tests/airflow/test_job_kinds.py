@@ -174,7 +174,9 @@ def test_the_page_shows_a_job_in_the_words_of_its_kind(tallied: Tallied, page: T
         ("pause", "STOP TALLY t"),
         ("drop", "DROP TALLY t"),
     ]
-    assert page.get("/api/jobs/tally-1/plan").json() == {"plan": "count the rows of db.meters"}
+    plan = page.get("/api/jobs/tally-1/plan").json()
+    assert plan["plan"] == "count the rows of db.meters"
+    assert [step["texts"] for chain in plan["chains"] for step in chain] == [["count the rows of db.meters"]]
     assert page.post("/api/jobs/tally-1/pause", json={"sql": "STOP TALLY t"}, headers=ACTION).status_code == 200
     assert executed.statements == ["STOP TALLY t"]
 
