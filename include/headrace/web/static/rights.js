@@ -24,7 +24,7 @@ export class Rights {
 
 function describe(rights) {
   const owner = element("p", {}, "It runs with the rights of ", element("strong", {}, rights.owner), ", as they are at the time.");
-  if (!rights.has_users) return [owner, element("p", { class: "quiet" }, "The catalog has no users: whoever may read and edit the DAG may do so here.")];
+  if (!rights.has_users) return [owner, element("p", { class: "quiet" }, "The catalog has no users: the rights on the DAG in Airflow decide.")];
   return [owner, rights.grants.length ? table(rights.grants) : element("p", { class: "quiet" }, "No user has a privilege that concerns it."), note(rights)];
 }
 
