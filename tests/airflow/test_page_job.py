@@ -154,8 +154,9 @@ def test_rights_are_the_owner_and_the_privileges_on_what_a_stream_reads_and_writ
         (Grant(Privilege.READ_TABLE, "plant.*"), False),
     ],
 )
-def test_privileges_on_paths_concern_a_query_over_the_tree(catalog: Catalog, grant: Grant, expected: bool) -> None:
-    assert concerns(grant, add_query(catalog)) is expected
+def test_privileges_on_paths_concern_a_query_over_the_tree(tmp_path: Path, grant: Grant, expected: bool) -> None:
+    with Catalog.open(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        assert concerns(grant, add_query(catalog)) is expected
 
 
 def test_the_rights_are_a_tab(opened: tuple[Any, str], home: DemoHome) -> None:
