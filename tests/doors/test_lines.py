@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.doors.tdengine.schemaless.lines import HEAD, NO_FIELD, NO_LINE, TIME, plain_records
+from headrace.doors.tdengine.schemaless.lines import HEAD, NEWLINE, NO_FIELD, NO_LINE, TIME, lines_of, plain_records, separators_of
 from headrace.doors.tdengine.schemaless.records import quoted_records
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems
 
@@ -66,6 +67,17 @@ def test_a_bad_line_fails_its_own_message(line: str, reason: str) -> None:
         [(0, "a", "1", ["f"], ["1"]), (2, "b", "2", ["f"], ["1"])],
         {1: reason},
     )
+
+
+def test_lines_with_any_heads_are_split_together() -> None:
+    lines = plain_records(
+        table_of("\n".join(f"m{sign * number} f=1 7" for number in range(200) for sign in (",", "=", ",="))), Problems()
+    )
+    assert lines.num_rows == 600
+    separators, content = separators_of(pa.array(["a,b=c f=1 7\nd f=2 8\ne=f,g f=1,g=2 9\nh f=3\n"]))
+    ends = np.flatnonzero(content[separators] == NEWLINE)
+    groups = lines_of(content, separators, ends, pa.table({ID: [0] * len(ends)}), Problems())
+    assert [group.numbers.tolist() for group in groups] == [[3], [0, 1], [2]]
 
 
 def test_no_messages_have_no_records() -> None:

@@ -1,15 +1,14 @@
 """Line protocol without quotes and escapes, split at the positions of its separators.
 
-Lines with the same separators in the same order are split together: an array of offsets makes texts of what is between them,
+Lines with as many separators after the first space are split together: an array of offsets makes texts of what is between them,
 without a copy and without a step for each line.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,31 +26,37 @@ Bytes = npt.NDArray[np.uint8]
 OTHER_SPACES: Final = (b"\t", b"\r", b"\v", b"\f")
 NEWLINE: Final = ord("\n")
 SPACE: Final = ord(" ")
-LAYOUT: Final = re.compile(rb"([,=]*) (=(?:,=)*)( ?)\n")
-"""The separators of a valid line: those of the measurement and tags, of fields, and of the time."""
 NO_LINE: Final = "it is not a line of line protocol"
 NO_FIELD: Final = "a field is not name=value"
-
-
+MIN_SPACES, MAX_SPACES = 1, 2
+MIN_SEPARATORS: Final = 3
+"""From the first space on, of a line with one field and no time."""
 IS_SEPARATOR: Final = bytes(byte in b",= \n" for byte in range(256))
 IS_BLANK: Final = np.array([byte in b" \n" for byte in range(256)])
+LISTS: Final = pa.list_(pa.string())
+NO_RECORDS: Final = pa.schema(
+    [(ID, pa.int64()), (HEAD, pa.string()), (TIME, pa.string()), (MEASUREMENTS, LISTS), (VALUES, LISTS)]
+).empty_table()
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of the same layout.
+    """Lines with as many separators from the first space on.
 
     Attributes:
         numbers: The numbers of the lines, in increasing order.
         starts: Where each line starts.
-        separators: Where its separators are, a row for each line; the last one is the end of the line.
-        layout: The separators.
+        separators: Where these separators are, a row for each line; the last one is the end of the line.
     """
 
     numbers: Positions
     starts: Positions
     separators: Positions
-    layout: bytes
+
+    @property
+    def has_time(self) -> bool:
+        """Whether a space is before the end of a valid line: the separators between fields are odd in number."""
+        return bool(self.separators.shape[1] % 2 == 0)
 
 
 def plain_records(messages: pa.Table, problems: Problems) -> pa.Table:
@@ -64,8 +69,9 @@ def plain_records(messages: pa.Table, problems: Problems) -> pa.Table:
         texts = with_single_spaces(texts)
         separators, content = separators_of(texts)
     ends = np.flatnonzero(content[separators] == NEWLINE)
-    ids = messages_of_lines(messages, texts, separators[ends])
-    parts = [part for lines in layouts_of(content, separators, ends) for part in records_of(lines, texts, ids, problems)]
+    table = pa.table({ID: messages_of_lines(messages, texts, separators[ends])})
+    groups = lines_of(content, separators, ends, table, problems)
+    parts = [part for lines in groups for part in records_of(lines, content, texts, table, problems)]
     return problems.without(in_order(parts))
 
 
@@ -103,58 +109,52 @@ def with_single_spaces(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r" ?\n ?|^ ", "\n")
 
 
-def layouts_of(content: Bytes, separators: Positions, ends: Positions) -> Iterator[Lines]:
-    """Yield lines by their layouts, without empty ones and comments. `ends` are those of the separators that end lines."""
-    starts = np.concatenate([[0], separators[ends[:-1]] + 1])[: len(ends)]
-    firsts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
-    is_text = (starts != separators[ends]) & (content[starts] != ord("#"))
-    counts = np.where(is_text, ends - firsts + 1, 0)
-    for count in np.unique(counts[is_text]):
-        numbers = np.flatnonzero(counts == count)
-        found = separators_of_lines(separators, firsts[numbers], count)
-        kinds = content[found]
-        for chosen in rows_alike(kinds):
-            yield Lines(numbers[chosen], starts[numbers][chosen], found[chosen], kinds[chosen][0].tobytes())
+def lines_of(content: Bytes, separators: Positions, ends: Positions, table: pa.Table, problems: Problems) -> Iterator[Lines]:
+    """Yield lines by the number of their separators, without empty ones, comments, and what is no line.
 
-
-def separators_of_lines(separators: Positions, firsts: Positions, count: int) -> Positions:
-    """Return the separators of lines that have `count` each, a row for each line. `firsts` are the numbers of their first ones."""
-    is_all = len(firsts) * count == len(separators)
-    return separators.reshape(-1, count) if is_all else separators[firsts[:, None] + np.arange(count)]
-
-
-def rows_alike(kinds: Bytes) -> Iterator[Any]:
-    """Yield what chooses rows that are the same."""
-    if (kinds == kinds[0]).all():
-        yield slice(None)
-        return
-    keys = np.ascontiguousarray(kinds).view(np.dtype((np.void, kinds.shape[1]))).ravel()
-    _, groups = np.unique(keys, return_inverse=True)
-    for group in range(groups.max() + 1):
-        yield groups == group
-
-
-def records_of(lines: Lines, texts: pa.Array, ids: pa.Array, problems: Problems) -> Iterator[pa.Table]:
-    """Yield the records of lines, with the column `line` of their numbers, if they are lines of line protocol."""
-    match = LAYOUT.fullmatch(lines.layout)
-    own = ids.take(pa.array(lines.numbers))
-    if match is None:
-        reason = NO_LINE if lines.layout.count(b" ") not in (1, 2) else NO_FIELD
-        problems.add(pa.table({ID: own}), pa.repeat(True, len(own)), reason)
-        return
-    space, has_time = len(match[1]), bool(match[3])
-    edges = edges_of(lines, space)
-    records = pa.table({ID: own, LINE: lines.numbers, **columns_of(edges, texts, has_time=has_time)})
-    is_empty = pa.array((edges[:, 1::2] == edges[:, ::2]).any(axis=1))
-    yield problems.add(records, is_empty, NO_FIELD)
-
-
-def edges_of(lines: Lines, space: int) -> npt.NDArray[np.int32]:
-    """Return where each part of each line starts and ends: the head, names and values in turn, and the time if there is one.
-
-    `space` is the number of the separator after the head.
+    `ends` are the numbers of the separators that end lines, and `table` has the message of each line.
     """
-    ends = lines.separators[:, space:]
+    firsts, starts = np.zeros(len(ends), np.int64), np.zeros(len(ends), np.int64)
+    firsts[1:], starts[1:] = ends[:-1] + 1, separators[ends[:-1]] + 1
+    spaces = np.flatnonzero(content[separators] == SPACE)
+    before, until = (np.searchsorted(spaces, numbers) for numbers in (firsts, ends))
+    is_text = (starts != separators[ends]) & (content[starts] != ord("#"))
+    is_line = is_text & (until - before >= MIN_SPACES) & (until - before <= MAX_SPACES)
+    problems.add(table, pa.array(is_text & ~is_line), NO_LINE)
+    numbers = np.flatnonzero(is_line)
+    heads = spaces[before[numbers]]
+    counts = ends[numbers] - heads + 1
+    for count in np.unique(counts):
+        own = counts == count
+        yield Lines(numbers[own], starts[numbers[own]], separators[heads[own][:, None] + np.arange(count)])
+
+
+def records_of(lines: Lines, content: Bytes, texts: pa.Array, table: pa.Table, problems: Problems) -> Iterator[pa.Table]:
+    """Yield the records of lines, with the column `line` of their numbers, without those with bad fields."""
+    edges = edges_of(lines)
+    is_bad = (content[lines.separators] != layout_of(lines)).any(axis=1) | (edges[:, 1::2] == edges[:, ::2]).any(axis=1)
+    is_bad |= lines.separators.shape[1] < MIN_SEPARATORS
+    numbers = lines.numbers
+    if is_bad.any():
+        problems.add(table.take(pa.array(numbers)), pa.array(is_bad), NO_FIELD)
+        numbers, edges = numbers[~is_bad], edges[~is_bad]
+    if len(numbers):
+        ids = table[ID].take(pa.array(numbers))
+        yield pa.table({ID: ids, LINE: numbers, **columns_of(edges, texts, has_time=lines.has_time)})
+
+
+def layout_of(lines: Lines) -> Bytes:
+    """Return the separators of a valid line: a space, those of fields, a space if there is a time, and the end."""
+    layout = np.resize(np.frombuffer(b",=", np.uint8), lines.separators.shape[1])
+    layout[0], layout[-1] = SPACE, NEWLINE
+    if lines.has_time:
+        layout[-2] = SPACE
+    return layout
+
+
+def edges_of(lines: Lines) -> npt.NDArray[np.int32]:
+    """Return where each part of each line starts and ends: the head, names and values in turn, and the time if there is one."""
+    ends = lines.separators
     edges = np.empty((len(ends), 2 * ends.shape[1]), np.int32)
     edges[:, 1::2] = ends
     edges[:, 0] = lines.starts
@@ -187,9 +187,3 @@ def in_order(parts: list[pa.Table]) -> pa.Table:
         records = pa.concat_tables(parts).combine_chunks()
         records = records.take(pa.array(np.argsort(records[LINE].to_numpy(), kind="stable")))
     return records.drop_columns([LINE])
-
-
-LISTS: Final = pa.list_(pa.string())
-NO_RECORDS: Final = pa.schema(
-    [(ID, pa.int64()), (HEAD, pa.string()), (TIME, pa.string()), (MEASUREMENTS, LISTS), (VALUES, LISTS)]
-).empty_table()
