@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from airflow.executors import local_executor
 from airflow.executors.workloads import ExecuteTask
 
+from headrace.airflow.examined_runs import order_examined_runs
 from headrace.runtime.dag_ids import SNODE_PREFIX
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class LocalExecutor(local_executor.LocalExecutor):
     A scheduler that fails ends at once, so that it can be started again. That of Airflow waits for running tasks, so it would
     neither end nor schedule anything. A new scheduler runs interrupted tasks again once the old one has missed its heartbeats.
 
+    The scheduler examines the runs of drivers first, and none that only waits for a triggerer.
+
     Every hour, a process removes old runs and logs. The scheduler starts it, since tasks may not use Airflow's database.
     """
 
@@ -57,6 +60,7 @@ class LocalExecutor(local_executor.LocalExecutor):
     def start(self) -> None:
         """Start without workers."""
         super().start()
+        order_examined_runs()
         self.drivers: dict[TaskInstanceKey, Worker] = {}
 
     def _process_workloads(self, workload_list: Sequence[ExecutorWorkload]) -> None:

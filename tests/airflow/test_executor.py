@@ -50,11 +50,13 @@ multiprocessing.set_start_method("forkserver")
 multiprocessing.set_forkserver_preload(["tasks"])
 from airflow.executors.workloads import ExecuteTask
 from airflow.executors.workloads.task import TaskInstanceDTO
+from airflow.models.dagrun import DagRun
 from headrace_executor import LocalExecutor
 from tasks import folder
 
 executor = LocalExecutor(parallelism=2)
 executor.start()
+print("examined by", DagRun.get_running_dag_runs_to_examine.__module__)
 for number, dag in enumerate([*(f"headrace_snode__s{number}" for number in range(8)), "headrace_stream__power__avg_v"]):
     key = {"dag_id": dag, "task_id": "t", "run_id": "r", "try_number": 1, "map_index": -1}
     ti = TaskInstanceDTO.model_construct(id=dag, priority_weight=number, **key)
@@ -81,8 +83,12 @@ def test_eight_drivers_leave_all_slots_to_other_tasks(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", DRIVERS], env=environment, stdout=subprocess.PIPE, text=True, timeout=600, check=True
     )
-    shown = [line for line in process.stdout.splitlines() if line.startswith(("all run", "ended"))]
-    assert shown == ["all run beside 8 drivers in 0 slots", f"ended {['failed', *['success'] * 8]}"]
+    shown = [line for line in process.stdout.splitlines() if line.startswith(("examined", "all run", "ended"))]
+    assert shown == [
+        "examined by headrace.airflow.examined_runs",
+        "all run beside 8 drivers in 0 slots",
+        f"ended {['failed', *['success'] * 8]}",
+    ]
 
 
 def test_a_scheduler_that_fails_does_not_wait_for_its_tasks(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from headrace.runtime.supervision import (
     MAX_RECONNECT_MS,
     MAX_START_MS,
     REMINDER_MS,
+    Snapshot,
     SupervisionStatus,
     Supervisor,
-    driver_problem,
     read_snapshot,
 )
 from tests.airflow.conftest import NOW
@@ -155,13 +155,16 @@ def test_a_driver_of_a_container_that_shares_the_host_name_is_not_taken_for_dead
 def test_a_driver_with_a_lease_but_without_heartbeats_has_a_problem() -> None:
     lease = Lease("default", ELSEWHERE, 3, NOW + 60_000)
     beat = Heartbeat("default", 3, NOW - 11_000)
-    assert driver_problem(lease, beat, NOW, LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
-    assert driver_problem(lease, replace(beat, at=NOW - 9_000), NOW, LEASE_MS) is None
+    state = Snapshot(NOW, {}, {"default": lease}, {"default": beat})
+    assert state.driver_problem("default", LEASE_MS) == "does not answer; its last heartbeat was 11.0 s ago"
+    state = replace(state, beats={"default": replace(beat, at=NOW - 9_000)})
+    assert state.driver_problem("default", LEASE_MS) is None
 
 
 def test_a_new_driver_is_not_blamed_for_the_last_heartbeat_of_the_previous_one() -> None:
     lease = Lease("default", ELSEWHERE, 4, NOW + 60_000)
-    assert driver_problem(lease, Heartbeat("default", 3, NOW - 60_000), NOW, LEASE_MS) is None
+    state = Snapshot(NOW, {}, {"default": lease}, {"default": Heartbeat("default", 3, NOW - 60_000)})
+    assert state.driver_problem("default", LEASE_MS) is None
 
 
 def test_a_transient_error_is_reported_once_and_then_waited_out(catalog: Catalog, clock: ManualClock) -> None:

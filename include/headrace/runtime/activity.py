@@ -9,7 +9,7 @@ from headrace.jobs.registry import is_known, kind_of
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
 from headrace.model.snodes import Heartbeat
-from headrace.runtime.supervision import Snapshot, driver_problem, duration_text
+from headrace.runtime.supervision import Snapshot, duration_text
 
 SLOW_BATCH: Final = "SLOW_BATCH"
 SLOW_BATCH_HINT: Final = "see the log of its snode; HEADRACE_SLOW_BATCH_MS sets the limit"
@@ -52,7 +52,7 @@ def current_lag_ms(record: JobRecord, activity: ReportedActivity | None, history
 
 def _is_live(beat: Heartbeat, state: Snapshot, stale_ms: int) -> bool:
     lease = state.leases.get(beat.snode)
-    return lease is not None and lease.epoch == beat.epoch and driver_problem(lease, beat, state.now, stale_ms) is None
+    return lease is not None and lease.epoch == beat.epoch and state.driver_problem(beat.snode, stale_ms) is None
 
 
 def _activity_of(beat: Heartbeat) -> dict[str, ReportedActivity]:

@@ -30,9 +30,6 @@ PRELOADED: Final = (
     "headrace.sql.tdengine",
     "pandas",
 )
-EXAMINED_RUNS: Final = 10_000
-EXAMINED_RUNS_ON_SQLITE: Final = 100
-"""Number of runs that the scheduler examines in one transaction, each in up to 10 ms. On SQLite nothing else writes meanwhile."""
 TRIGGERS: Final = 100_000
 """How many streams a triggerer supervises; with Airflow's default of 1000, others would wait for a second triggerer."""
 
@@ -154,7 +151,6 @@ def render(url: URL) -> str:
 def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> dict[str, str]:
     keys, logs = read_json(home.secrets), settings.home_path / "logs" / "airflow"
     url = f"http://127.0.0.1:{ports['api']}"
-    examined_runs = EXAMINED_RUNS if settings.airflow_database_url else EXAMINED_RUNS_ON_SQLITE
     own: dict[str, dict[str, object]] = {
         "core": {
             "dags_folder": settings.project / "dags",
@@ -169,8 +165,6 @@ def _options(settings: Settings, home: AirflowHome, ports: dict[str, int]) -> di
         "database": database_options(settings, home),
         "api": {"port": ports["api"], "base_url": url, "secret_key": keys["api_secret_key"]},
         "api_auth": {"jwt_secret": keys["jwt_secret"]},
-        # Runs of backfills come after all others, so with fewer than there are streams, they would never start.
-        "scheduler": {"max_dagruns_per_loop_to_schedule": examined_runs},
         "logging": {
             "base_log_folder": logs,
             "dag_processor_child_process_log_directory": logs / "dag_processor",

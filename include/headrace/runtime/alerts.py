@@ -12,7 +12,7 @@ from typing import Final
 from headrace.catalog import Catalog
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.activity import current_lag_ms, reported_activity
-from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
+from headrace.runtime.supervision import Snapshot, read_snapshot, stale_after_ms
 from headrace.settings import Settings
 
 BEHIND: Final = "behind"
@@ -51,7 +51,7 @@ def check(catalog: Catalog, settings: Settings, held_before: Mapping[str, int]) 
 def snodes_away(state: Snapshot, settings: Settings, running: list[JobRecord]) -> Iterator[Alert]:
     """Yield an alert for each snode with jobs that has no living driver."""
     for snode in sorted({record.definition.snode for record in running}):
-        problem = driver_problem(state.leases.get(snode), state.beats.get(snode), state.now, stale_after_ms(settings))
+        problem = state.driver_problem(snode, stale_after_ms(settings))
         if problem is not None:
             yield Alert(f"{AWAY} {snode}", f"snode {snode} has no living driver: {problem}; see the log of its DAG's task `driver`")
 

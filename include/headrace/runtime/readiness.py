@@ -15,7 +15,7 @@ from headrace.errors import OperationalError, TransientError
 from headrace.jobs.registry import is_known, kind_of, kinds
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.dag_ids import snode_dag_id
-from headrace.runtime.supervision import Snapshot, driver_problem, read_snapshot, stale_after_ms
+from headrace.runtime.supervision import Snapshot, read_snapshot, stale_after_ms
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -72,7 +72,7 @@ def snode_names(state: Snapshot, settings: Settings) -> list[str]:
 
 def _snode_obstacle(name: str, records: list[JobRecord], state: Snapshot, settings: Settings) -> Obstacle | None:
     lease, beat = state.leases.get(name), state.beats.get(name)
-    problem = driver_problem(lease, beat, state.now, stale_after_ms(settings))
+    problem = state.driver_problem(name, stale_after_ms(settings))
     if problem is None and (lease is None or beat is None or beat.epoch != lease.epoch):
         problem = "is starting"
     if problem is None and records and beat is not None and not any(beat.detail.get(kind.key) for kind in kinds()):

@@ -60,7 +60,7 @@ class SupervisionResult:
 class Snapshot:
     """The catalog at one moment of its own clock (epoch ms): jobs by id, leases and heartbeats by snode.
 
-    `members` are the snodes that share jobs.
+    `members` are the snodes that share jobs, and `ended` those whose leases are held by processes that are known to have ended.
     """
 
     now: int
@@ -68,10 +68,25 @@ class Snapshot:
     leases: dict[str, Lease]
     beats: dict[str, Heartbeat]
     members: tuple[str, ...] = ()
+    ended: frozenset[str] = frozenset()
 
     def driver(self, snode: str) -> DriverStatus:
         """Return the driver of an snode at this moment."""
         return DriverStatus(self.now, self.leases.get(snode), self.beats.get(snode))
+
+    def driver_problem(self, snode: str, stale_ms: int) -> str | None:
+        """Return what is wrong with the driver of an snode, as the end of a sentence; None if it is alive."""
+        lease, beat = self.leases.get(snode), self.beats.get(snode)
+        if lease is None:
+            return "is not running"
+        suffix = "" if beat is None else f"; its last heartbeat was {duration_text(self.now - beat.at)} ago"
+        if snode in self.ended:
+            return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
+        if lease.expires < self.now:
+            return f"has let its lease expire{suffix}"
+        if beat is not None and beat.epoch == lease.epoch and self.now - beat.at > stale_ms:
+            return f"does not answer{suffix}"
+        return None
 
 
 def read_snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
@@ -84,7 +99,8 @@ def read_snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
     members = tuple(member.name for member in catalog.members.all())
     names = {*snodes, *members, *beats, *(record.definition.snode for record in streams.values())}
     leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
-    return Snapshot(now, streams, leases, beats, members)
+    ended = frozenset(name for name, lease in leases.items() if has_ended(lease.holder))
+    return Snapshot(now, streams, leases, beats, members, ended)
 
 
 def stale_after_ms(settings: Settings) -> int:
@@ -132,32 +148,16 @@ class Supervisor:
 
     def _find_lost_driver(self, record: JobRecord, state: Snapshot) -> StopReason | None:
         snode = record.definition.snode
-        lease = state.leases.get(snode)
-        problem = driver_problem(lease, state.beats.get(snode), state.now, self._stale_ms)
+        problem = state.driver_problem(snode, self._stale_ms)
         if problem is None:
             self._seen_alive = True
             return None
         # A clean shutdown releases the lease. If the holder is gone but the lease is not, it crashed, even if never seen alive.
-        has_crashed = lease is not None and has_ended(lease.holder)
         may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
-        if not has_crashed and (may_be_starting or state.now < self._wait_until):
+        if snode not in state.ended and (may_be_starting or state.now < self._wait_until):
             return None
         hint = "wait: it resumes when the driver is back; see its log for why it ended"
         return StopReason(DRIVER_LOST, f"the driver of snode {snode} {problem}", hint, state.now, transient=True)
-
-
-def driver_problem(lease: Lease | None, beat: Heartbeat | None, now: int, stale_ms: int) -> str | None:
-    """Return what is wrong with a driver, as the end of a sentence; None if it is alive."""
-    if lease is None:
-        return "is not running"
-    suffix = "" if beat is None else f"; its last heartbeat was {duration_text(now - beat.at)} ago"
-    if has_ended(lease.holder):
-        return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
-    if lease.expires < now:
-        return f"has let its lease expire{suffix}"
-    if beat is not None and beat.epoch == lease.epoch and now - beat.at > stale_ms:
-        return f"does not answer{suffix}"
-    return None
 
 
 def duration_text(ms: int) -> str:

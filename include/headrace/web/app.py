@@ -285,7 +285,7 @@ def filter_readable(state: Snapshot, access: MappedAccess, user: Any) -> Snapsho
     readable = access.readable_jobs(user, state.jobs.values())
     if len(readable) == len(state.jobs):
         return state
-    return Snapshot(state.now, {record.definition.id: record for record in readable}, state.leases, state.beats)
+    return replace(state, jobs={record.definition.id: record for record in readable})
 
 
 def _error_response(_: Request, error: Exception) -> JSONResponse:

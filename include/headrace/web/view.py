@@ -15,7 +15,7 @@ from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.stream_metrics import Rate
 from headrace.runtime.activity import ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
-from headrace.runtime.supervision import Snapshot, driver_problem, stale_after_ms
+from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.settings import Settings
 from headrace.web.stream_view import HISTORY
@@ -114,7 +114,7 @@ def snode_rows(state: Snapshot, stale_ms: int) -> list[Json]:
     return [
         {
             "name": name,
-            "problem": driver_problem(lease, beat, state.now, stale_ms),
+            "problem": state.driver_problem(name, stale_ms),
             "holder": lease.holder if lease else None,
             "epoch": lease.epoch if lease else None,
             "heartbeat": beat.at if beat else None,
