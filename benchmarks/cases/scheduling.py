@@ -34,6 +34,7 @@ from headrace.settings import Settings, load
 SAMPLES: Final = 3
 MAX_WAIT_S: Final = 3600.0
 REST_S: Final = 60.0
+SETTLING_S: Final = 10.0
 LIMIT_S: Final = 15.0
 SUBMIT: Final = '#!/bin/sh\nexec {python} {script} "$@"\n'
 MARK_DONE: Final = """
@@ -111,7 +112,9 @@ class System:
         return sum(used.user + used.system for used in times)
 
     def rest(self) -> float:
-        """Return the CPU seconds of a second in which nothing happens."""
+        """Return the CPU seconds of a second in which nothing happens, after all streams have reported the end of their driver."""
+        wait_for(lambda: self.count_supervised() >= self.streams)
+        time.sleep(SETTLING_S)
         before, start = self.busy_seconds(), time.monotonic()
         time.sleep(REST_S)
         return (self.busy_seconds() - before) / (time.monotonic() - start)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.airflow
 
 DUE = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM_DAG = job_dag_id("stream", "power", "s")
-WAITING = {"plan_history": "success", "activate": "success", "supervise": "deferred"}
+WAITING: dict[str, str | None] = {"plan_history": "success", "activate": "success", "supervise": "deferred"}
 
 
 @pytest.fixture
