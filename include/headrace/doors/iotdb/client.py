@@ -108,8 +108,9 @@ class Client:
 
     def begin(self, described: str) -> Session:
         """Note what others do for the client, and return the session whose rights apply."""
-        self.connection.note(described)
-        return self.session
+        connection = self.connection
+        connection.note(described)
+        return connection.session
 
     def open_statement(self) -> int:
         """Return the number of a statement of the client."""

@@ -470,10 +470,14 @@ OPTIONAL: Final = frozenset(
 """Fields that a call may lack."""
 OPEN_RANGES: Final = (AggregationQuery,)
 """Calls whose range of time may lack its ends."""
+NEEDED: Final[dict[type[Message], tuple[str, ...]]] = {}
+"""The fields that calls must have, for those that were received."""
 
 
 def missing_field(message: Message) -> str | None:
     """Return the first field that a call lacks; None if it has all that it needs."""
-    optional = OPTIONAL | {"startTime", "endTime"} if isinstance(message, OPEN_RANGES) else OPTIONAL
-    names = [field[2] for field in message.thrift_spec if field is not None]
-    return next((name for name in names if name not in optional and getattr(message, name) is None), None)
+    kind = type(message)
+    if kind not in NEEDED:
+        optional = OPTIONAL | {"startTime", "endTime"} if issubclass(kind, OPEN_RANGES) else OPTIONAL
+        NEEDED[kind] = tuple(field[2] for field in kind.thrift_spec if field is not None and field[2] not in optional)
+    return next((name for name in NEEDED[kind] if getattr(message, name) is None), None)

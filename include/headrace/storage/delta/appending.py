@@ -8,20 +8,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from headrace.model.tables import Table
 from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
 from headrace.storage.delta.keys import find_stored_keys, keep_keys
 from headrace.storage.delta.log import can_write_entry, write_entry
-from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, now_ms, write_file
+from headrace.storage.delta.row_order import encoded_schema, value_type, with_encoded_series
+from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, now_ms, write_file
 from headrace.storage.delta.written_rows import keep_written
 from headrace.storage.types import with_all_columns
 
 if TYPE_CHECKING:
-    from deltalake.transaction import AddAction
-
     from headrace.storage.delta.handles import Handle
     from headrace.storage.delta.snapshots import Snapshot
 
@@ -30,16 +28,20 @@ MAX_APPENDED_ROWS: Final = ROW_GROUP_ROWS
 
 
 def append(handle: Handle, snapshot: Snapshot, table: Table, rows: pa.Table, commit: Commit | None) -> WriteMetrics | None:
-    """Append rows, which are distinct by key, if no row has one of their keys. None, and no commit, if delta-rs has to do it."""
+    """Append rows, which are distinct by key, if no row has one of their keys. None, and no commit, if delta-rs has to do it.
+
+    Their series key may be a dictionary.
+    """
     if not 0 < rows.num_rows <= MAX_APPENDED_ROWS or not can_write_entry(snapshot) or not has_types(rows, snapshot.schema):
         return None
-    if find_stored_keys(handle, snapshot.files, table, snapshot.schema, rows.select(list(table.primary_key))).num_rows:
+    encoded = with_encoded_series(rows, table.series_key)
+    if find_stored_keys(handle, snapshot.files, table, snapshot.schema, encoded.select(list(table.primary_key))).num_rows:
         return None
     metrics = WriteMetrics(snapshot.number + 1, inserted=rows.num_rows)
-    complete = with_all_columns(rows, snapshot.schema)
-    added = write_file(handle.uri, complete, table, data_change=True)
+    complete = with_all_columns(encoded, encoded_schema(snapshot.schema, table.series_key))
+    added = write_file(handle.uri, complete, table)
     commit_files(handle, metrics.version, [append_info(metrics), add_action(added)], commit, [added.path])
-    handle.advance(snapshot.after([], [file_entry(added, complete, table)]))
+    handle.advance(snapshot.after([], [file_entry(added, table, snapshot.schema)]))
     keep_keys(handle, table, added.path, complete)
     keep_written(handle, added.path, complete)
     return metrics
@@ -47,7 +49,7 @@ def append(handle: Handle, snapshot: Snapshot, table: Table, rows: pa.Table, com
 
 def has_types(rows: pa.Table, schema: pa.Schema) -> bool:
     """Return whether a table has all columns of rows, in their types."""
-    return all(field.name in schema.names and schema.field(field.name).type == field.type for field in rows.schema)
+    return all(field.name in schema.names and schema.field(field.name).type == value_type(field.type) for field in rows.schema)
 
 
 def commit_files(
@@ -64,23 +66,32 @@ def commit_files(
         raise
 
 
-def file_entry(action: AddAction, rows: pa.Table, table: Table) -> pa.Table:
-    columns = {"path": [action.path], "size_bytes": [action.size], "num_records": [rows.num_rows]}
-    for name in (table.timestamp.name, table.series_key):
-        ends, type_ = pc.min_max(rows[name]), rows.schema.field(name).type
-        columns |= {f"{end}.{name}": pa.array([ends[end].as_py()], type_) for end in ("min", "max")}
-    return pa.table(columns)
+def file_entry(file: StagedFile, table: Table, schema: pa.Schema) -> pa.Table:
+    """Return the row of a file in those of a table with this schema; see `Handle.files`."""
+    time, key = table.timestamp.name, table.series_key
+    instants = schema.field(time).type
+    return pa.table(
+        {
+            "path": [file.path],
+            "size_bytes": [file.size],
+            "num_records": [file.rows],
+            f"min.{time}": pa.array([file.times.low], instants),
+            f"max.{time}": pa.array([file.times.high], instants),
+            f"min.{key}": [file.names[0]],
+            f"max.{key}": [file.names[1]],
+        }
+    )
 
 
-def add_action(action: AddAction) -> dict[str, Any]:
+def add_action(file: StagedFile, *, data_change: bool = True) -> dict[str, Any]:
     return {
         "add": {
-            "path": action.path,
+            "path": file.path,
             "partitionValues": {},
-            "size": action.size,
-            "modificationTime": action.modification_time,
-            "dataChange": action.data_change,
-            "stats": action.stats,
+            "size": file.size,
+            "modificationTime": file.modified,
+            "dataChange": data_change,
+            "stats": file.statistics,
         }
     }
 

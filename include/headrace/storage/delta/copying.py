@@ -66,7 +66,7 @@ class ColumnCopy:
                 writer.write_table(copied.cast(plain), row_group_size=ROW_GROUP_ROWS)
         size = int(system.get_file_info(f"{root}/{target}").size)
         file = describe_file(handle.uri, target, size, self._table, schema)
-        return AddAction(file.path, file.size, {}, file.modified, False, file.statistics)
+        return file.action(data_change=False)
 
     @property
     def _all_series(self) -> tuple[str, None]:

@@ -15,7 +15,7 @@ from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.key_digests import key_digests
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, key_filter, prune_files, time_bounds
-from headrace.storage.delta.row_order import has_distinct_times
+from headrace.storage.delta.row_order import decoded, has_distinct_times, with_encoded_series
 from headrace.storage.delta.series_ends import MAX_ROWS, may_have_any, series_ends
 from headrace.storage.types import MICROSECONDS
 
@@ -54,6 +54,7 @@ def conform_rows(rows: pa.Table, schema: pa.Schema, key: Sequence[str], owner: s
 def keep_last_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     if rows.num_rows < 2 or (rows.num_rows >= MIN_CHECKED_ROWS and are_distinct(rows, key)):
         return rows
+    rows = decoded(rows)
     numbered = rows.select(list(key)).append_column(_ORDER, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(key), use_threads=False).aggregate([(_ORDER, "max")])[f"{_ORDER}_max"]
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
@@ -80,6 +81,7 @@ def keep_last_values_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Combine rows of one key, keeping the last value of each column that is not NULL."""
     if rows.num_rows < 2 or (len(key) == 2 and not has_nulls(rows, key) and has_distinct_times(rows, *key)):
         return rows
+    rows = decoded(rows)
     values = [name for name in rows.column_names if name not in key]
     grouped = rows.group_by(list(key), use_threads=False)
     combined = grouped.aggregate([(name, "last", pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)) for name in values])
@@ -102,7 +104,8 @@ def semi_join(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
 def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, keys: pa.Table) -> pa.Table:
     """Return the keys that the table holds, whose data files are `files`.
 
-    Files are pruned by statistics: for keys newer than all rows, none is read. The keys of small files are read once.
+    The series of `keys` may be a dictionary. Files are pruned by statistics: for keys newer than all rows, none is read. The
+    keys of small files are read once.
     """
     nothing = keys.slice(0, 0)
     if keys.num_rows == 0:
@@ -110,6 +113,7 @@ def find_stored_keys(handle: Handle, files: pa.Table, table: Table, schema: pa.S
     files = without_earlier(handle, files, table, keys)
     if not files.num_rows:
         return nothing
+    keys = decoded(keys)
     bounds, primary = time_bounds(keys, table.timestamp.name), list(table.primary_key)
     names = pc.unique(keys[table.series_key]).to_pylist()
     pruned = prune_files(files, table, schema, bounds, names)
@@ -166,9 +170,7 @@ def cached_keys(handle: Handle, table: Table, schema: pa.Schema, path: str) -> p
 
 def keep_keys(handle: Handle, table: Table, path: str, rows: pa.Table) -> pa.Table:
     """Keep the keys of the rows of a small data file in memory, and return them."""
-    keys = rows.select(list(table.primary_key)).combine_chunks()
-    position = keys.column_names.index(table.series_key)
-    keys = keys.set_column(position, table.series_key, keys[table.series_key].dictionary_encode())
+    keys = with_encoded_series(rows.select(list(table.primary_key)).combine_chunks(), table.series_key)
     if keys.num_rows <= MAX_CACHED_ROWS:
         handle.keys.put(f"{handle.uri}/{path}", keys)
     handle.latest_times.add(path, series_ends(keys, table))

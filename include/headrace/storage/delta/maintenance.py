@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import RemoveAction
 
 from headrace.errors import Error
 from headrace.model.tables import Table
@@ -28,9 +28,9 @@ from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTE
 from headrace.storage.delta.handles import LOG, Handle, Handles, is_local, open_table, stored_schema, translate_errors
 from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
-from headrace.storage.delta.series_ends import series_ends
+from headrace.storage.delta.series_ends import Ends, series_ends
 from headrace.storage.delta.snapshots import Snapshot
-from headrace.storage.delta.staged_files import now_ms, sorted_rows, write_file
+from headrace.storage.delta.staged_files import StagedFile, now_ms, sorted_rows, write_file
 from headrace.storage.delta.writer import Writer
 from headrace.storage.delta.written_rows import forget_written, written_or_read
 
@@ -198,19 +198,19 @@ class Maintenance:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
         handle = self._handles.reader(table)
         with translate_errors(handle.name):
-            rows = sorted_rows(written_or_read(handle, group.paths, schema), table)
-            compacted = CompactedFile(table, group, rows, write_file(handle.uri, rows, table))
+            rows = sorted_rows(written_or_read(handle, group.paths, schema, table.series_key), table)
+            compacted = CompactedFile(table, group, write_file(handle.uri, rows, table), series_ends(rows, table))
         return self._writer.commit_small(table, compacted.swap_locally, compacted.swap)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedFile:
-    """A staged file with the rows of a group, and the commit that puts it in the place of the group's files."""
+    """A staged file with the rows of a group, and the commit that puts it in place of them. `ends` are its latest times."""
 
     table: Table
     group: CompactionGroup
-    rows: pa.Table
-    added: AddAction
+    added: StagedFile
+    ends: Ends
 
     def swap_locally(self, handle: Handle, snapshot: Snapshot) -> int | None:
         """Swap the files of a local table without delta-rs; return how many were replaced, None if delta-rs has to do it."""
@@ -219,20 +219,20 @@ class CompactedFile:
             return None
         removed = [remove_action(file, data_change=False) for file in group.files.to_pylist()]
         # The file stays if another writer is first: the next attempt adds it.
-        commit_files(handle, version, [compaction_info(version, group), add_action(added), *removed], None, [])
-        handle.advance(snapshot.after(group.paths, [file_entry(added, self.rows, self.table)]))
+        commit_files(handle, version, [compaction_info(version, group), add_action(added, data_change=False), *removed], None, [])
+        handle.advance(snapshot.after(group.paths, [file_entry(added, self.table, snapshot.schema)]))
         forget_written(handle, group.paths)
-        ends = series_ends(self.rows, self.table)
-        handle.ends.put(f"{handle.uri}/{added.path}", ends)
-        handle.latest_times.add(added.path, ends)
+        handle.ends.put(f"{handle.uri}/{added.path}", self.ends)
+        handle.latest_times.add(added.path, self.ends)
         return len(removed)
 
     def swap(self, handle: Handle, delta: DeltaTable) -> int:
         """Swap the files; return how many were replaced, 0 if one of them was removed meanwhile."""
         if not is_live(self.group, handle.files(delta)):
             return 0
+        added = self.added.action(data_change=False)
         removed = [RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {}) for file in self.group.files.to_pylist()]
-        delta.create_write_transaction([self.added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
+        delta.create_write_transaction([added, *removed], "append", delta.schema(), commit_properties=commit_properties(None))
         return len(removed)
 
 

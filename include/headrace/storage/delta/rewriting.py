@@ -175,9 +175,9 @@ def commit_replacement(
     handle: Handle, snapshot: Snapshot, table: Table, replacement: Replacement, metrics: WriteMetrics, commit: Commit | None
 ) -> None:
     uri, data = handle.uri, replacement.data()
-    added = [write_file(uri, rows, table, data_change=True) for rows in data]
+    added = [write_file(uri, rows, table) for rows in data]
     actions = [replacement_info(metrics), *map(add_action, added)]
-    written = [action.path for action in added]
+    written = [file.path for file in added]
     if replacement.removed:
         Path(uri, CHANGES).mkdir(exist_ok=True)
         path, size = write_parquet(uri, f"{CHANGES}/cdc-00000-", replacement.changes())
@@ -186,10 +186,10 @@ def commit_replacement(
     actions += [remove_action(entry) for entry in replacement.removed]
     commit_files(handle, metrics.version, actions, commit, written)
     removed = [entry["path"] for entry in replacement.removed]
-    handle.advance(snapshot.after(removed, [file_entry(action, rows, table) for action, rows in zip(added, data, strict=True)]))
+    handle.advance(snapshot.after(removed, [file_entry(file, table, snapshot.schema) for file in added]))
     forget_written(handle, removed)
-    for action, rows in zip(added, data, strict=True):
-        keep_written(handle, action.path, rows)
+    for file, rows in zip(added, data, strict=True):
+        keep_written(handle, file.path, rows)
 
 
 def replacement_info(metrics: WriteMetrics) -> dict[str, Any]:

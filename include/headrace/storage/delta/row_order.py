@@ -14,11 +14,46 @@ KEY_TYPE: Final = pa.dictionary(pa.int32(), pa.string())
 
 def as_dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
+        column = combined(column.cast(pa.string())).dictionary_encode()
     elif column.type != KEY_TYPE:
         column = column.cast(KEY_TYPE)
     unified = pa.table({"": column}).unify_dictionaries()[0].combine_chunks()
     return unified.chunk(0) if isinstance(unified, pa.ChunkedArray) else unified
+
+
+def combined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in as few chunks as possible: to unify their dictionaries takes as long as to make them."""
+    return pa.table({"": column}).combine_chunks()[0]
+
+
+def with_encoded_series(rows: pa.Table, series_key: str) -> pa.Table:
+    """Return rows whose series key is a dictionary."""
+    return rows.set_column(rows.schema.get_field_index(series_key), series_key, as_dictionary(rows[series_key]))
+
+
+def encoded_schema(schema: pa.Schema, series_key: str) -> pa.Schema:
+    """Return the schema of such rows."""
+    return schema.set(schema.get_field_index(series_key), pa.field(series_key, KEY_TYPE))
+
+
+def decoded(rows: pa.Table) -> pa.Table:
+    """Return rows with texts in place of dictionaries."""
+    fields = [field.with_type(value_type(field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column, which may be a dictionary."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def least_and_greatest(column: pa.ChunkedArray) -> dict[str, pa.Scalar]:
+    """Return the least and the greatest value of a column as `min` and `max`, which are NULL if it has none."""
+    if pa.types.is_dictionary(column.type):
+        encoded = as_dictionary(column)
+        column = encoded.dictionary.take(encoded.indices.unique())
+    ends = pc.min_max(column)
+    return {"min": ends["min"], "max": ends["max"]}
 
 
 def ranked(encoded: pa.DictionaryArray) -> tuple[Array, pa.Array]:
@@ -59,9 +94,14 @@ def to_integers(times: pa.ChunkedArray) -> Array:
 
 
 def sort_rows(rows: pa.Table, series_key: str, time: str) -> pa.Table:
-    """Return rows ordered by series and time."""
-    order = ordering(ranked(as_dictionary(rows[series_key]))[0], to_integers(rows[time]))
-    return rows if order is None else rows.take(pa.array(order))
+    """Return rows ordered by series and time. The series key is a dictionary, which is ordered too."""
+    position = rows.schema.get_field_index(series_key)
+    ranks, names = ranked(as_dictionary(rows[series_key]))
+    order = ordering(ranks, to_integers(rows[time]))
+    others = rows.remove_column(position)
+    if order is not None:
+        others, ranks = others.take(pa.array(order)), ranks[order]
+    return others.add_column(position, series_key, pa.DictionaryArray.from_arrays(pa.array(ranks), names))
 
 
 def has_distinct_times(rows: pa.Table, series_key: str, time: str) -> bool:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.storage.delta.pruning import Bounds
-from headrace.storage.delta.row_order import Array, as_dictionary, ordering, ranked, to_integers
+from headrace.storage.delta.row_order import Array, as_dictionary, sort_rows, to_integers
 from headrace.storage.object_store import file_system, locate
 
 SLICE_ROWS: Final = 1 << 20
@@ -95,7 +95,7 @@ class Share:
         for tables in self._batches(columns):
             rows = pa.concat_tables(tables)
             if self.key in rows.column_names:
-                rows = order_rows(rows, self.key, self.time)
+                rows = sort_rows(rows, self.key, self.time)
             for part in slice_rows(rows, self.key) if self.whole else [rows]:
                 yield self._select(part, columns)
 
@@ -187,18 +187,6 @@ def as_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(table.num_rows, type_)])
     column = table[name]
     return column if column.type == type_ else column.cast(type_)
-
-
-def order_rows(rows: pa.Table, key: str, time: str) -> pa.Table:
-    """Return rows ordered by series and time; the dictionary of the series key is ordered too."""
-    encoded = as_dictionary(rows[key])
-    ranks, names = ranked(encoded)
-    times = to_integers(rows[time])
-    order = ordering(ranks, times)
-    if order is not None:
-        rows, ranks = rows.take(pa.array(order)), ranks[order]
-    column = pa.DictionaryArray.from_arrays(pa.array(ranks), names)
-    return rows.set_column(rows.schema.get_field_index(key), key, column)
 
 
 def slice_rows(rows: pa.Table, key: str) -> Iterator[pa.Table]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
@@ -21,14 +22,17 @@ from headrace.model.instants import EPOCH
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.handles import is_local
-from headrace.storage.delta.pruning import Bounds, time_bounds
-from headrace.storage.delta.row_order import sort_rows
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.row_order import decoded, least_and_greatest, sort_rows
 from headrace.storage.object_store import file_system
 from headrace.storage.types import MICROSECONDS
 
 ROW_GROUP_ROWS: Final = 131_072
 # Up to this many rows, dictionaries and a strong compression take more time than they save.
 MAX_PLAIN_ROWS: Final = 8_192
+# Rows that show whether the values of a column repeat: so many far apart, and as many in runs.
+SAMPLE_ROWS: Final = 512
+SAMPLE_RUNS: Final = 8
 # Every reader parses these statistics, so leave long strings out.
 MAX_STATISTIC_CHARACTERS: Final = 256
 
@@ -45,15 +49,19 @@ class StagedFile:
     times: Bounds
     names: tuple[str, str]
 
+    def action(self, *, data_change: bool = True) -> AddAction:
+        """Return the action by which delta-rs adds the file."""
+        return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
+
     def overlaps(self, other: StagedFile) -> bool:
         """Return whether the two may hold the same key."""
         return self.times.overlaps(other.times) and self.names[0] <= other.names[1] and other.names[0] <= self.names[1]
 
 
-def write_file(uri: str, rows: pa.Table, table: Table, *, data_change: bool = False) -> AddAction:
-    """Write rows as a staged data file of a table; return the action that adds it."""
+def write_file(uri: str, rows: pa.Table, table: Table) -> StagedFile:
+    """Write one or more rows as a staged data file of a table."""
     path, size = write_parquet(uri, "part-00000-", rows)
-    return AddAction(path, size, {}, now_ms(), data_change, json.dumps(file_statistics(rows, table)))
+    return staged_file(path, size, rows, table)
 
 
 def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
@@ -61,7 +69,16 @@ def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
     is_small = rows.num_rows <= MAX_PLAIN_ROWS
     codec = "snappy" if is_small else "zstd"
     path = f"{prefix}{uuid.uuid4()}-c000.{codec}.parquet"
-    write = partial(pq.write_table, rows, compression=codec, use_dictionary=not is_small, row_group_size=ROW_GROUP_ROWS)
+    write = partial(
+        pq.write_table,
+        rows,
+        compression=codec,
+        use_dictionary=dictionary_columns(rows, is_small=is_small),
+        row_group_size=ROW_GROUP_ROWS,
+        write_batch_size=MAX_PLAIN_ROWS,
+        # That of Arrow says what is a dictionary. Readers take types from the log.
+        store_schema=False,
+    )
     system, root = file_system(uri)
     if not is_small or not is_local(uri):
         write(f"{root}/{path}", filesystem=system)
@@ -75,21 +92,49 @@ def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
     return path, content.size
 
 
-def file_statistics(rows: pa.Table, table: Table) -> dict[str, Any]:
-    """Return a file's statistics for the log: rows, and the least and greatest of the key columns."""
-    ends = {name: pc.min_max(rows[name]) for name in table.primary_key}
-    bounded = {name: end for name, end in ends.items() if end["max"].is_valid and len(str(end["max"])) <= MAX_STATISTIC_CHARACTERS}
+def dictionary_columns(rows: pa.Table, *, is_small: bool) -> list[str]:
+    """Return the columns to write as dictionaries: those that are, and in a large file those whose values repeat.
+
+    A dictionary of distinct values makes a file larger, and takes most of the time to write it.
+    """
+    return [
+        field.name for field in rows.schema if pa.types.is_dictionary(field.type) or not (is_small or is_distinct(rows[field.name]))
+    ]
+
+
+def is_distinct(column: pa.ChunkedArray) -> bool:
+    """Return whether most values of a column are distinct, both among rows far apart and among those that follow each other."""
+    count = len(column)
+    apart = np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(np.int64)
+    starts = apart[:: SAMPLE_ROWS // SAMPLE_RUNS]
+    runs = (starts[:, None] + np.arange(min(count, SAMPLE_ROWS // SAMPLE_RUNS))).ravel()
+    samples = [column.take(pa.array(positions)) for positions in (apart, runs[runs < count])]
+    return all(2 * len(sample.unique()) > len(sample) for sample in samples)
+
+
+def staged_file(path: str, size: int, keys: pa.Table, table: Table) -> StagedFile:
+    """Return the description of a file with the keys of its rows, of which there is one at least."""
+    ends = {name: least_and_greatest(keys[name]) for name in table.primary_key}
+    times = Bounds(*(ends[table.timestamp.name][end].cast(pa.int64()).as_py() for end in ("min", "max")))
+    names = (ends[table.series_key]["min"].as_py(), ends[table.series_key]["max"].as_py())
+    return StagedFile(path, size, now_ms(), json.dumps(file_statistics(keys, ends)), keys.num_rows, times, names)
+
+
+def file_statistics(keys: pa.Table, ends: Mapping[str, Mapping[str, pa.Scalar]]) -> dict[str, Any]:
+    """Return a file's statistics for the log: rows, and the least and greatest of the key columns, which are known."""
+    least, greatest = ({name: _statistic(own[end]) for name, own in ends.items()} for end in ("min", "max"))
+    bounded = [name for name, value in greatest.items() if value is not None and len(str(value)) <= MAX_STATISTIC_CHARACTERS]
     return {
-        "numRecords": rows.num_rows,
-        "minValues": {name: _statistic(end["min"]) for name, end in bounded.items()},
-        "maxValues": {name: _statistic(end["max"]) for name, end in bounded.items()},
-        "nullCount": {name: rows[name].null_count for name in table.primary_key},
+        "numRecords": keys.num_rows,
+        "minValues": {name: least[name] for name in bounded},
+        "maxValues": {name: greatest[name] for name in bounded},
+        "nullCount": {name: keys[name].null_count for name in ends},
     }
 
 
 def _statistic(value: pa.Scalar) -> object:
     """Return a value for statistics: timestamps are rounded down to milliseconds, as readers expect."""
-    if value.type == MICROSECONDS:
+    if value.type == MICROSECONDS and value.is_valid:
         moment = EPOCH + timedelta(milliseconds=value.cast(pa.int64()).as_py() // 1_000)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z"
     python_value = value.as_py()
@@ -102,19 +147,15 @@ def now_ms() -> int:
 
 
 def sorted_rows(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows sorted by key."""
+    """Return rows sorted by key. Their series key may be a dictionary, before and after."""
     if table.key is None:
         return sort_rows(rows, table.series_key, table.timestamp.name)
-    return rows.sort_by([(name, "ascending") for name in table.primary_key])
+    return decoded(rows).sort_by([(name, "ascending") for name in table.primary_key])
 
 
 def stage_rows(rows: pa.Table, table: Table, uri: str) -> StagedFile:
     """Write rows as a staged data file, sorted by subtable and time."""
-    rows = sorted_rows(rows, table)
-    action = write_file(uri, rows, table, data_change=True)
-    names = (rows[table.series_key][0].as_py(), rows[table.series_key][-1].as_py())
-    times = time_bounds(rows, table.timestamp.name)
-    return StagedFile(action.path, action.size, action.modification_time, action.stats, rows.num_rows, times, names)
+    return write_file(uri, sorted_rows(rows, table), table)
 
 
 def staged_files_in(uri: str, folder: str, table: Table, schema: pa.Schema) -> list[StagedFile]:
@@ -131,7 +172,4 @@ def describe_file(uri: str, path: str, size: int, table: Table, schema: pa.Schem
     keys = read_data_files(uri, [path], schema, list(table.primary_key), None)
     if not keys.num_rows:
         return StagedFile(path, size, now_ms(), "{}", 0, Bounds(0, 0), ("", ""))
-    names = pc.min_max(keys[table.series_key])
-    bounded = json.dumps(file_statistics(keys, table))
-    times = time_bounds(keys, table.timestamp.name)
-    return StagedFile(path, size, now_ms(), bounded, keys.num_rows, times, (names["min"].as_py(), names["max"].as_py()))
+    return staged_file(path, size, keys, table)

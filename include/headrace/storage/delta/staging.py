@@ -10,7 +10,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.commits import Commit, WriteMetrics
@@ -140,7 +139,7 @@ def has_stored_keys(handle: Handle, delta: DeltaTable, table: Table, schema: pa.
 
 
 def add_files(delta: DeltaTable, files: Sequence[StagedFile], commit: Commit | None) -> WriteMetrics:
-    actions = [AddAction(file.path, file.size, {}, file.modified, True, file.statistics) for file in files]
+    actions = [file.action() for file in files]
     return WriteMetrics(commit_actions(delta, actions, commit), inserted=total_rows(files))
 
 

@@ -43,6 +43,7 @@ from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.rewriting import rewrite
+from headrace.storage.delta.row_order import decoded, with_encoded_series
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
 from headrace.storage.types import rows_schema
@@ -88,23 +89,24 @@ class Writer:
         """
         schema = rows_schema(table, database)
         deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
-        rows = deduplicate(conform_rows(rows, schema, table.primary_key, table.name), table.primary_key)
+        encoded = deduplicate(keyed_rows(rows, schema, table), table.primary_key)
         written = schema.names if update_columns is None else update_columns
 
         def has_nothing_to_write(handle: Handle, version: DeltaTable | Snapshot) -> bool:
-            return is_recorded(handle, version, commit) or (rows.num_rows == 0 and commit is None)
+            return is_recorded(handle, version, commit) or (encoded.num_rows == 0 and commit is None)
 
         def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
             if has_nothing_to_write(handle, snapshot):
                 return WriteMetrics(snapshot.number)
             refuse_retired(snapshot.schema, written, handle.name)
-            return append(handle, snapshot, table, rows, commit)
+            return append(handle, snapshot, table, encoded, commit)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             if has_nothing_to_write(handle, delta):
                 return WriteMetrics(delta.version())
             all_columns = stored_schema(delta)
             refuse_retired(all_columns, written, handle.name)
+            rows = decoded(encoded)
             stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key)))
             if stored.num_rows == 0:
                 return append_rows(delta, rows, commit, all_columns)
@@ -118,17 +120,18 @@ class Writer:
         `columns` are those for which the rows have values.
         """
         schema = rows_schema(table, database)
-        rows = conform_rows(rows, schema, table.primary_key, table.name)
-        if keep_last_per_key(rows, table.primary_key).num_rows < rows.num_rows:
+        encoded = keyed_rows(rows, schema, table)
+        if keep_last_per_key(encoded, table.primary_key).num_rows < encoded.num_rows:
             return None
 
         def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
             refuse_retired(snapshot.schema, columns, handle.name)
-            return append(handle, snapshot, table, rows, None)
+            return append(handle, snapshot, table, encoded, None)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             all_columns = stored_schema(delta)
             refuse_retired(all_columns, columns, handle.name)
+            rows = decoded(encoded)
             if find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key))).num_rows:
                 return None
             return append_rows(delta, rows, None, all_columns)
@@ -199,16 +202,17 @@ class Writer:
         time; 0 is the default. `check` is called at the version that the commit builds on; what it raises prevents the commit.
         """
         schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
-        rows = keep_last_values_per_key(conform_rows(rows, schema, key, table.name), key)
+        encoded = keep_last_values_per_key(keyed_rows(rows, schema, table), key)
 
         def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
             if replaced is not None:
                 return None
             check()
-            return append(handle, snapshot, table, rows, None)
+            return append(handle, snapshot, table, encoded, None)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             check()
+            rows = decoded(encoded)
             if replaced is not None:
                 chunks = [in_memory(rows, table)]
                 replacement = Replacement(
@@ -353,6 +357,11 @@ class Writer:
     def merging_by_spark(self, name: str) -> AbstractContextManager[None]:
         """Exclude writers that do not wait for the lock of a name, which this thread holds."""
         return spark_merges.merging(self._handles.uri, name) if is_local(self._handles.uri) else nullcontext()
+
+
+def keyed_rows(rows: pa.Table, schema: pa.Schema, table: Table) -> pa.Table:
+    """Return rows as `conform_rows` does, with the series key as a dictionary: what is asked of their keys needs it."""
+    return with_encoded_series(conform_rows(rows, schema, table.primary_key, table.name), table.series_key)
 
 
 def fence(handle: Handle, delta: DeltaTable, job_id: str, epoch: int) -> None:

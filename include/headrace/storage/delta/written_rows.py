@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.storage.delta.data_files import read_data_files, with_stored_columns
 from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.row_order import encoded_schema, with_encoded_series
 
 MAX_KEPT_ROWS: Final = 10_000
 """Rows of a data file that stays in memory."""
@@ -31,9 +32,10 @@ def forget_written(handle: Handle, paths: Iterable[str]) -> None:
         handle.written.discard(f"{handle.uri}/{path}")
 
 
-def written_or_read(handle: Handle, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Return the rows of data files, in no particular order. Those that are not in memory are read."""
+def written_or_read(handle: Handle, paths: Sequence[str], schema: pa.Schema, series_key: str) -> pa.Table:
+    """Return the rows of data files, in no particular order, whose series key is a dictionary. Those not in memory are read."""
     kept = {path: handle.written.get(f"{handle.uri}/{path}") for path in paths}
-    in_memory = [with_stored_columns(rows, schema) for rows in kept.values() if rows is not None]
     others = read_data_files(handle.uri, [path for path, rows in kept.items() if rows is None], schema, None, None)
-    return pa.concat_tables([others.cast(schema), *in_memory])
+    parts = [others.cast(schema), *(rows for rows in kept.values() if rows is not None)]
+    encoded = encoded_schema(schema, series_key)
+    return pa.concat_tables(with_stored_columns(with_encoded_series(rows, series_key), encoded) for rows in parts)
