@@ -30,7 +30,7 @@ from headrace.storage.types import MICROSECONDS
 ROW_GROUP_ROWS: Final = 131_072
 # Up to this many rows, dictionaries and a strong compression take more time than they save.
 MAX_PLAIN_ROWS: Final = 8_192
-# Rows that show whether the values of a column repeat: so many far apart, and as many in runs.
+# How many rows far apart, and how many in runs, show whether the values of a column repeat.
 SAMPLE_ROWS: Final = 512
 SAMPLE_RUNS: Final = 8
 # Every reader parses these statistics, so leave long strings out.
