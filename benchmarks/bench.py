@@ -44,6 +44,7 @@ class Sizes:
         load_rows: Rows of the files to load.
         dags: Number of streams, and of continuous queries, whose DAGs are parsed.
         scheduled: Numbers of streams beside which Airflow starts runs, in ascending order.
+        followed: Requests of each client in a round beside which a stream is measured.
         processes: Processes per round of the command-line benchmark.
         rounds: Rounds after a first one, which is discarded.
         wide_devices: Devices of the tree with many measurements.
@@ -74,6 +75,7 @@ class Sizes:
     load_rows: int = 20_000_000
     dags: int = 500
     scheduled: tuple[int, ...] = (10, 500)
+    followed: int = 200
     processes: int = 3
     rounds: int = 3
     wide_devices: int = 10_000

@@ -52,6 +52,17 @@ class DeltaLogReader:
         return self._folder / f"{self._next:020}.json"
 
 
+def read_entries(location: str) -> dict[int, Actions]:
+    """Return the actions of all versions of a table in its log, in order."""
+    files = sorted((Path(location) / "_delta_log").glob("*.json"))
+    return {int(file.stem): [json.loads(line) for line in file.read_text().splitlines() if line] for file in files}
+
+
+def adds_rows(actions: Actions) -> bool:
+    """Return whether a commit added rows, and not only compacted them."""
+    return has_rows([action for action in actions if action.get("add", {}).get("dataChange", True)])
+
+
 def commit_time(location: str, version: int) -> float:
     """Return when a version was committed, in epoch seconds."""
     return file_time(Path(location) / "_delta_log" / f"{version:020}.json")

@@ -127,8 +127,8 @@ class JobTrigger(BaseTrigger):
         start = 0.0
         while True:
             try:
-                cache = await in_thread(snapshot_cache)
                 if supervisor is None:
+                    cache = await in_thread(snapshot_cache)
                     supervisor = await in_thread(self._create_supervisor, cache.catalog)
                     start = time.monotonic()
                 result = await self._check(cache.catalog, supervisor, await cache.get(start))

@@ -30,6 +30,7 @@ CASES: Final[dict[str, str]] = {
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
     "ingest": "many clients that write a few rows at a time through a door",
+    "ingest_streams": "streams beside clients that write at half of the pace they should achieve",
     "insert_triggers": "what triggers add to an INSERT",
     "pipes": "pipes to and from an IoTDB server and a Kafka broker, many on one table, and an idle one",
     "loads": "loading Parquet files, against a PySpark job",

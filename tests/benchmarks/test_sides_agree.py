@@ -39,6 +39,7 @@ TINY = Sizes(
     commits=2,
     load_rows=3000,
     dags=3,
+    followed=2,
     processes=1,
     rounds=1,
     wide_devices=12,
@@ -79,7 +80,8 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
 
 
 @pytest.mark.parametrize(
-    "name", ["statements", "inserts", "insert_triggers", "command", "wide_trees", "notifications", "triggers", "states"]
+    "name",
+    ["statements", "inserts", "ingest_streams", "insert_triggers", "command", "wide_trees", "notifications", "triggers", "states"],
 )
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))
