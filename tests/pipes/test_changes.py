@@ -12,7 +12,7 @@ from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE
 from headrace.pipes.changes import TableLayout, change_events
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent, Measurement
-from headrace.storage.delta.changes import COMMIT_VERSION, changes_schema
+from headrace.storage.delta.change_columns import COMMIT_VERSION, changes_schema
 
 MEASUREMENTS = ("a", "b")
 LAYOUT = TableLayout(

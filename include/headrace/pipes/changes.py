@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.model.time import Precision, TickRanges
 from headrace.model.types import TypeKind
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, DeviceRows, Event, InsertEvent, Measurement
-from headrace.storage.delta.changes import COMMIT_VERSION
+from headrace.storage.delta.change_columns import COMMIT_VERSION
 from headrace.storage.delta.keys import anti_join, semi_join
 from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.types import arrow_type

@@ -14,13 +14,14 @@ from deltalake.exceptions import DeltaError
 from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.model.time import TickRanges
+from headrace.storage.delta.change_columns import COMMIT_VERSION, as_inserted, changes_schema
 from headrace.storage.delta.data_files import read_batches
 from headrace.storage.delta.handles import Handle, Handles, first_line, stored_schema
-from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
+from headrace.storage.delta.log import count_changed_rows, count_written_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
+from headrace.storage.delta.written_changes import WrittenChanges
 from headrace.storage.object_store import file_system
 
-COMMIT_VERSION: Final = "_commit_version"
 PIECE_ROWS: Final = 500_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
 READ_ROWS: Final = 1 << 17
@@ -46,14 +47,6 @@ class InsertedRows:
         paths, series = list(self.paths), (self.series_key, None)
         batches = read_batches(self.uri, paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
         return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
-
-
-def as_inserted(rows: pa.Table, version: int) -> pa.Table:
-    """Return rows that a version has inserted with the columns that changes have."""
-    change_type = pa.repeat(pa.scalar("insert"), rows.num_rows)
-    return rows.append_column(CHANGE_TYPE, change_type).append_column(
-        COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)
-    )
 
 
 def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -84,11 +77,6 @@ def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | N
         ends += [statistics.min, statistics.max]
     values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
     return Bounds(min(values), max(values)) if values else None
-
-
-def changes_schema(stored: pa.Schema) -> pa.Schema:
-    """Return the columns of `Changes.read`: the stored ones, then the type of change and its version."""
-    return pa.schema([*stored, pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +119,7 @@ class Changes:
 
     def __init__(self, handles: Handles) -> None:
         self._handles = handles
+        self._written = WrittenChanges()
 
     def read(self, table: Table, first: int, last: int) -> pa.Table:
         """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.
@@ -141,12 +130,16 @@ class Changes:
             HistoryGoneError: The changes of some of the versions have been removed.
         """
         handle = self._handles.reader(table)
+        written = self._written.read(handle, first, last)
+        if written is not None:
+            return written
         try:
             with handle.latest() as delta:
                 _check_range(handle, first, last, delta.version())
-                schema = changes_schema(stored_schema(delta))
+                stored = stored_schema(delta)
+                self._written.note(handle, delta.version(), stored)
                 reader = delta.load_cdf(first, last)
-            changes = pa.table(reader)
+            changes, schema = pa.table(reader), changes_schema(stored)
         except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
             raise _explain_failure(handle, first, last, error) from error
         changes = changes.select(schema.names).cast(schema)

@@ -100,6 +100,7 @@ class Handle:
         self._seen: tuple[int, tuple[int, int]] | None = None
         # When the log was last seen to be the one that was read, on the monotonic clock.
         self._verified = 0.0
+        self._newest = 0
         self._files: tuple[int, pa.Table] | None = None
         self._transactions = Transactions(lambda version: read_file(log_file(uri, version)))
         # The version that the last commit of this process has created, and the identity of its log file.
@@ -120,7 +121,7 @@ class Handle:
         """Yield the newest version of a local table, exclusively. After a commit of this process that takes no call of delta-rs."""
         with self._mutex, translate_errors(self.name):
             snapshot, identity = self._snapshot or (None, None)
-            if snapshot is None or identity != self._file_identity(snapshot.number) or self._has_newer_version(snapshot):
+            if snapshot is None or identity != self.identity(snapshot.number) or self._has_newer_version(snapshot):
                 delta = self._refresh()
                 snapshot = Snapshot.of(delta, stored_schema(delta), self.files(delta))
                 self.advance(snapshot)
@@ -128,16 +129,26 @@ class Handle:
 
     def advance(self, snapshot: Snapshot) -> None:
         """Keep a version that is the newest; the caller has the table exclusively."""
-        self._snapshot = (snapshot, self._file_identity(snapshot.number))
+        self._snapshot = (snapshot, self.identity(snapshot.number))
 
     def version(self) -> int:
         """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
         with self._mutex, translate_errors(self.name):
+            if is_local(self.uri) and self._delta is not None and self._is_same_log(self._delta):
+                return self._find_newest(self._delta.version())
             delta, is_verified = self._delta, time.monotonic() < self._verified + MAX_UNVERIFIED_S
             if delta is not None and not is_local(self.uri) and is_verified and not self._has_newer_version(delta):
                 return int(delta.version())
         with self.latest() as delta:
             return int(delta.version())
+
+    def _find_newest(self, version: int) -> int:
+        """Return the newest version, given an older one, without reading log entries."""
+        version = max(version, self._newest)
+        while file_exists(log_file(self.uri, version + 1)):
+            version += 1
+        self._newest = version
+        return version
 
     def at(self, version: int) -> DeltaTable:
         """Return the table as of a version."""
@@ -173,6 +184,7 @@ class Handle:
         delta = self._delta
         if delta is None or not self._is_same_log(delta):
             self._files = None
+            self._newest = 0
             self._transactions.forget()
             delta = self._delta = open_table(self.uri)
         elif self._has_newer_version(delta):
@@ -184,17 +196,18 @@ class Handle:
     def _remember(self, delta: DeltaTable) -> None:
         version = delta.version()
         if self._seen is None or self._seen[0] != version:
-            self._seen = (version, self._file_identity(version))
+            self._seen = (version, self.identity(version))
 
     def _is_same_log(self, delta: DeltaTable) -> bool:
         """Return whether the log is the one that was read: a table dropped and created again has another."""
         version = delta.version()
-        return self._seen is not None and self._seen == (version, self._file_identity(version))
+        return self._seen is not None and self._seen == (version, self.identity(version))
 
     def _has_newer_version(self, table: DeltaTable | Snapshot) -> bool:
         return file_exists(log_file(self.uri, table.version() + 1))
 
-    def _file_identity(self, version: int) -> tuple[int, int]:
+    def identity(self, version: int) -> tuple[int, int]:
+        """Return what distinguishes the log entry of a version from those of tables that were dropped; zeros if there is none."""
         path = log_file(self.uri, version)
         if not is_local(self.uri):
             system, key = file_system(path)

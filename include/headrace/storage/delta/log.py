@@ -48,7 +48,10 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges that it left empty."""
+    """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges that it left empty.
+
+    `has_metadata` says whether it may have changed columns or properties of the table.
+    """
 
     version: int
     time: int | None
@@ -58,6 +61,7 @@ class LoggedCommit:
     removed: tuple[dict[str, Any], ...]
     changed: tuple[dict[str, Any], ...]
     deleted_ranges: TickRanges
+    has_metadata: bool
 
     @property
     def change_files(self) -> list[str]:
@@ -90,7 +94,9 @@ def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
         elif name in files and (name == "cdc" or content.get("dataChange", True)):
             files[name].append(content)
     deleted = tuple((low, high) for low, high in ranges)
-    return LoggedCommit(version, time, metrics, marker, tuple(files["add"]), tuple(files["remove"]), tuple(files["cdc"]), deleted)
+    has_metadata = any("metaData" in action or "protocol" in action for action in actions)
+    added, removed, changed = (tuple(files[name]) for name in ("add", "remove", "cdc"))
+    return LoggedCommit(version, time, metrics, marker, added, removed, changed, deleted, has_metadata)
 
 
 def count_changed_rows(uri: str, commit: LoggedCommit) -> int:

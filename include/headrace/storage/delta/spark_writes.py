@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
 from headrace.model.tables import Table, TableKind
-from headrace.storage.delta.changes import COMMIT_VERSION
+from headrace.storage.delta.change_columns import COMMIT_VERSION
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import first_line, spark_path
 from headrace.storage.delta.log import CHANGE_TYPE

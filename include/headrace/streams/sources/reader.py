@@ -11,7 +11,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Database, Table
-from headrace.storage.delta.changes import changes_schema
+from headrace.storage.delta.change_columns import changes_schema
 from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.windows.change_batch import Changes, LargeCommit

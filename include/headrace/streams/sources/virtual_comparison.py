@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.compute import Scan
 from headrace.model.tables import ColumnReference, Table, TableId
-from headrace.storage.delta.changes import COMMIT_VERSION, changes_schema
+from headrace.storage.delta.change_columns import COMMIT_VERSION, changes_schema
 from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.row_matching import anti_join, match_rows, row_ids
 from headrace.streams.sources.virtual_rows import align, stored_columns

@@ -20,7 +20,7 @@ from headrace.context import Context
 from headrace.model.positions import Offsets, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
-from headrace.storage.delta.changes import changes_schema
+from headrace.storage.delta.change_columns import changes_schema
 from headrace.streams.sources.spill import Spill
 from headrace.streams.sources.virtual_comparison import VirtualComparison
 from headrace.streams.sources.virtual_rows import align, origin_tables, stored_columns, virtual_schema

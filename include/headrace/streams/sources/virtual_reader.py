@@ -17,7 +17,7 @@ from headrace.context import Context
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Table, TableId
 from headrace.storage import Bounds
-from headrace.storage.delta.changes import changes_schema
+from headrace.storage.delta.change_columns import changes_schema
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.sources.virtual_comparison import VirtualComparison

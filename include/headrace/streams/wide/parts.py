@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar import UnsupportedError
 from headrace.model.jobs import JobCounters
-from headrace.storage.delta.changes import as_inserted
+from headrace.storage.delta.change_columns import as_inserted
 from headrace.storage.delta.shares import Share
 from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.definition.define import StreamPlan
