@@ -9,6 +9,7 @@ import base64
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,7 +71,11 @@ class Clients:
         numbers = [str(number) for number in (load.connections, load.rows, load.requests, rate, self.first)]
         self.first += load.connections * load.requests
         command = [sys.executable, "-m", load.module, self.address, self.authorization, load.database, *numbers]
-        output = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        # Into a file: the output of many requests is longer than a pipe takes at once.
+        with tempfile.TemporaryFile("w+") as file:
+            subprocess.run(command, check=True, stdout=file)
+            file.seek(0)
+            output = json.load(file)
         return output["seconds"], output["latencies"]
 
     def measure(self, rounds: int) -> Iterator[Measurement]:
