@@ -41,7 +41,7 @@ class WrittenChanges:
     def read(self, handle: Handle, first: int, last: int) -> pa.Table | None:
         """Return the changes of versions, as `Changes.read` does; None if they have to be read from files."""
         schema = self._newest_schema(handle)
-        if schema is None:
+        if schema is None or first > last:
             return None
         parts = [changes_schema(schema).empty_table()]
         for version in range(first, last + 1):
