@@ -214,6 +214,7 @@ def test_old_runs_are_deleted_with_their_logs_but_not_what_runs_or_is_the_latest
 @pytest.mark.usefixtures("scheduler")
 def test_the_executor_has_old_runs_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.models.dagrun import DagRun
+
     from headrace_executor import LocalExecutor
 
     # Restored after the executor has replaced it.

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from headrace.errors import StorageError
 from headrace.model.tables import Column
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
+from headrace.storage.delta.handles import log_file, rows_uri
 from headrace.storage.delta.written_rows import MAX_KEPT_ROWS
 from tests.storage.samples import METERS, POWER, open_tables, rows
 
@@ -116,6 +118,18 @@ def test_a_table_that_was_created_again_has_its_own_changes(followed: Tables) ->
     insert(followed, 40)
     assert followed.changes.read(METERS, 1, 1)["ts"].to_pylist() != []
     check(followed, 1, 1)
+
+
+def test_a_damaged_log_entry_is_an_error_of_the_storage(followed: Tables) -> None:
+    insert(followed, 0)
+    check(followed, 1, 1)
+    entry = Path(log_file(rows_uri(followed.uri, METERS), insert(followed, 10)))
+    sound = entry.read_text()
+    entry.write_text("damage")
+    with pytest.raises(StorageError):
+        followed.changes.read(METERS, 1, 2)
+    entry.write_text(sound)
+    assert followed.changes.read(METERS, 1, 2).num_rows == 6
 
 
 def test_the_newest_version_is_known_without_reading_the_log(followed: Tables) -> None:

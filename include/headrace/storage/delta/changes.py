@@ -101,7 +101,10 @@ def _explain_failure(handle: Handle, first: int, last: int, error: Exception) ->
 
 
 def _is_readable(uri: str, version: int) -> bool:
-    commit = read_commit(uri, version)
+    try:
+        commit = read_commit(uri, version)
+    except ValueError:  # it is damaged, not removed
+        return True
     return commit is not None and files_exist(uri, commit.change_files)
 
 

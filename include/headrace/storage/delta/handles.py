@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 import time
@@ -135,17 +136,21 @@ class Handle:
         """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
         with self._mutex, translate_errors(self.name):
             if is_local(self.uri) and self._delta is not None and self._is_same_log(self._delta):
-                return self._find_newest(self._delta.version())
+                newest = self._find_newest(self._delta.version())
+                if newest is not None:
+                    return newest
             delta, is_verified = self._delta, time.monotonic() < self._verified + MAX_UNVERIFIED_S
             if delta is not None and not is_local(self.uri) and is_verified and not self._has_newer_version(delta):
                 return int(delta.version())
         with self.latest() as delta:
             return int(delta.version())
 
-    def _find_newest(self, version: int) -> int:
-        """Return the newest version, given an older one, without reading log entries."""
+    def _find_newest(self, version: int) -> int | None:
+        """Return the newest version of a local table, given an older one; None if a log entry is damaged: delta-rs explains it."""
         version = max(version, self._newest)
-        while file_exists(log_file(self.uri, version + 1)):
+        while file_exists(path := log_file(self.uri, version + 1)):
+            if not is_log_entry(read_file(path)):
+                return None
             version += 1
         self._newest = version
         return version
@@ -249,6 +254,14 @@ def read_file(uri: str) -> bytes:
     system, path = file_system(uri)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read())
+
+
+def is_log_entry(content: bytes) -> bool:
+    """Return whether the content of a log entry is complete."""
+    try:
+        return bool(content) and all(isinstance(json.loads(line), dict) for line in content.splitlines())
+    except ValueError:
+        return False
 
 
 def check_readable(delta: DeltaTable, name: str) -> None:

@@ -40,6 +40,12 @@ class WrittenChanges:
 
     def read(self, handle: Handle, first: int, last: int) -> pa.Table | None:
         """Return the changes of versions, as `Changes.read` does; None if they have to be read from files."""
+        try:
+            return self._read(handle, first, last)
+        except (OSError, ValueError):  # a damaged log entry: delta-rs explains it
+            return None
+
+    def _read(self, handle: Handle, first: int, last: int) -> pa.Table | None:
         schema = self._newest_schema(handle)
         if schema is None or first > last:
             return None
@@ -68,7 +74,7 @@ class WrittenChanges:
 
 def inserted_rows(handle: Handle, commit: LoggedCommit | None) -> list[pa.Table] | None:
     """Return the rows that a commit has inserted, file by file; None if not all are in memory, or it has done anything else."""
-    if commit is None or commit.changed or commit.removed:
+    if commit is None or commit.time is None or commit.changed or commit.removed:
         return None
     kept = [handle.written.get(f"{handle.uri}/{action['path']}") for action in commit.added]
     rows = [part for part in kept if part is not None]
