@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_P99_S: Final = 0.1
 PASSWORD: Final = "ingest"
+LOGIN: Final = f"root:{PASSWORD}"
+BASIC: Final = "Basic " + base64.b64encode(LOGIN.encode()).decode()
 TREE: Final = f"{DATABASE}_tree"
 
 
@@ -71,7 +73,7 @@ class Clients:
         numbers = [str(number) for number in (load.connections, load.rows, load.requests, rate, self.first)]
         self.first += load.connections * load.requests
         command = [sys.executable, "-m", load.module, self.address, self.authorization, load.database, *numbers]
-        # Into a file: the output of many requests is longer than a pipe takes at once.
+        # Into a file: through a pipe, the output of many requests sometimes came without its end.
         with tempfile.TemporaryFile("w+") as file:
             subprocess.run(command, check=True, stdout=file)
             file.seek(0)
@@ -98,7 +100,7 @@ class Clients:
 
 @contextmanager
 def open_doors(bench: Bench) -> Iterator[tuple[Door, Door]]:
-    """Open the doors `tdengine` and `iotdb` to the benchmarks' home."""
+    """Open the doors `tdengine` and `iotdb` to the benchmarks' home, which has no table `meters` yet."""
     from headrace.doors import with_group_commit
     from headrace.doors.gate import Gate
     from headrace.doors.iotdb.door import IotdbDoor
@@ -110,6 +112,8 @@ def open_doors(bench: Bench) -> Iterator[tuple[Door, Door]]:
         assert are_equal(password, PASSWORD)
         return user
 
+    if bench.has_table("meters"):
+        bench.execute("DROP STABLE meters")
     gate, options = Gate(with_group_commit(bench.context), authenticate), DoorOptions("127.0.0.1", 0)
     doors = TDengineDoor(gate, options), IotdbDoor(gate, options, 1_000)
     for door in doors:
@@ -123,12 +127,8 @@ def open_doors(bench: Bench) -> Iterator[tuple[Door, Door]]:
 
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure rows per second, the longest waits, and the memory, for lines and for tablets of few and of many rows."""
-    if bench.has_table("meters"):
-        bench.execute("DROP STABLE meters")
-    login = f"root:{PASSWORD}"
-    basic = "Basic " + base64.b64encode(login.encode()).decode()
     with open_doors(bench) as (tdengine, iotdb):
-        yield from Clients(LINES, tdengine.address, basic).measure(bench.sizes.rounds)
-        yield from Clients(TABLETS, iotdb.address, login).measure(bench.sizes.rounds)
+        yield from Clients(LINES, tdengine.address, BASIC).measure(bench.sizes.rounds)
+        yield from Clients(TABLETS, iotdb.address, LOGIN).measure(bench.sizes.rounds)
         # Other instants than those of the small tablets.
-        yield from Clients(LARGE_TABLETS, iotdb.address, login, first=1_000_000).measure(bench.sizes.rounds)
+        yield from Clients(LARGE_TABLETS, iotdb.address, LOGIN, first=1_000_000).measure(bench.sizes.rounds)

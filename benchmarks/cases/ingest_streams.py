@@ -5,14 +5,13 @@ The doors and the driver of the streams are one process, as in an snode. The cli
 
 from __future__ import annotations
 
-import base64
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from benchmarks.bench import DATABASE, Bench
-from benchmarks.cases.ingest import LINES, PASSWORD, TABLETS, TREE, Clients, open_doors
+from benchmarks.cases.ingest import BASIC, LINES, LOGIN, TABLETS, TREE, Clients, open_doors
 from benchmarks.deltalog import DeltaLogReader, adds_rows, commit_time, has_transaction, read_entries
 from benchmarks.driver import running_driver
 from benchmarks.measure import MAX_WAIT_SECONDS, Timings
@@ -81,13 +80,9 @@ def measure(bench: Bench, clients: Clients, database: str, table: str) -> Iterat
 
 def run(bench: Bench) -> Iterator[Measurement]:
     """Measure a stream over a table that lines are written to, and one over a tree of tablets."""
-    if bench.has_table("meters"):
-        bench.execute("DROP STABLE meters")
-    login = f"root:{PASSWORD}"
-    basic = "Basic " + base64.b64encode(login.encode()).decode()
     requests = bench.sizes.followed
     with open_doors(bench) as (tdengine, iotdb):
-        lines = Clients(replace(LINES, requests=requests), tdengine.address, basic)
+        lines = Clients(replace(LINES, requests=requests), tdengine.address, BASIC)
         yield from measure(bench, lines, DATABASE, "meters")
-        tablets = Clients(replace(TABLETS, requests=requests), iotdb.address, login)
+        tablets = Clients(replace(TABLETS, requests=requests), iotdb.address, LOGIN)
         yield from measure(bench, tablets, f"root.{TREE}", "devices")

@@ -47,13 +47,12 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def least_and_greatest(column: pa.ChunkedArray) -> dict[str, pa.Scalar]:
+def least_and_greatest(column: pa.ChunkedArray) -> pa.StructScalar:
     """Return the least and the greatest value of a column as `min` and `max`, which are NULL if it has none."""
     if pa.types.is_dictionary(column.type):
         encoded = as_dictionary(column)
         column = encoded.dictionary.take(encoded.indices.unique())
-    ends = pc.min_max(column)
-    return {"min": ends["min"], "max": ends["max"]}
+    return pc.min_max(column)
 
 
 def ranked(encoded: pa.DictionaryArray) -> tuple[Array, pa.Array]:

@@ -120,7 +120,7 @@ def staged_file(path: str, size: int, keys: pa.Table, table: Table) -> StagedFil
     return StagedFile(path, size, now_ms(), json.dumps(file_statistics(keys, ends)), keys.num_rows, times, names)
 
 
-def file_statistics(keys: pa.Table, ends: Mapping[str, Mapping[str, pa.Scalar]]) -> dict[str, Any]:
+def file_statistics(keys: pa.Table, ends: Mapping[str, pa.StructScalar]) -> dict[str, Any]:
     """Return a file's statistics for the log: rows, and the least and greatest of the key columns, which are known."""
     least, greatest = ({name: _statistic(own[end]) for name, own in ends.items()} for end in ("min", "max"))
     bounded = [name for name, value in greatest.items() if value is not None and len(str(value)) <= MAX_STATISTIC_CHARACTERS]
