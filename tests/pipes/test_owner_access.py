@@ -106,6 +106,8 @@ def test_statements_about_users_need_the_right_to_manage_them(root: headrace.Con
         (PrefixPattern("root"), "root"),
         (PrefixPattern("root.pl"), "root"),
         (PrefixPattern("root.plant."), "root.plant"),
+        (PrefixPattern("root.plant.`a.b`"), "root.plant"),
+        (iotdb_pattern("root.`plant.1`.`a*b`.*"), "root.`plant.1`.`a*b`"),
         (iotdb_pattern("root.plant.**"), "root.plant"),
         (iotdb_pattern("root.*.d1.a"), "root"),
         (iotdb_pattern("root.plant.d1.a"), "root.plant.d1"),

@@ -23,6 +23,12 @@ CASES = [
     ("root.db.d1.", "DELETE DATABASE root.db", ["DELETE TIMESERIES root.db.d1.**"]),
     ("root.db.d1", "DELETE DATABASE root.db", ["DELETE TIMESERIES root.db.d1*", "DELETE TIMESERIES root.db.d1*.**"]),
     ("root.db.d1.s", "DELETE DATABASE root.db2", []),
+    (
+        "root.db.d1.`a.b`",
+        "DELETE DATABASE root.db",
+        ["DELETE TIMESERIES root.db.d1.`a.b`", "DELETE TIMESERIES root.db.d1.`a.b`.**"],
+    ),
+    ("root.db.`d.1`.s", "DELETE DATABASE root.db", ["DELETE TIMESERIES root.db.`d.1`.s*", "DELETE TIMESERIES root.db.`d.1`.s*.**"]),
     ("root.**.s", "DELETE DATABASE root.db", ["DELETE TIMESERIES root.db.**.s", "DELETE TIMESERIES root.db.s"]),
     ("root.db.d1.s1", "CREATE TIMESERIES root.db.d1.s1 INT32", ["CREATE TIMESERIES root.db.d1.s1 INT32"]),
     ("root.db.d1.s1", "CREATE TIMESERIES root.db.d1.s2 INT32", []),

@@ -20,7 +20,7 @@ from headrace.catalog.subtables import add_subtables
 from headrace.catalog.tables import find_table
 from headrace.catalog.triggers import SeenRevision
 from headrace.model.conversion import from_json, to_json
-from headrace.model.paths import PathPattern, join_path
+from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Column
 from headrace.model.trees import TREE_TABLE, Device, Timeseries
@@ -140,7 +140,7 @@ def exists(device: Device) -> bool:
 def begins(prefix: str) -> ColumnElement[bool]:
     """Return the condition that a path is a prefix, lies below it, or is above it."""
     # A pattern's prefix may name a series, whose device is one node shorter.
-    above = prefix.rpartition(".")[0]
+    above = join_path(split_path(prefix)[:-1])
     return or_(DEVICES.c.path == prefix, DEVICES.c.path == above, DEVICES.c.path.startswith(prefix + ".", autoescape=True))
 
 

@@ -35,6 +35,12 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple(_NODE.findall(path))
 
 
+def split_prefix(prefix: str) -> tuple[tuple[str, ...], str]:
+    """Split the beginning of a dotted path into its complete nodes, and what there is of the last one: nothing after a dot."""
+    nodes = split_path(prefix)
+    return (nodes, "") if prefix.endswith(".") else (nodes[:-1], nodes[-1])
+
+
 def parse_path(text: str) -> tuple[str, ...] | None:
     """Return the canonical nodes of a path as a user writes it, without wildcards; None if it is not one."""
     written = split_path(text)

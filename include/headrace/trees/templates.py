@@ -11,7 +11,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import ExistsError, TypeMismatchError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import PathPattern, split_path
+from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.tables import Database
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import WIDER_KINDS, type_name
@@ -84,7 +84,8 @@ def devices_below(path: str, database: str, context: Context) -> list[Device]:
 
 def refuse_series_below(path: str, database: str, template: str, context: Context) -> None:
     """Raise `ExistsError` if a path is a series, or a device or ancestor of series."""
-    parent, _, measurement = path.rpartition(".")
+    *ancestors, measurement = split_path(path)
+    parent = join_path(ancestors)
     owner = context.catalog.trees.find(database, [parent]).get(parent)
     if devices_below(path, database, context) or (owner is not None and owner.find(measurement) is not None):
         error = ExistsError(

@@ -46,6 +46,8 @@ def test_what_is_written_is_read() -> None:
         ("cpu,host=a load=1 1", {"database": "root.mon", "device_field": "host"}, "root.mon.a"),
         ("root.mon.cpu,host=a load=1 1", {}, "root.mon.cpu.a"),
         (r"my\ cpu load=1 1", {"database": "root.mon"}, "root.mon.`my cpu`"),
+        ("cpu,host=`a.b`.c load=1 1", {"database": "root.mon", "device_field": "host"}, "root.mon.`a.b`.c"),
+        ("cpu,host=root.x.`a.b` load=1 1", {"device_field": "host"}, "root.x.`a.b`"),
         ("cpu load=1 1", {"device": "root.mon.x"}, "root.mon.x"),
         ("cpu load=1 1", {"uses_key": True, "database": "root.mon"}, "root.mon.k"),
     ],

@@ -14,9 +14,10 @@ def device_path(text: str, database: str) -> str | None:
     if text.startswith(f"{ROOT}."):
         nodes = parse_path(text)
         return None if nodes is None else join_path(nodes)
-    if not database or "" in text.split("."):
+    written = split_path(text)
+    if not database or join_path(written) != text:
         return None
-    return f"{database}.{join_path(quote_node(node) for node in text.split('.'))}"
+    return f"{database}.{join_path(quote_node(unquote_node(node)) for node in written)}"
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.model.access import EVERY_PATH, PathFilter, Permissions, Privilege, as_pattern
-from headrace.model.paths import ROOT, join_path
+from headrace.model.paths import ROOT, join_path, split_prefix
 from headrace.pipes.plugins import PipeContext
 from headrace.pipes.selection import Pattern, PrefixPattern, TreePattern
 from headrace.pipes.sources.options import SourceOptions
@@ -58,7 +58,5 @@ def reads_some(permissions: Permissions, pattern: Pattern) -> bool:
 def above(pattern: Pattern) -> str:
     """Return a path below which all series of a pattern are."""
     if isinstance(pattern, TreePattern):
-        nodes = pattern.pattern.nodes
-        fixed = next((number for number, node in enumerate(nodes) if "*" in node), len(nodes) - 1)
-        return join_path(nodes[:fixed])
-    return pattern.prefix.rpartition(".")[0] or ROOT if isinstance(pattern, PrefixPattern) else ROOT
+        return join_path(pattern.pattern.literal_prefix[: len(pattern.pattern.nodes) - 1])
+    return join_path(split_prefix(pattern.prefix)[0]) or ROOT if isinstance(pattern, PrefixPattern) else ROOT

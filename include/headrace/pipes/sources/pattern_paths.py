@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatch
 
-from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, parse_path, split_path
+from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, parse_path, split_path, split_prefix
 from headrace.model.tree_statements import (
     ActivateTemplate,
     AlterTimeseries,
@@ -46,8 +46,7 @@ def _prefix_remainders(prefix: str, below: str) -> set[Nodes]:
         return {(ANY_LEVELS,)}
     if not prefix.startswith(below):
         return set()
-    before, _, last = prefix[len(below) :].rpartition(".")
-    nodes = split_path(before)
+    nodes, last = split_prefix(prefix[len(below) :])
     if not last:
         return {(*nodes, ANY_LEVELS)}
     start = f"{last}*" if not last.startswith("`") else last
