@@ -36,9 +36,9 @@ def local_start(at: datetime, zone: ZoneInfo, unit: str, count: int, offset: tim
     here = at.astimezone(zone).replace(tzinfo=None) - (timedelta() if unit in "ny" else offset)
     if unit in "ny":
         moved = here - offset
-        months = (moved.year - 1970) * 12 + moved.month - 1
+        months = (moved.year - 1900) * 12 + moved.month - 1
         months -= months % (count * (12 if unit == "y" else 1))
-        start = datetime(1970 + months // 12, months % 12 + 1, 1) + offset
+        start = datetime(1900 + months // 12, months % 12 + 1, 1) + offset
     else:
         days = (here - datetime(1970, 1, 1)).days
         days -= days % (count * (7 if unit == "w" else 1))
@@ -54,7 +54,7 @@ def local_start(at: datetime, zone: ZoneInfo, unit: str, count: int, offset: tim
         ("1d, 6h", "d", 1, timedelta(hours=6)),
         ("1w", "w", 1, timedelta()),
         ("1n", "n", 1, timedelta()),
-        ("5n", "n", 5, timedelta()),
+        ("18n", "n", 18, timedelta()),
         ("1n, 9d", "n", 1, timedelta(days=9)),
         ("1y", "y", 1, timedelta()),
     ],

@@ -150,6 +150,11 @@ REFUSED = [
         "RECALCULATE 599s is shorter than 600s",
     ),
     (
+        "create stream s trigger continuous_window_close recalculate 1n into out as select count(*) from readings interval(1s)",
+        LimitError,
+        "RECALCULATE may not be in months or years, as 1n is",
+    ),
+    (
         "create stream s trigger continuous_window_close into out as select count(*) from readings session(ts, 1s)",
         InvalidStreamError,
         "CONTINUOUS_WINDOW_CLOSE needs INTERVAL",

@@ -11,7 +11,6 @@ from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
 from headrace.model.windows import WindowGrid
 
-MAX_MONTH: Final = Duration(31, "d")
 DAY: Final = Duration(1, "d")
 
 
@@ -75,14 +74,13 @@ class IntervalWindow:
 
     def max_windows_per_instant(self, precision: Precision) -> int:
         """Return the maximum number of windows that contain one instant."""
-        length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
-        return -(-length.ticks(precision) // self.sliding.ticks(precision))
+        if not self.slides:
+            return 1
+        return -(-self.length.max_ticks(precision) // self.sliding.min_ticks(precision))
 
     def max_span(self, precision: Precision) -> int:
         """Return an upper bound of the distance between two instants of one window, in ticks."""
-        if not self.length.is_calendar:
-            return self.length.ticks(precision) + (DAY.ticks(precision) if self.zone is not None else 0)
-        return (self.length.months * MAX_MONTH.nanoseconds + DAY.nanoseconds) // precision.nanoseconds
+        return self.length.max_ticks(precision) + (DAY.ticks(precision) if self.zone is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)

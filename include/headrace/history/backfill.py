@@ -39,10 +39,6 @@ from headrace.streams.windows.retention import subtable_key
 HISTORY: Final = "history"
 """The run in the ledger that backfills a stream's history; other runs are recomputations that a user started."""
 
-# The UTC offset of a time zone has never changed by more than a day.
-MAX_ZONE_SHIFT: Final = Duration(1, "d")
-MAX_MONTH: Final = Duration(31, "d")
-
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:
     return define.plan_recorded_stream(record.definition, context.catalog, context.settings)
@@ -127,7 +123,7 @@ def ranges_by_time(
 ) -> list[ChunkRange]:
     """Return the ranges of chunks that windows may start in, at least one."""
     if duration is not None:
-        ranges = chunk_by_duration(extents, grid, duration.ticks(plan.query.precision), start=start, end=end)
+        ranges = chunk_by_duration(extents, grid, duration.max_ticks(plan.query.precision), start=start, end=end)
     else:
         ranges = chunk_by_rows(extents, grid, max(1, rows // windows_per_row(plan)), start=start, end=end)
     whole = whole_range(extents)
@@ -183,10 +179,9 @@ def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> WindowGrid | None:
         return WindowGrid()
     if not isinstance(window, IntervalWindow):
         return None
-    length = window.length.months * MAX_MONTH.ticks(precision) if window.length.is_calendar else window.length.ticks(precision)
     if window.zone is not None or window.sliding.is_calendar:
-        return WindowGrid(length=length + MAX_ZONE_SHIFT.ticks(precision))
-    return WindowGrid(window.sliding.ticks(precision), window.offset.ticks(precision), length)
+        return WindowGrid(length=window.max_span(precision))
+    return WindowGrid(window.sliding.ticks(precision), window.offset.fixed_ticks(precision), window.max_span(precision))
 
 
 def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -337,7 +338,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Statement):
-    """`CREATE STREAM`. `text` is the statement as it was entered."""
+    """`CREATE STREAM`. `text` is the statement as it was entered, `option_spans` has the position of each option's value."""
 
     name: Name
     target: Name
@@ -350,6 +351,7 @@ class CreateStream(Statement):
     if_not_exists: bool = False
     or_replace: bool = False
     text: str = field(default="", compare=False)
+    option_spans: Mapping[str, Span] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ NANOSECONDS: Final = {
     "w": 604_800_000_000_000,
 }
 MONTHS: Final = {"n": 1, "y": 12}
+MONTHS_BEFORE_1970: Final = 840
+"""Windows of several months are counted from January 1900, this many months before January 1970, as TDengine counts them."""
 UNIT_NAMES: Final = {
     "b": "nanosecond",
     "u": "microsecond",
@@ -32,6 +34,13 @@ UNIT_NAMES: Final = {
     "n": "month",
     "y": "year",
 }
+
+
+class CalendarLengthError(ValueError):
+    """The fixed length of a duration in months or years was asked for, which has none."""
+
+    def __init__(self, duration: object) -> None:
+        super().__init__(f"{duration} has no fixed length, since months and years differ")
 
 
 class Precision(StrEnum):
@@ -69,14 +78,31 @@ class Duration:
 
     @property
     def months(self) -> int:
-        """Length in months; only of calendar durations."""
-        return self.count * MONTHS[self.unit]
+        """Length in months, 0 for a fixed duration."""
+        return self.count * MONTHS.get(self.unit, 0)
 
     @property
     def nanoseconds(self) -> int:
-        """Length in nanoseconds; only of fixed durations."""
+        """Length in nanoseconds. Raises `CalendarLengthError` for months and years."""
+        if self.is_calendar:
+            raise CalendarLengthError(self)
         return self.count * NANOSECONDS[self.unit]
 
     def ticks(self, precision: Precision) -> int:
-        """Return the length in ticks of a precision, rounded down; only of fixed durations."""
+        """Return the length in ticks of a precision, rounded down. Raise `CalendarLengthError` for months and years."""
         return self.nanoseconds // precision.nanoseconds
+
+    def fixed_ticks(self, precision: Precision) -> int:
+        """Return the length in ticks, 0 for months and years."""
+        return 0 if self.is_calendar else self.ticks(precision)
+
+    def min_ticks(self, precision: Precision) -> int:
+        """Return the least length in ticks wherever it starts: a month has at least 28 days, without changes of the clock."""
+        return self._as_days(28).ticks(precision)
+
+    def max_ticks(self, precision: Precision) -> int:
+        """Return the greatest length in ticks wherever it starts: a month has at most 31 days, without changes of the clock."""
+        return self._as_days(31).ticks(precision)
+
+    def _as_days(self, days_of_month: int) -> Duration:
+        return Duration(self.months * days_of_month, "d") if self.is_calendar else self

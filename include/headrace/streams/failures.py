@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import DataError, Error, InternalError, NotFoundError, OperationalError, TransientError
+from headrace.errors import DataError, Error, InternalError, LimitError, NotFoundError, OperationalError, TransientError
 from headrace.jobs.registry import kind_of
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
+from headrace.model.time import CalendarLengthError
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ def to_error(error: BaseException) -> Error:
         return from_spark(error)
     if isinstance(error, MemoryError | OSError):
         return OperationalError(f"the operating system reported: {first_line(error)}", hint="check the machine's memory and disks")
+    if isinstance(error, CalendarLengthError):
+        return LimitError(str(error), hint="use weeks, days or shorter units")
     return InternalError(f"{type(error).__name__}: {first_line(error)}", hint="report this bug in Headrace")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from headrace.compute import calendar
 from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.window_plans import IntervalWindow
-from headrace.model.time import Duration, Precision
+from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
 
 DAY: Final = Duration(1, "d")
 MAX_CLOCK_CHANGE: Final = Duration(3, "h")
@@ -35,7 +35,7 @@ def floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
     """Return the latest grid point at or before a wall clock."""
     if window.sliding.is_calendar:
         return month_floor(window, wall, precision)
-    step, offset = window.sliding.ticks(precision), offset_ticks(window.offset, precision)
+    step, offset = window.sliding.ticks(precision), window.offset.fixed_ticks(precision)
     shifted = f"({wall} - {bigint_sql(offset)})" if offset else wall
     return f"({wall} - pmod({shifted}, {bigint_sql(step)}))"
 
@@ -46,19 +46,15 @@ def month_floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
     if window.offset.is_calendar:
         month = f"({calendar.months(raw(wall), precision)} - {window.offset.months}L)"
         return str(calendar.month_start(raw(f"({floor_months(month, count)} + {window.offset.months}L)"), precision))
-    offset = offset_ticks(window.offset, precision)
+    offset = window.offset.fixed_ticks(precision)
     shifted = f"({wall} - {bigint_sql(offset)})" if offset else wall
     first = calendar.month_start(raw(floor_months(str(calendar.months(raw(shifted), precision)), count)), precision)
     return f"({first} + {bigint_sql(offset)})" if offset else str(first)
 
 
 def floor_months(month: str, count: int) -> str:
-    return month if count == 1 else f"({month} - pmod({month}, {count}L))"
-
-
-def offset_ticks(offset: Duration, precision: Precision) -> int:
-    """Return an offset of fixed length in ticks, 0 for one in months."""
-    return 0 if offset.is_calendar else offset.ticks(precision)
+    """Return the first month of a group of months, both counted from January 1970."""
+    return month if count == 1 else f"({month} - pmod({month} + {MONTHS_BEFORE_1970}L, {count}L))"
 
 
 def grid_point(window: IntervalWindow, start_: str, precision: Precision) -> str:
@@ -70,7 +66,7 @@ def grid_point(window: IntervalWindow, start_: str, precision: Precision) -> str
 def add_slides(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
     if not window.sliding.is_calendar:
         return f"({point} + {count} * {bigint_sql(window.sliding.ticks(precision))})"
-    offset, months = offset_ticks(window.offset, precision), f"CAST({count} * {window.sliding.months}L AS INT)"
+    offset, months = window.offset.fixed_ticks(precision), f"CAST({count} * {window.sliding.months}L AS INT)"
     if not offset:
         return str(calendar.add_months(raw(point), months, precision))
     return f"({calendar.add_months(raw(f'({point} - {bigint_sql(offset)})'), months, precision)} + {bigint_sql(offset)})"

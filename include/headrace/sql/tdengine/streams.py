@@ -48,7 +48,8 @@ class TDengineStreams(TDengineTables):
     def _parse_create_stream(self, start: int, *, or_replace: bool = False) -> CreateStream:
         if_not_exists = not or_replace and self._parse_not_exists()
         name = self._parse_name("a stream")
-        options = StreamOptions(**self._parse_options(self._parse_option_name))
+        spans: dict[str, Span] = {}
+        options = StreamOptions(**self._parse_options(self._parse_option_name, spans))
         self._expect("INTO")
         target = self._parse_name("a target table")
         columns = self._parse_target_columns() if self._is_at("(") else None
@@ -59,14 +60,19 @@ class TDengineStreams(TDengineTables):
         query = self._parse_stream_query()
         notification = self._parse_notification()
         text = self._text_since(start)
-        return CreateStream(name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text)
+        return CreateStream(
+            name, target, query, options, columns, tags, subtable, notification, if_not_exists, or_replace, text, spans
+        )
 
-    def _parse_options(self, parse_name: Callable[[set[str]], str | None]) -> dict[str, Any]:
+    def _parse_options(self, parse_name: Callable[[set[str]], str | None], spans: dict[str, Span]) -> dict[str, Any]:
+        """Return the fields of options, and add to `spans` where the last word of each is."""
         fields: dict[str, Any] = {}
         seen: set[str] = set()
         while (option := parse_name(seen)) is not None:
             seen.add(option)
-            fields |= self.OPTIONS[option](self)
+            parsed = self.OPTIONS[option](self)
+            spans |= dict.fromkeys(parsed, self._span(self._index - 1))
+            fields |= parsed
         return fields
 
     def _parse_option_name(self, seen: set[str]) -> str | None:
@@ -133,7 +139,7 @@ class TDengineStreams(TDengineTables):
     def _parse_alter_stream(self) -> AlterStream:
         if_exists = self._parse_exists()
         name = self._parse_name("a stream")
-        fields = self._parse_options(self._parse_altered_option)
+        fields = self._parse_options(self._parse_altered_option, {})
         if not fields:
             self._fail(*ALTERABLE)
         return AlterStream(name, if_exists=if_exists, **fields)

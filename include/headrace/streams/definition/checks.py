@@ -221,17 +221,28 @@ def check_functions(statement: CreateStream, _: Relation, language: Language) ->
 
 
 def check_max_delay(statement: CreateStream, _: Relation, _language: Language) -> None:
-    check_minimum(statement.options.max_delay, MIN_MAX_DELAY, "MAX_DELAY", statement)
+    check_minimum(statement, "max_delay", MIN_MAX_DELAY)
 
 
 def check_recalculate(statement: CreateStream, _: Relation, _language: Language) -> None:
-    check_minimum(statement.options.recalculate, MIN_RECALCULATION_INTERVAL, "RECALCULATE", statement)
+    check_minimum(statement, "recalculate", MIN_RECALCULATION_INTERVAL)
 
 
-def check_minimum(duration: Duration | None, minimum: Duration, option: str, statement: CreateStream) -> None:
+def check_minimum(statement: CreateStream, option: str, minimum: Duration) -> None:
     """Raise `LimitError` if an option's duration is shorter than the minimum, or has no fixed length."""
-    if duration is not None and (duration.is_calendar or duration.nanoseconds < minimum.nanoseconds):
-        raise LimitError(f"{option} {duration} is shorter than {minimum}", hint=f"use {minimum} or more", span=statement.query.span)
+    duration = fixed_option(statement, option)
+    if duration is not None and duration.nanoseconds < minimum.nanoseconds:
+        message = f"{option.upper()} {duration} is shorter than {minimum}"
+        raise LimitError(message, hint=f"use {minimum} or more", span=statement.option_spans.get(option))
+
+
+def fixed_option(statement: CreateStream, option: str) -> Duration | None:
+    """Return the duration of an option, or raise `LimitError` if it has no fixed length."""
+    duration: Duration | None = getattr(statement.options, option)
+    if duration is not None and duration.is_calendar:
+        message = f"{option.upper()} may not be in months or years, as {duration} is"
+        raise LimitError(message, hint="use weeks, days or shorter units", span=statement.option_spans.get(option))
+    return duration
 
 
 def check_having(statement: CreateStream, _: Relation, _language: Language) -> None:
@@ -244,13 +255,8 @@ def check_having(statement: CreateStream, _: Relation, _language: Language) -> N
 
 def check_watermark(statement: CreateStream, _: Relation, _language: Language) -> None:
     """Require durations of fixed length."""
-    options = statement.options
-    durations = {"WATERMARK": options.watermark, "DELETE_MARK": options.delete_mark, "MAX_AHEAD": options.max_ahead}
-    for option, duration in durations.items():
-        if duration is not None and duration.is_calendar:
-            raise LimitError(
-                f"{option} {duration} has no fixed length", hint="use the units b, u, a, s, m, h, d or w", span=statement.name.span
-            )
+    for option in ("watermark", "delete_mark", "max_ahead"):
+        fixed_option(statement, option)
 
 
 def check_notification(statement: CreateStream, _: Relation, _language: Language) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import HistoryGoneError
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Precision
 from headrace.storage import Bounds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Neighborhood, WindowKeys
@@ -37,7 +37,6 @@ FIRST_SLIDES: Final = 64
 """How many slides around a window its neighbors are searched first."""
 WIDENING: Final = 16
 """The factor by which the search is widened until they are found."""
-MONTH: Final = Duration(31, "d")
 NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -164,8 +163,7 @@ class EmittedWindows:
     def _slide(self) -> int:
         window = self.plan.query.window
         assert isinstance(window, IntervalWindow)
-        precision, sliding = self.plan.query.precision, window.sliding
-        return sliding.months * MONTH.ticks(precision) if sliding.is_calendar else sliding.ticks(precision)
+        return window.sliding.max_ticks(self.plan.query.precision)
 
     def _read(self, names: Sequence[str], wanted: list[str], low: Int64s, high: Int64s) -> EmittedRows:
         """Return the windows of some groups in ranges of ticks, both ends inclusive."""

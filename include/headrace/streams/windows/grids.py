@@ -16,14 +16,13 @@ from headrace.compute.window_plans import DAY, IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import AT, NEXT, gap_windows
 from headrace.errors import InternalError
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Precision
 from headrace.model.windows import Int64s, WindowGrid, Windows
 from headrace.streams.windows.window_sql import small_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MIN_MONTH: Final = Duration(28, "d")
 GAP: Final = "_gap"
 
 
@@ -70,8 +69,7 @@ class CalendarGrid:
     @property
     def _min_step(self) -> int:
         """The shortest distance of two windows in ticks, except for changes of the clock."""
-        sliding = self.window.sliding
-        return sliding.months * MIN_MONTH.ticks(self.precision) if sliding.is_calendar else sliding.ticks(self.precision)
+        return self.window.sliding.min_ticks(self.precision)
 
     def _windows(self, first: int, last: int) -> Windows:
         """Return the windows that start from `first` to `last`, and the one before them.

@@ -8,6 +8,7 @@ out; rows in several are repeated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause, WindowClause
 from headrace.model.time import Duration
@@ -15,6 +16,9 @@ from headrace.verify.expressions import Compiler
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, floor_to
 from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import floored_mod
+
+MONTHS_FROM_1900: Final = 70 * 12
+"""Groups of months are counted from January 1900."""
 
 
 def assign_windows(window: WindowClause, relation: str, rows: Partition, compiler: Compiler) -> str:
@@ -88,9 +92,9 @@ class Grid:
         if not self.sliding.is_calendar:
             return floor_to(wall, self.step, self.fixed_offset)
         if self.offset.is_calendar:
-            months = floor_to(self.clock.months(wall), self.sliding.months, self.offset.months)
+            months = floor_to(self.clock.months(wall), self.sliding.months, self.offset.months - MONTHS_FROM_1900)
             return self.clock.month_start(months)
-        months = floor_to(self.clock.months(f"({wall} - {self.shift})"), self.sliding.months)
+        months = floor_to(self.clock.months(f"({wall} - {self.shift})"), self.sliding.months, -MONTHS_FROM_1900)
         return f"({self.clock.month_start(months)} + {self.shift})"
 
     def covering(self, ticks: str) -> str:
