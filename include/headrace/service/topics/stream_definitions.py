@@ -7,6 +7,8 @@ from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
 from headrace.model.notifications import is_allowed
 from headrace.model.statements import CreateStream
+from headrace.service.job_cycles import check_stream_ends
+from headrace.service.names import with_span
 from headrace.service.rights import Action, Right, Securable, table_securable
 from headrace.service.stage import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
@@ -26,7 +28,7 @@ def define_stream(
     """
     context, origin = session.context, recorded or session
     check_receivers(statement, context.settings.notify_hosts)
-    return define(
+    plan = define(
         statement,
         context.catalog,
         origin.database,
@@ -36,6 +38,9 @@ def define_stream(
         max_streams=context.settings.streams_per_database,
         settings=context.settings,
     )
+    with with_span(statement.target.span):
+        check_stream_ends(plan, context, replaced)
+    return plan
 
 
 def check_receivers(statement: CreateStream, hosts: str) -> None:

@@ -18,6 +18,7 @@ from headrace.pipes.builtin import BY_NAME
 from headrace.pipes.kind import PIPE
 from headrace.pipes.lookup import plugin_name
 from headrace.pipes.plugins import PipeContext
+from headrace.service.job_cycles import check_pipe_ends
 from headrace.service.rights import Action, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
@@ -38,6 +39,7 @@ def plan_create_pipe(statement: CreatePipe, session: PlanningContext) -> list[St
     stages = {stage: dict(getattr(statement, stage.value)) for stage in PipeStage}
     plugins = check_stages(session.context, stages)
     job = new_job(statement.name, session)
+    check_pipe_ends(job, pipe_of(stages, started=job.created), session.context)
     return [record_pipe(job, stages, plugins, if_not_exists=statement.if_not_exists), notify_airflow(job_securable(job))]
 
 
@@ -97,6 +99,7 @@ def plan_alter_pipe(statement: AlterPipe, session: PlanningContext) -> list[Stag
     job, changes = record.definition, {change.stage: change for change in statement.changes}
     stages = {stage: altered(job.stages.stage(stage), changes.get(stage)) for stage in PipeStage}
     plugins = check_stages(session.context, stages)
+    check_pipe_ends(job, pipe_of(stages, started=job.created), session.context)
     stage = redefine_pipe(record, stages, plugins, changes)
     return [stage, notify_airflow(job_securable(job), resumed=record.desired is DesiredState.RUNNING)]
 
@@ -202,9 +205,13 @@ def with_stages(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, 
     """Return a job with stages, and the statement that creates it, without passwords."""
     from headrace.sql import to_sql
 
-    pipe = Pipe(**{stage.value: stages[stage] for stage in PipeStage}, started=started)
+    pipe = pipe_of(stages, started=started)
     source, processor, sink = (tuple(secrets.hide(stages[stage], plugins[stage].secrets).items()) for stage in PipeStage)
     return replace(job, sql=to_sql(CreatePipe(job.name, source, processor, sink), DIALECT), pipe=pipe)
+
+
+def pipe_of(stages: Stages, *, started: int) -> Pipe:
+    return Pipe(**{stage.value: stages[stage] for stage in PipeStage}, started=started)
 
 
 def describe_stages(stages: Stages, plugins: Mapping[PipeStage, Plugin]) -> list[str]:
