@@ -1,4 +1,4 @@
-"""Questions before a statement that computes the results of a stream again."""
+"""Questions before a statement that computes the results of a stream again, or takes rows and streams along."""
 
 from __future__ import annotations
 
@@ -78,3 +78,30 @@ def test_a_terminal_is_asked(home: Path, answer: str, replaced: bool) -> None:
 )
 def test_other_statements_are_not_asked_about(home: Path, statement: str) -> None:
     assert "Replace" not in run(home, statement)
+
+
+DROP = "drop database d"
+
+
+def databases(home: Path) -> list[str]:
+    with headrace.connect(home) as connection:
+        return [database.name for database in connection.session.context.catalog.databases.all()]
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",)])
+def test_a_script_drops_what_it_names(home: Path, options: tuple[str, ...]) -> None:
+    assert "Drop?" not in run(home, DROP, *options)
+    assert databases(home) == []
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", []), ("n", ["d"])])
+def test_a_terminal_is_asked_about_what_a_drop_takes_along(home: Path, answer: str, left: list[str]) -> None:
+    terminal = Terminal(["sql", f"drop table if exists nothing; {DROP}", "-d", "d"], home)
+    try:
+        for line in ("This drops", "table d.t", "stream d.s", "Drop?"):
+            terminal.expect(line)
+        terminal.type(f"{answer}\r")
+        assert terminal.wait() == len(left)
+    finally:
+        terminal.close()
+    assert databases(home) == left

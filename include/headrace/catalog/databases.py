@@ -74,6 +74,12 @@ class Databases(Repository):
             record_statements(self._store, connection, statements)
         return True
 
+    def check_droppable(self, name: str) -> None:
+        """Raise `IntegrityError` if a stream connects it with another database, or a virtual table of another refers to it."""
+        with self._store.read() as connection:
+            refuse_crossing_jobs(connection, name)
+            refuse_references(connection, name)
+
     def get(self, name: str) -> Database:
         """Return the database; raise `NotFoundError` with the nearest name."""
         return self._pins.get(("database", name), partial(self._get, name))

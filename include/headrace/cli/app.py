@@ -50,7 +50,10 @@ def sql(
         str, typer.Option("--field-separator", "-F", help="Print rows as CSV with this character in place of the comma.")
     ] = "",
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Replace streams (CREATE OR REPLACE STREAM) without a question.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Replace streams (CREATE OR REPLACE STREAM), and drop rows and streams, without a question."
+        ),
     ] = False,
 ) -> None:
     """Run SQL statements separated by semicolons, stopping at the first error. Without statements, a terminal gets a shell."""

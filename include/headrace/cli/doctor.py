@@ -27,6 +27,7 @@ GIB: Final = 1024**3
 # Enough for a driver's heap, its Python process and Airflow's components.
 MIN_MEMORY_BYTES: Final = 4 * GIB
 MIN_DISK_BYTES: Final = 2 * GIB
+MAX_SHOWN: Final = 5
 # Loads the classes that every driver uses: a session, Delta's reader and writer, a shuffle, Arrow in both directions.
 TRAINING_SCRIPT: Final = """
 import pathlib, shutil, sys, tempfile
@@ -91,6 +92,21 @@ def check_warehouse(settings: Settings) -> str:
     return settings.tables_uri
 
 
+def check_folders(settings: Settings) -> str:
+    """Return that the catalog has all tables of which there are files; raise `ConfigurationError` with the folders of others."""
+    from headrace.catalog import Catalog
+    from headrace.runtime.table_removal import orphaned_folders
+
+    with Catalog.open(settings.catalog) as catalog:
+        orphans = orphaned_folders(catalog, settings.tables_uri)
+    if orphans:
+        raise ConfigurationError(
+            f"the catalog lacks the tables of {len(orphans)} folders in {settings.tables_uri}: {', '.join(orphans[:MAX_SHOWN])}",
+            hint="if a DROP was interrupted, repeat it, which removes them; if not, restore the catalog that has them",
+        )
+    return "all are of tables in the catalog"
+
+
 def check_class_archive(settings: Settings) -> str:
     exists = class_archive(s3=settings.is_on_object_store).exists()
     return "exists" if exists else "missing; run `headrace setup` for faster starts of Spark"
@@ -115,6 +131,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "home": check_home,
     "catalog": check_catalog,
     "warehouse": check_warehouse,
+    "folders of tables": check_folders,
     "Spark's jars": lambda settings: f"{len(spark_jars(s3=settings.is_on_object_store))} jars in {cache_directory()}",
     "class archive": check_class_archive,
     "user code": check_code_hosts,

@@ -1,14 +1,15 @@
-"""Scripts: run the statements of a text or file in order, show their results, and ask before a stream is computed again."""
+"""Scripts: run the statements of a text or file in order, show their results, and ask before streams or rows are lost."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.files import locate_error_in_file
 from headrace.cli.output import DIM, Format, show_lines, show_rows, styled
 from headrace.errors import OperationalError, ProgrammingError
-from headrace.model.statements import CreateStream
+from headrace.model.statements import CreateStream, DropDatabase, DropTable
+from headrace.model.tree_statements import DropTimeseries, DropTreeDatabases
 from headrace.service.session import Session, with_statement
 from headrace.sql import lexical_rules_of, parse
 
@@ -17,27 +18,52 @@ if TYPE_CHECKING:
     from headrace.service.results import Result
 
 
-def confirm_replacement(session: Session, text: str, *, yes: bool) -> bool:
-    """Show what CREATE OR REPLACE STREAM would compute again, and ask at a terminal; return False if the user declines.
+MAX_LOST: Final = 10
+"""What a DROP takes along that is shown."""
+DROPS: Final = (DropDatabase, DropTable, DropTreeDatabases, DropTimeseries)
+"""Statements that may take rows and streams along."""
 
-    Statements of other kinds are not asked about, nor is a user who has agreed beforehand (`yes`).
+
+def confirm(session: Session, text: str, *, yes: bool) -> None:
+    """Show what a statement would compute again or take along, and ask at a terminal, unless the user has agreed (`yes`).
 
     Raises:
-        ProgrammingError: There is no terminal to ask at.
+        OperationalError: The user declines.
+        ProgrammingError: A stream would be replaced, and there is no terminal to ask at.
     """
     statement = parse(text, session.dialect)
-    if not isinstance(statement, CreateStream) or not statement.or_replace:
-        return True
+    if isinstance(statement, CreateStream) and statement.or_replace:
+        confirm_replacement(session, text, str(statement.name), yes=yes)
+    elif isinstance(statement, DROPS) and not yes and sys.stdin.isatty():
+        confirm_drop(session, text)
+
+
+def confirm_replacement(session: Session, text: str, name: str, *, yes: bool) -> None:
     with with_statement(text):
         stages = session.stages(text)
-    if not any(stage.needs_confirmation for stage in stages):
-        return True
+    if not any(stage.replaces for stage in stages):
+        return
     show_lines(session.explain(stages))
     if yes:
-        return True
+        return
     if not sys.stdin.isatty():
-        raise ProgrammingError(f"replacing stream {statement.name} needs a confirmation", hint="add --yes", sql=text)
-    return input("Replace the stream? [y/N]: ").strip().lower() in ("y", "yes")
+        raise ProgrammingError(f"replacing stream {name} needs a confirmation", hint="add --yes", sql=text)
+    ask("Replace the stream?", "the stream was not replaced")
+
+
+def confirm_drop(session: Session, text: str) -> None:
+    """Ask about a DROP that takes rows or jobs along. A script is not asked: unlike a replacement, its text says what goes."""
+    with with_statement(text):
+        lost = [line for stage in session.stages(text) for line in stage.loses()]
+    if lost:
+        more = [f"  … and {len(lost) - MAX_LOST} more"] if len(lost) > MAX_LOST else []
+        show_lines(["This drops", *(f"  {line}" for line in lost[:MAX_LOST]), *more])
+        ask("Drop?", "nothing was dropped")
+
+
+def ask(question: str, declined: str) -> None:
+    if input(f"{question} [y/N]: ").strip().lower() not in ("y", "yes"):
+        raise OperationalError(declined, hint="the statements before this one have been run")
 
 
 def show_result(result: Result, output_format: Format, separator: str) -> None:
@@ -54,7 +80,7 @@ def run_script(
     """Run the statements of a text in order, stopping at the first error.
 
     All statements are parsed first, so a syntax error anywhere runs nothing. If the text was read from a file, errors name it and
-    the line. With `yes`, streams are replaced without a question.
+    the line. With `yes`, streams are replaced, and rows dropped, without a question.
     """
     dialect = connection.session.dialect
     spans = lexical_rules_of(dialect).statement_spans(text)
@@ -63,7 +89,6 @@ def run_script(
             parse(text[span.start : span.end], dialect)
     for span in spans:
         with locate_error_in_file(text, span, file):
-            if not confirm_replacement(connection.session, text[span.start : span.end], yes=yes):
-                raise OperationalError("the stream was not replaced", hint="the statements before this one have been run")
+            confirm(connection.session, text[span.start : span.end], yes=yes)
             result = connection.session.execute(text[span.start : span.end])
         show_result(result, output_format, separator)

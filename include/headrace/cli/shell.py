@@ -17,7 +17,7 @@ from rich.status import Status
 from headrace.cli.completion import SqlCompleter
 from headrace.cli.console import err, out
 from headrace.cli.output import Format, show_error
-from headrace.cli.script import confirm_replacement, show_result
+from headrace.cli.script import confirm, show_result
 from headrace.cli.shell_dialects import COMMON_HELP, DIALECTS
 from headrace.errors import Error
 from headrace.model.masking import masked
@@ -108,8 +108,7 @@ class Shell:
             return
         try:
             for statement in self._lexical_rules.statements(self._dialect.expand(text)):
-                if not confirm_replacement(self._session, statement, yes=False):
-                    return
+                confirm(self._session, statement, yes=False)
                 with self._show_status():
                     result = self._session.execute(statement)
                 show_result(result, self._format, self._separator)

@@ -30,7 +30,7 @@ class SqlCommand:
     """The arguments of `headrace sql`; None means the configured home or language.
 
     Statements are separated by semicolons; without any, those of the file or of standard input (`-`) are executed. An empty
-    `separator` is the format's own. With `yes`, streams are replaced without a question.
+    `separator` is the format's own. With `yes`, streams are replaced, and rows dropped, without a question.
     """
 
     statement: str | None = None

@@ -49,6 +49,7 @@ def maintain(
             logger.error("skipping maintenance of %s.%s: %s", table.database, table.name, error.message)
     if database is None:
         try:
+            context.tables.remove_dropped()
             remove_leftovers(context)
         except Error as error:
             logger.error("leaving what crashes have left: %s", error.message)

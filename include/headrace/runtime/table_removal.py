@@ -6,18 +6,28 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 
+from pyarrow import fs
+
+from headrace.catalog import Catalog
 from headrace.context import Context
 from headrace.errors import Error, IntegrityError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Subtable, Table, TableId
+from headrace.storage.delta.handles import path_segment
+from headrace.storage.object_store import file_system
 
 logger = logging.getLogger(__name__)
 
 
 def drop_table(context: Context, table: Table) -> None:
-    """Drop a table. The catalog row goes first: it refuses while a stream uses the table."""
-    context.catalog.tables.drop(table.database, table.name)
-    context.tables.drop(table)
+    """Drop a table. The catalog row goes first: it refuses while a stream uses the table.
+
+    If the files cannot be removed, DROP removes them when it is repeated.
+    """
+    with context.catalog.lock(f"ddl {table.database}.{table.name}"):  # CREATE TABLE waits until the files are gone
+        context.catalog.tables.drop(table.database, table.name)
+        failpoint("tables.drop.recorded")
+        context.tables.drop(table)
 
 
 def drop_subtables(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
@@ -30,6 +40,25 @@ def drop_subtables(context: Context, table: Table, database: Database, names: Se
     context.catalog.subtables.drop(table.database, names)
     if context.tables.version(table) != emptied:  # rows of a stream that runs, which creates the subtables again only from now on
         context.tables.writer.delete(table, database, tbnames=names)
+
+
+def orphaned_folders(catalog: Catalog, tables_uri: str) -> list[str]:
+    """Return the folders of databases and tables that the catalog does not have, as paths below the folder of all tables."""
+    system, root = file_system(tables_uri)
+    known = {path_segment(database.name): database.name for database in catalog.databases.all()}
+    orphans = []
+    for database in folders_in(system, root):
+        if database not in known:
+            orphans.append(database)
+            continue
+        tables = {path_segment(table.name) for table in catalog.tables.all(known[database])}
+        orphans += [f"{database}/{table}" for table in folders_in(system, f"{root}/{database}") if table not in tables]
+    return orphans
+
+
+def folders_in(system: fs.FileSystem, path: str) -> list[str]:
+    infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(info.base_name for info in infos if not info.is_file and not info.base_name.startswith("."))
 
 
 def drop_expired(context: Context, database: str | None = None) -> list[str]:

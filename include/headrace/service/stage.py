@@ -59,7 +59,8 @@ class Stage:
             change anything.
         is_query: Whether it returns rows of tables, which a live snode reads faster than a session that starts Spark.
         plan: The plan of a query that EXPLAIN ANALYZE can run.
-        needs_confirmation: Whether the command line asks before it is applied.
+        replaces: Whether it computes a stream again, for which the command line needs a confirmation.
+        loses: Returns what is lost beside what the statement names, such as the rows of a table; the command line then asks.
         is_audited: Whether the audit log records it also if it is allowed.
     """
 
@@ -68,7 +69,8 @@ class Stage:
     apply: Callable[[SessionState], Result | None]
     is_query: bool = False
     plan: AnyPlan | None = None
-    needs_confirmation: bool = False
+    replaces: bool = False
+    loses: Callable[[], list[str]] = list
     is_audited: bool = False
 
 

@@ -73,6 +73,18 @@ class Tables(Scans):
         self._handles.forget(table)
         creation.drop_table(self.uri, table)
 
+    def has_leftovers(self, database: str, table: str | None = None) -> bool:
+        """Return whether there are files below the folder of a database or table, which the catalog does not have."""
+        return creation.has_files(self.uri, database, table)
+
+    def drop_leftovers(self, database: str, table: str | None = None) -> None:
+        """Remove the folder of a database or table that the catalog does not have, if it exists."""
+        creation.drop_folder(self.uri, database, table)
+
+    def remove_dropped(self) -> None:
+        """Remove what interrupted drops have left of tables that are dropped."""
+        creation.remove_dropped(self.uri)
+
     def exists(self, table: Table) -> bool:
         """Return whether the table's Delta table exists."""
         return DeltaTable.is_deltatable(rows_uri(self.uri, table), storage_options=delta_options(self.uri))

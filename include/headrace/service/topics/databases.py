@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headrace.errors import DataError, LimitError, NotFoundError
+from headrace.errors import DataError, ExistsError, LimitError, NotFoundError
+from headrace.jobs.registry import kind_of
+from headrace.model.failpoints import failpoint
 from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.statements import AlterDatabase, CreateDatabase, DropDatabase, MaintainDatabase, UseDatabase
 from headrace.model.tables import Database, Name, Table, TableKind
@@ -31,7 +34,8 @@ def plan_create_database(statement: CreateDatabase, session: PlanningContext) ->
     database = Database(statement.name.name, statement.precision, timezone=timezone, options=tuple(options.items()))
 
     def apply(session: SessionState) -> None:
-        session.context.catalog.databases.create(database, statement.if_not_exists)
+        with session.context.catalog.lock(f"ddl {database.name}"):
+            session.context.catalog.databases.create(database, statement.if_not_exists)
 
     described = f"create database {database.name} (precision {database.precision}, time zone {database.timezone})"
     return [Stage(on_database(Action.CREATE, database.name), lambda: [described], apply)]
@@ -60,6 +64,8 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
     try:
         tables = tuple(catalog.tables.all(name))
     except NotFoundError:
+        if session.context.tables.has_leftovers(name):
+            return [remove_leftovers(name)]
         if statement.if_exists:
             return []
         raise
@@ -67,23 +73,55 @@ def plan_drop_database(statement: DropDatabase, session: PlanningContext) -> lis
 
 
 def remove_database(name: str, tables: Sequence[Table], jobs: Sequence[JobRecord]) -> Stage:
+    """Drop a database: its jobs, then its tables in one transaction of the catalog, then their files.
+
+    Repeating it completes what was interrupted, also after the catalog has forgotten the database (`remove_leftovers`).
+    """
+
     def apply(session: SessionState) -> None:
-        from headrace.streams.lifecycle import forget, retire
         from headrace.trees.schema_statements import database_log
 
-        is_tree = any(table.kind is TableKind.TREE for table in tables)
-        statements = database_log(session.context, name) if is_tree else []
-        session.context.catalog.databases.drop(name, statements=statements)
+        context = session.context
+        context.catalog.databases.check_droppable(name)
         for record in jobs:
-            retire(session.context, record.definition)
-            forget(session.context, record.definition.id)
-        for table in tables:
-            session.context.tables.drop(table)
+            kind_of(record.definition).drop()(context, record.definition)
+        failpoint("databases.drop.jobs")
+        is_tree = any(table.kind is TableKind.TREE for table in tables)
+        with context.catalog.lock(f"ddl {name}"):  # CREATE DATABASE waits until the files are gone
+            context.catalog.databases.drop(name, statements=database_log(context, name) if is_tree else [])
+            failpoint("databases.drop.recorded")
+            for table in tables:
+                context.tables.drop(table)
+                failpoint("databases.drop.table")
+            context.tables.drop_leftovers(name)
         if session.database == name:
             session.database = None
 
     described = f"drop database {name} with {len(tables)} tables and {len(jobs)} streams"
-    return Stage(on_database(Action.DROP, name), lambda: [described], apply)
+
+    def loses() -> list[str]:
+        return [f"table {table.database}.{table.name}" for table in tables] + [
+            f"{record.definition.kind} {record.definition}" for record in jobs
+        ]
+
+    return Stage(on_database(Action.DROP, name), lambda: [described], apply, loses=loses)
+
+
+def remove_leftovers(database: str, table: str | None = None) -> Stage:
+    """Remove the files of a database or table that the catalog does not have: dropping it was interrupted."""
+    name = database if table is None else f"{database}.{table}"
+    described = f"remove the files that an interrupted DROP has left of {name}"
+
+    def apply(session: SessionState) -> None:
+        catalog = session.context.catalog
+        with catalog.lock(f"ddl {name}"):
+            with suppress(NotFoundError):
+                if table is None or catalog.tables.find(database, table) is not None:
+                    catalog.databases.get(database)
+                    raise ExistsError(f"{name} exists again", hint="repeat the statement to drop it")
+            session.context.tables.drop_leftovers(database, table)
+
+    return Stage(on_database(Action.DROP, database), lambda: [described], apply, loses=lambda: [f"the files of {name}"])
 
 
 def plan_use_database(statement: UseDatabase, session: PlanningContext) -> list[Stage]:

@@ -141,7 +141,7 @@ def rebuild(
 
     actions = (Action.DROP, Action.CREATE) if differences else (Action.OPERATE,)
     rights = (*(Right(action, plan_securable(plan)) for action in actions), *table_rights(plan))
-    return [Stage(rights, describe, apply, needs_confirmation=True), notify_airflow(job_securable(old))]
+    return [Stage(rights, describe, apply, replaces=True), notify_airflow(job_securable(old))]
 
 
 def describe_target(plan: StreamPlan, old: JobDefinition, *, clears: bool) -> list[str]:

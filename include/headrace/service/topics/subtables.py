@@ -103,6 +103,7 @@ def remove_subtable(name: str, table: Table, database: Database) -> Stage:
         on_table(Action.DROP, table, name),
         lambda: [f"drop {name} with all rows"],
         lambda session: drop_subtables(session.context, table, database, [name]),
+        loses=lambda: [] if table.is_virtual else [f"the rows of {table.database}.{name}"],
     )
 
 

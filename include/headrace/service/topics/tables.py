@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from headrace.context import Context
 from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
 from headrace.model.statements import CreateTable, DropTable
 from headrace.model.tables import Column, Database, Name, Table, TableKind
@@ -13,6 +14,7 @@ from headrace.runtime.table_removal import drop_table
 from headrace.service.names import check_name, database_of, find_table
 from headrace.service.rights import Action, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.topics.databases import remove_leftovers
 from headrace.service.topics.subtables import remove_subtable, set_ttl
 
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
@@ -124,7 +126,10 @@ def plan_drop_table(statement: DropTable, session: PlanningContext) -> list[Stag
         try:
             stages.append(plan_removal(name, statement, session))
         except NotFoundError:
-            if not statement.if_exists:
+            database = database_of(name, session)
+            if session.context.tables.has_leftovers(database, name.name):
+                stages.append(remove_leftovers(database, name.name))
+            elif not statement.if_exists:
                 raise
     return stages
 
@@ -142,7 +147,7 @@ def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> 
         word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")
         raise ProgrammingError(f"{name.name} is {kind} table", hint=f"DROP {word} {name.name}", span=name.span)
     if table.kind is TableKind.PLAIN:
-        return remove_table(table)
+        return remove_table(table, session.context)
     catalog.subtables.check_unused(subtable.database, [subtable.name])
     return remove_subtable(subtable.name, table, database)
 
@@ -151,9 +156,14 @@ def plan_supertable_removal(name: Name, session: PlanningContext) -> Stage:
     table, _ = find_table(name, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table", hint=f"DROP TABLE {table.name}", span=name.span)
-    return remove_table(table)
+    return remove_table(table, session.context)
 
 
-def remove_table(table: Table) -> Stage:
+def remove_table(table: Table, context: Context) -> Stage:
     described = f"drop table {table.database}.{table.name} with all its rows"
-    return Stage(on_table(Action.DROP, table), lambda: [described], lambda session: drop_table(session.context, table))
+
+    def loses() -> list[str]:
+        rows = 0 if table.is_virtual else context.tables.rows(table)
+        return [f"{rows} rows of {table.database}.{table.name}"] if rows else []
+
+    return Stage(on_table(Action.DROP, table), lambda: [described], lambda session: drop_table(session.context, table), loses=loses)

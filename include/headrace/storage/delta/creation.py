@@ -14,10 +14,21 @@ from deltalake import DeltaTable
 
 from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import Database, Table, TableKind
-from headrace.storage.delta.handles import is_local, open_table, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
+from headrace.storage.delta.handles import (
+    folder_uri,
+    is_local,
+    open_table,
+    rows_uri,
+    stored_schema,
+    table_uri,
+    tags_uri,
+    translate_errors,
+)
 from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 
+DROPPED: Final = ".dropped-"
+"""How the names of folders begin that are being removed."""
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 # More versions between checkpoints slow opening a table, which reads each commit since; fewer slow commits.
 CHECKPOINT_INTERVAL_VERSIONS: Final = 100
@@ -75,7 +86,7 @@ def _is_reusable(uri: str, schema: pa.Schema) -> bool:
     if delta.version() > 0:
         raise ExistsError(
             f"there is a Delta table at {uri} already",
-            hint="check whether another catalog uses this warehouse; if not, remove the folder",
+            hint="if no other catalog uses this warehouse, an interrupted DROP has left it: repeat that, which removes it",
         )
     _remove(uri)
     return False
@@ -93,6 +104,19 @@ def drop_table(root: str, table: Table) -> None:
             _drop_remote(uri, ("rows/_delta_log", "tags/_delta_log", ""))
 
 
+def has_files(root: str, database: str, table: str | None) -> bool:
+    """Return whether the folder of a database or table exists; on an object store, whether something is below it."""
+    system, path = file_system(folder_uri(root, database, table))
+    with translate_errors(f"the files of {database}"):
+        return system.get_file_info(path).type is pafs.FileType.Directory
+
+
+def drop_folder(root: str, database: str, table: str | None) -> None:
+    """Remove the folder of a database or table with all its files, if it exists."""
+    with translate_errors(f"the files of {database}"):
+        _remove(folder_uri(root, database, table))
+
+
 def _remove(uri: str) -> None:
     """Remove one Delta table."""
     if is_local(uri):
@@ -101,8 +125,15 @@ def _remove(uri: str) -> None:
         _drop_remote(uri, ("_delta_log", ""))
 
 
+def remove_dropped(root: str) -> None:
+    """Remove the folders, renamed by drops, whose removal was interrupted. Object stores have none."""
+    for depth in ("", "*/", "*/*/") if is_local(root) else ():
+        for folder in Path(root).glob(f"{depth}{DROPPED}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _drop_local(folder: Path) -> None:
-    doomed = folder.with_name(f".dropped-{uuid.uuid4().hex}")
+    doomed = folder.with_name(f"{DROPPED}{uuid.uuid4().hex}")
     with suppress(FileNotFoundError):
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

@@ -367,8 +367,13 @@ def _escape(character: str) -> str:
     return character if character == "_" else "".join(f"-{byte:02x}" for byte in character.encode())
 
 
+def folder_uri(root: str, database: str, table: str | None) -> str:
+    """Return the folder of a database, or of one of its tables."""
+    return "/".join([root, *(path_segment(name) for name in (database, table) if name is not None)])
+
+
 def table_uri(root: str, table: Table) -> str:
-    return f"{root}/{path_segment(table.database)}/{path_segment(table.name)}"
+    return folder_uri(root, table.database, table.name)
 
 
 def rows_uri(root: str, table: Table) -> str:

@@ -12,7 +12,7 @@ from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases
 from headrace.model.tree_status import TreeStatus
 from headrace.service.rights import globally, on_paths
 from headrace.service.stage import PlanningContext, Stage
-from headrace.service.topics.databases import remove_database
+from headrace.service.topics.databases import remove_database, remove_leftovers
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
 from headrace.trees.devices import may_lie_in, refuse_tables
 from headrace.trees.schema_statements import logged, set_ttl
@@ -71,7 +71,10 @@ def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningCont
     refuse_tables(statement.patterns, session.context)
     for pattern in statement.patterns:
         matched = [name for name in names if pattern.matches(split_path(name))]
-        if not matched:
+        name = join_path(pattern.nodes)
+        if not matched and not pattern.has_wildcard and session.context.tables.has_leftovers(name):
+            stages[name] = remove_leftovers(name)
+        elif not matched:
             raise missing_path(pattern, "SHOW DATABASES lists what there is")
         for name in matched:
             jobs = [record for record in catalog.jobs.all() if record.definition.database == name]

@@ -110,6 +110,7 @@ def remove_from(database: Database, series: Sequence[tuple[str, tuple[str, ...]]
         on_paths(Privilege.WRITE_SCHEMA, [join_path((device, name)) for device, names in series for name in names]),
         lambda: [f"delete series of {device} with their values: {', '.join(names)}" for device, names in series],
         lambda session: remove_series(session.context, database, series),
+        loses=lambda: [f"the values of {', '.join(names)} of {device}" for device, names in series],
     )
 
 
