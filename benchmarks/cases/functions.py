@@ -43,12 +43,12 @@ class Total(UDAF):
         configurations.set_output_data_type(Type.DOUBLE)
     def create_state(self):
         return 0.0
-    def add_input(self, state, columns):
-        return state + (pc.sum(columns[0]).as_py() or 0)
+    def add_input(self, state, columns, bit_map):
+        return state + (pc.sum(columns[0].array).as_py() or 0)
     def combine_state(self, state, other):
         return state + other
-    def output_final(self, state):
-        return state
+    def output_final(self, state, result_value):
+        result_value.set_double(state)
 """
 AGGREGATE: Final = "Total"
 SUBTABLES: Final = 10

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.code.aggregate_calls import AggregateCall
-from headrace.udf import UDAF, ParameterError, Parameters, Row, Type, UDAFConfigurations
+from headrace.udf import UDAF, BitMap, Column, ParameterError, Parameters, ResultValue, Row, State, Type, UDAFConfigurations
 
 LONG = Parameters([Type.INT64])
 
@@ -35,37 +35,48 @@ class Sum(UDAF):
         """Add a sum."""
         return state + other
 
-    def output_final(self, state: Any) -> Any:
-        """Return the sum, None for 0."""
-        return state or None
+    def output_final(self, state: Any, result_value: ResultValue) -> None:
+        """Set the sum, NULL for 0."""
+        result_value.set(state or None)
+
+
+class ValuesState(State):
+    """The values of a group, which are sent as text."""
+
+    values: list[int]
+
+    def reset(self) -> None:
+        """Begin without values."""
+        self.values = []
+
+    def serialize(self) -> bytes:
+        """Return the values as text."""
+        return ",".join(map(str, self.values)).encode()
+
+    def deserialize(self, data: bytes) -> None:
+        """Take the values of a text."""
+        self.values = [int(text) for text in data.decode().split(",") if text]
 
 
 class Values(Sum):
-    """The sum, whose states are changed in place, and whose rows come as arrays."""
+    """The sum, whose states are changed in place, and whose rows come as columns."""
 
     def create_state(self) -> Any:
-        """Return an empty list."""
-        return []
+        """Return the state of no values."""
+        return ValuesState()
 
-    def add_input(self, state: Any, columns: Sequence[pa.Array]) -> None:
+    def add_input(self, state: Any, columns: Sequence[Column], bit_map: BitMap) -> None:
         """Add values."""
-        state.extend(columns[0].to_pylist())
+        rows = range(columns[0].get_position_count())
+        state.values += [columns[0].get_long(row) for row in rows if bit_map.is_marked(row)]
 
     def combine_state(self, state: Any, other: Any) -> None:
         """Add values."""
-        state.extend(other)
+        state.values += other.values
 
-    def output_final(self, state: Any) -> Any:
-        """Return the sum, None for 0."""
-        return sum(state) or None
-
-    def serialize(self, state: Any) -> bytes:
-        """Return the values as text."""
-        return ",".join(map(str, state)).encode()
-
-    def deserialize(self, data: bytes) -> Any:
-        """Return the values."""
-        return [int(text) for text in data.decode().split(",") if text]
+    def output_final(self, state: Any, result_value: ResultValue) -> None:
+        """Set the sum, NULL for 0."""
+        result_value.set(sum(state.values) or None)
 
 
 class Untyped(Sum):

@@ -61,7 +61,21 @@ class FailsAt(Double):
         print("destroyed")
 
 class Count(UDAF):
-    pass
+    def before_start(self, parameters, configurations):
+        configurations.set_output_data_type(Type.INT64)
+    def create_state(self):
+        return []
+    def add_row(self, state, row):
+        state.append(row)
+    def output_final(self, state, result_value):
+        result_value.set_long(len(state))
+
+class NoTransform(UDTF):
+    def before_start(self, parameters, configurations):
+        configurations.set_output_data_type(Type.INT64)
+
+class NoInput(Count):
+    add_row = UDAF.add_row
 
 class Mean(UDAF):
     def before_start(self, parameters, configurations):
@@ -75,13 +89,14 @@ class Mean(UDAF):
         state[1] += 1
     def combine_state(self, state, other):
         return [state[0] + other[0], state[1] + other[1]]
-    def output_final(self, state):
-        return state[0] / state[1] if state[1] else None
+    def output_final(self, state, result_value):
+        if state[1]:
+            result_value.set_double(state[0] / state[1])
 
 class FastMean(Mean):
-    def add_input(self, state, columns):
+    def add_input(self, state, columns, bit_map):
         import pyarrow.compute as pc
-        values, times = columns
+        values, times = (column.array for column in columns)
         return [state[0] + pc.sum(values).as_py(), state[1] + len(values)]
 
 class Other:
@@ -120,6 +135,9 @@ def test_a_file_without_the_class_is_rejected(tmp_path: Path) -> None:
         write(tmp_path, "Missing").describe()
     with pytest.raises(InvalidCodeError, match="not a subclass"):
         write(tmp_path, "Other").describe()
+    for name, method in (("NoTransform", "transform or transform_batch"), ("NoInput", "add_input or add_row")):
+        with pytest.raises(InvalidCodeError, match=f"functions.{name} does not define {method}"):
+            write(tmp_path, name).describe()
 
 
 def test_a_file_that_has_changed_is_rejected(tmp_path: Path) -> None:

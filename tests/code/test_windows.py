@@ -50,10 +50,10 @@ def test_windows_of_a_time_that_have_no_row_end_a_tick_later() -> None:
 def test_sessions_begin_with_the_display_window_if_the_series_began_before() -> None:
     times = [0, 1, 2, 3, 8, 9]
     assert cut(SessionTimeWindowAccessStrategy(2), times) == [(0, 3, [0, 1, 2, 3]), (8, 9, [8, 9])]
-    assert cut(SessionTimeWindowAccessStrategy(2, 1, 9), times) == [(1, 3, [1, 2, 3]), (8, 8, [8])]
-    assert cut(SessionTimeWindowAccessStrategy(2, -5, 2), times) == [(0, 1, [0, 1])]
+    assert cut(SessionTimeWindowAccessStrategy(1, 9, 2), times) == [(1, 3, [1, 2, 3]), (8, 8, [8])]
+    assert cut(SessionTimeWindowAccessStrategy(-5, 2, 2), times) == [(0, 1, [0, 1])]
     assert cut(SessionTimeWindowAccessStrategy(0), [4, 5]) == [(4, 4, [4]), (5, 5, [5])]
-    assert cut(SessionTimeWindowAccessStrategy(2, 20, 30), times) == []
+    assert cut(SessionTimeWindowAccessStrategy(20, 30, 2), times) == []
 
 
 def test_states_are_compared_with_the_first_value_of_their_window() -> None:

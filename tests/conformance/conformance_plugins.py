@@ -14,6 +14,7 @@ from headrace.udf import (
     ParameterError,
     Parameters,
     PointCollector,
+    ResultValue,
     Row,
     RowByRowAccessStrategy,
     RowWindow,
@@ -47,10 +48,10 @@ def strategy_of(parameters: Parameters) -> AccessStrategy:
                 else SlidingTimeWindowAccessStrategy(interval)
             )
         case "session":
-            return SessionTimeWindowAccessStrategy(required(parameters, "sessionGap"), begin, end)
+            return SessionTimeWindowAccessStrategy(begin, end, required(parameters, "sessionGap"))
         case "state":
             delta = parameters.get_double("stateDelta") or parameters.get_double("delta") or 0.0
-            return StateWindowAccessStrategy(delta, begin, end)
+            return StateWindowAccessStrategy(begin, end, delta)
     return RowByRowAccessStrategy()
 
 
@@ -241,15 +242,15 @@ class Sums(UDAF):
 class UDAFSum(Sums):
     """The sum of values."""
 
-    def output_final(self, state: SumState) -> float | None:
-        return state.sum if state.count else None
+    def output_final(self, state: SumState, result_value: ResultValue) -> None:
+        result_value.set(state.sum if state.count else None)
 
 
 class UDAFAvg(Sums):
     """The mean of values."""
 
-    def output_final(self, state: SumState) -> float | None:
-        return state.sum / state.count if state.count else None
+    def output_final(self, state: SumState, result_value: ResultValue) -> None:
+        result_value.set(state.sum / state.count if state.count else None)
 
 
 class UDAFCount(Sums):
@@ -264,5 +265,5 @@ class UDAFCount(Sums):
     def add_row(self, state: SumState, row: Row) -> None:
         state.count += not row.is_null(0)
 
-    def output_final(self, state: SumState) -> int:
-        return state.count
+    def output_final(self, state: SumState, result_value: ResultValue) -> None:
+        result_value.set_long(state.count)

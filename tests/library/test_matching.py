@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.code.aggregate_calls import serialize
 from headrace.library.matching import (
     Covariance,
     CrossCorrelation,
@@ -18,7 +20,7 @@ from headrace.library.matching import (
 )
 from headrace.library.patterns import DtwMatch, PatternMatch, round_half_up
 from headrace.library.series import Values
-from headrace.udf import UDAF, UDTF, ParameterError, Parameters, Type, UDAFConfigurations, Validator
+from headrace.udf import UDAF, UDTF, BitMap, Column, ParameterError, Parameters, ResultValue, Type, UDAFConfigurations, Validator
 from tests.library.calls import Points, call, compute, rows_of
 from tests.library.series import random, random_walk
 
@@ -41,9 +43,12 @@ def aggregate(function: type[UDAF], values: list[Any], attributes: dict[str, Any
     for rows in reversed(np.array_split(np.arange(len(values)), parts)):
         state = instance.create_state()
         column = pa.array([values[row] for row in rows], kind.arrow, from_pandas=False)
-        instance.add_input(state, [column, pa.array(rows * 10, pa.int64())])
-        instance.combine_state(total, instance.deserialize(instance.serialize(state)))
-    return instance.output_final(total)
+        times = pa.array(rows * 10, pa.int64())
+        instance.add_input(state, [Column(column, kind), Column(times, Type.INT64)], BitMap(len(rows)))
+        instance.combine_state(total, pickle.loads(serialize(state)))
+    result = ResultValue()
+    instance.output_final(total, result)
+    return result.value
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 1000])

@@ -40,7 +40,7 @@ class Recorder(Trigger):
         self.insert("root.log.d", tablet.timestamps[-1], {"name": self.created, "n": len(tablet), "raw": b"\\x00"})
         return True
 
-    def failure_strategy(self):
+    def get_failure_strategy(self):
         return FailureStrategy.PESSIMISTIC
 
 class Silent(Trigger):

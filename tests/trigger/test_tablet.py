@@ -73,5 +73,5 @@ def test_a_trigger_has_a_store_and_insertions_without_calling_the_base_class() -
     trigger.fire(tablet())
     assert [(row.device_id, row.time, row.values) for row in trigger.take_insertions()] == [("root.alerts.a", 1, {"n": 2})]
     assert trigger.take_insertions() == []
-    assert trigger.failure_strategy() is FailureStrategy.OPTIMISTIC
+    assert trigger.get_failure_strategy() is FailureStrategy.OPTIMISTIC
     assert list(trigger.store) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,7 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.code.runs import runs, sorted_by
-from headrace.udf import UDAF, ParameterError, Parameters, Row, Type, UDAFConfigurations, Validator
+from headrace.udf import (
+    UDAF,
+    BitMap,
+    Column,
+    ParameterError,
+    Parameters,
+    ResultValue,
+    Row,
+    State,
+    Type,
+    UDAFConfigurations,
+    Validator,
+)
 
 STATE: Final = "state"
 
@@ -49,7 +62,7 @@ class AggregateCall:
             groups: the number of groups.
         """
         states = self._added({}, rows)
-        finals = [self.function.output_final(self._state_of(states, group)) for group in range(groups)]
+        finals = [self._final(self._state_of(states, group)) for group in range(groups)]
         return pa.RecordBatch.from_arrays([pa.array(finals, self.output_type.arrow)], ["value"])
 
     def merge(self, rows: pa.RecordBatch, groups: int) -> pa.RecordBatch:
@@ -65,8 +78,8 @@ class AggregateCall:
         serialized, values = [], []
         for group in range(groups):
             state = self._state_of(states, group)
-            serialized.append(self.function.serialize(state))  # before `output_final`, which may change the state
-            values.append(self.function.output_final(state))
+            serialized.append(serialize(state))  # before `output_final`, which may change the state
+            values.append(self._final(state))
         columns = [pa.array(serialized, pa.binary()), pa.array(values, self.output_type.arrow)]
         return pa.RecordBatch.from_arrays(columns, [STATE, "value"])
 
@@ -87,14 +100,30 @@ class AggregateCall:
             yield group, part
 
     def _combined(self, states: pa.Array) -> Any:
-        first, *others = (self.function.deserialize(data) for data in states.to_pylist())
+        first, *others = (self._deserialize(data) for data in states.to_pylist())
         for other in others:
             first = changed(first, self.function.combine_state(first, other))
         return first
 
+    def _deserialize(self, data: bytes) -> Any:
+        state = self.function.create_state()
+        if not isinstance(state, State):
+            return pickle.loads(data)
+        state.deserialize(data)
+        return state
+
+    def _final(self, state: Any) -> Any:
+        result = ResultValue()
+        if self.function.output_final(state, result) is not None:  # type: ignore[func-returns-value]
+            raise TypeError("output_final sets the value by result_value.set_…, and returns nothing")
+        return result.value
+
     def _add_batch(self, state: Any, rows: pa.RecordBatch) -> Any:
-        times, *columns = rows.columns
-        return changed(state, self.function.add_input(state, [*columns, times]))
+        times, *inputs = rows.columns
+        typed = zip([*inputs, times], [*self.parameters.get_data_types(), Type.INT64], strict=True)
+        bit_map = BitMap(rows.num_rows)
+        bit_map.mark_all()
+        return changed(state, self.function.add_input(state, [Column(*pair) for pair in typed], bit_map))
 
     def _add_rows(self, state: Any, rows: pa.RecordBatch) -> Any:
         row, add_row = Row(self.parameters.get_data_types()), self.function.add_row
@@ -104,6 +133,11 @@ class AggregateCall:
             if result is not None:
                 state = result
         return state
+
+
+def serialize(state: Any) -> bytes:
+    """Return a state as bytes."""
+    return state.serialize() if isinstance(state, State) else pickle.dumps(state)
 
 
 def changed(state: Any, result: Any) -> Any:

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 import zipfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -26,8 +27,19 @@ OTHER_BASES: Final = {
 BASES: Final = (*(base.__name__ for base in KINDS), *OTHER_BASES)
 
 
+REQUIRED_METHODS: Final = {
+    "UDTF": (("before_start",), ("transform", "transform_batch")),
+    "UDAF": (("before_start",), ("create_state",), ("add_input", "add_row"), ("output_final",)),
+}
+"""The methods that a class must define; of several, one."""
+
+
 class LoadError(Exception):
     """The file does not contain such a class. The message says why."""
+
+
+class MissingMethodError(LoadError):
+    """A class does not define a method that it needs."""
 
 
 @cache
@@ -119,3 +131,17 @@ def is_vectorized(class_: type[Any]) -> bool:
         return False
     method = VECTORIZED_METHODS[kind]
     return getattr(class_, method) is not getattr(base, method)
+
+
+def check_methods(class_: type[Any]) -> None:
+    """Raise `MissingMethodError` unless a function defines the methods that it needs."""
+    for base, kind in KINDS.items():
+        if issubclass(class_, base):
+            for names in REQUIRED_METHODS[kind]:
+                require_method(class_, base, names)
+
+
+def require_method(class_: type[Any], base: type[Any], names: Sequence[str]) -> None:
+    """Raise `MissingMethodError` unless a class defines one of some methods of its base class."""
+    if all(getattr(class_, name) is getattr(base, name) for name in names):
+        raise MissingMethodError(f"{class_.__module__}.{class_.__name__} does not define {' or '.join(names)}")

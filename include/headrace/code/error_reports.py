@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from headrace.code.class_loading import LoadError
+from headrace.code.class_loading import LoadError, MissingMethodError
 from headrace.code.protocol import Header
 from headrace.code.requests import CallLostError, Progress
 from headrace.udf.parameters import ParameterError
@@ -38,7 +38,7 @@ def kind_of_error(error: BaseException) -> str:
     if isinstance(error, ParameterError):
         return "parameter"
     if isinstance(error, LoadError):
-        return "load"
+        return "method" if isinstance(error, MissingMethodError) else "load"
     if isinstance(error, CallLostError):
         return "lost"
     if isinstance(error, MemoryError):

@@ -64,6 +64,8 @@ def error_of_answer(call: Call, error: Header) -> Error:
         return parameter_error(message, is_executed=kind == "strategy" or call.table is not None)
     if kind == "load":
         return InvalidCodeError(message, hint="check the name of the class, which is written as 'module.Class', and the URI")
+    if kind == "method":
+        return InvalidCodeError(message, hint="define it in the class, or in one of those that it derives from")
     if kind == "lost":
         return UserCodeError(f"{call.failure()}: its code host was replaced in the middle of the rows", hint="try again")
     place = f" at {line}" if line else ""

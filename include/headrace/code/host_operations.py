@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import Any, Final
 
-from headrace.code.class_loading import is_vectorized, kind_of, load_class, load_module
+from headrace.code.class_loading import check_methods, is_vectorized, kind_of, load_class, load_module
 from headrace.code.error_reports import describe_error
 from headrace.code.protocol import Header, Message
 from headrace.code.requests import Answer, Progress, Request
@@ -63,6 +63,7 @@ def defined_functions(message: Message) -> Header:
 
 
 def describe(request: Request) -> Answer:
-    """Say what a class is. Its instance must be constructible."""
+    """Say what a class is. It must define the methods of a function, and its instance must be constructible."""
+    check_methods(request.class_)
     request.class_()
     return {"kind": kind_of(request.class_), "vectorized": is_vectorized(request.class_)}, None

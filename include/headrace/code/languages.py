@@ -156,7 +156,7 @@ class SeriesBinding:
 
     def __call__(self, arguments: SeriesArrowArguments) -> SeriesArrowRule:
         """Return the rule of a call."""
-        parameters = parameters_of(arguments)
+        parameters = parameters_of(arguments, self.source)
         description = self.source.configure(parameters)
         type_ = DataType(TYPES[description.output_type])
         row_by_row = ScalarCall(arguments.function, self.source, parameters, type_) if description.mappable else None
@@ -173,13 +173,14 @@ class AggregateBinding:
 
     def __call__(self, arguments: ArrowArguments) -> ArrowRule:
         """Return the rule of a call."""
-        return aggregate_rule(self.source, parameters_of(arguments), self.note)
+        return aggregate_rule(self.source, parameters_of(arguments, self.source), self.note)
 
 
-def parameters_of(arguments: SeriesArrowArguments | ArrowArguments) -> Parameters:
-    """Return the parameters of a call as functions see them."""
+def parameters_of(arguments: SeriesArrowArguments | ArrowArguments, source: FunctionClass) -> Parameters:
+    """Return the parameters of a call as functions see them. The library does not look at the inputs as SQL."""
     types = input_types(arguments.function, arguments.types)
     attributes = dict(arguments.attributes)
     if isinstance(arguments, ArrowArguments):
         attributes |= written_options(arguments.function, arguments.constants)
-    return Parameters(types, attributes, timestamp_precision=arguments.precision.value)
+    inputs = () if isinstance(source, LibraryClass) else arguments.inputs
+    return Parameters(types, attributes, inputs, arguments.precision.value)

@@ -14,9 +14,12 @@ from headrace.code.module_names import AGGREGATE, BUFFER_SIZE, OUTPUT_TYPE, SCAL
 from headrace.udf import (
     UDAF,
     UDTF,
+    BitMap,
+    Column,
     MappableRowByRowAccessStrategy,
     ParameterError,
     Parameters,
+    ResultValue,
     Type,
     UDAFConfigurations,
     UDTFConfigurations,
@@ -89,14 +92,14 @@ class ModuleAggregate(UDAF):
         """Return the state of no rows."""
         return self._checked(self.module.start())
 
-    def add_input(self, state: Any, columns: Sequence[pa.Array]) -> Any:
+    def add_input(self, state: Any, columns: Sequence[Column], bit_map: BitMap) -> Any:  # noqa: ARG002
         """Return the state with further rows."""
-        return self._checked(self.module.reduce(Block(columns[:-1]), state))
+        return self._checked(self.module.reduce(Block([column.array for column in columns[:-1]]), state))
 
-    def output_final(self, state: Any) -> Any:
-        """Return the value of a state."""
+    def output_final(self, state: Any, result_value: ResultValue) -> None:
+        """Set the value of a state."""
         value = self.module.finish(state)
-        return None if value is None else self.convert(value)
+        result_value.set(None if value is None else self.convert(value))
 
     def _checked(self, state: Any) -> Any:
         if self.max_bytes and len(state) > self.max_bytes:

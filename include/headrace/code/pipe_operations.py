@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow.compute as pc
 
-from headrace.code.class_loading import LoadError
+from headrace.code.class_loading import LoadError, require_method
 from headrace.code.pipe_events import decode_events, encode_events, rows_of
 from headrace.code.requests import Answer, Progress, Request, TimeRange
 from headrace.pipe import (
@@ -53,8 +53,7 @@ def stage_of(class_: type[Any]) -> str:
     """Return the stage of a plugin. Raise `LoadError` if the class is none, or does not do what the stage needs."""
     for base, (stage, methods) in STAGES.items():
         if issubclass(class_, base):
-            if all(getattr(class_, name) is getattr(base, name) for name in methods):
-                raise LoadError(f"{class_.__module__}.{class_.__name__} does not define {' or '.join(methods)}")
+            require_method(class_, base, methods)
             return stage
     raise LoadError(f"{class_.__module__}.{class_.__name__} is not a subclass of PipeSource, PipeProcessor or PipeSink")
 

@@ -37,7 +37,8 @@ class ScalarCall:
     def name(self) -> str:
         """A name that no call of other code has."""
         types, attributes = self.parameters.get_data_types(), sorted(self.parameters.get_attributes().items())
-        text = repr((self.source, types, attributes, self.parameters.ticks_per_second, str(self.type)))
+        inputs = self.parameters.get_child_expressions()
+        text = repr((self.source, types, attributes, inputs, self.parameters.ticks_per_second, str(self.type)))
         return f"{re.sub(r'[^A-Za-z0-9]', '_', self.function)}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def __call__(self, *columns: pa.Array) -> pa.Array:

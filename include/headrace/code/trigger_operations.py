@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace.code.class_loading import LoadError
+from headrace.code.class_loading import LoadError, require_method
 from headrace.code.protocol import Header
 from headrace.code.requests import Answer, Request
 from headrace.trigger import FailureStrategy, Insertion, Tablet, Trigger, TriggerAttributes, TriggerStore, Type
@@ -27,15 +27,17 @@ def create_trigger(request: Request) -> Answer:
         trigger.restore()
     _instances[header["instance"]] = trigger
     trigger.take_insertions()
-    return {"failure_strategy": FailureStrategy(trigger.failure_strategy()).value, "changes": trigger.store.take_changes()}, None
+    return {
+        "failure_strategy": FailureStrategy(trigger.get_failure_strategy()).value,
+        "changes": trigger.store.take_changes(),
+    }, None
 
 
 def new_instance(class_: type[Any], entries: Mapping[str, str] | None) -> Trigger:
     """Return an instance of a class; `entries` is what the trigger has stored, None for a stateless one."""
     if not issubclass(class_, Trigger):
         raise LoadError(f"{class_.__module__}.{class_.__name__} is not a subclass of Trigger")
-    if class_.fire is Trigger.fire:
-        raise LoadError(f"{class_.__module__}.{class_.__name__} does not define fire")
+    require_method(class_, Trigger, ("fire",))
     trigger = class_()
     trigger.store = TriggerStore(entries, writable=entries is not None)
     return trigger

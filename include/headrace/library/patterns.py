@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from headrace.library.pattern_sections import cut_sections, match_sections, scale
 from headrace.library.series import NUMERIC, Times, Values
 from headrace.library.steps import StepLimit
-from headrace.udf import UDAF, ParameterError, Parameters, Type, UDAFConfigurations, Validator
+from headrace.udf import UDAF, BitMap, Column, ParameterError, Parameters, ResultValue, Type, UDAFConfigurations, Validator
 
 MAX_PATTERN: Final = 1000
 MAX_CELLS_AT_ONCE: Final = 2_000_000
@@ -44,9 +44,9 @@ class PointAggregate(UDAF, ABC):
         """Return the state of no points."""
         return []
 
-    def add_input(self, state: Any, columns: Sequence[pa.Array]) -> None:
+    def add_input(self, state: Any, columns: Sequence[Column], bit_map: BitMap) -> None:  # noqa: ARG002
         """Add points."""
-        values, times = columns
+        values, times = (column.array for column in columns)
         rows = pa.RecordBatch.from_arrays([times, values.cast(pa.float64())], ["time", "value"])
         rows = rows.filter(values.is_valid())
         state.append((rows["time"].to_numpy(), rows["value"].to_numpy()))
@@ -55,12 +55,12 @@ class PointAggregate(UDAF, ABC):
         """Add the points of another state."""
         state.extend(other)
 
-    def output_final(self, state: Any) -> str | None:
-        """Return the matches as JSON, None if there are none."""
+    def output_final(self, state: Any, result_value: ResultValue) -> None:
+        """Set the matches as JSON, NULL if there are none."""
         times = np.concatenate([np.empty(0, np.int64), *(times for times, _ in state)])
         values = np.concatenate([np.empty(0), *(values for _, values in state)])
         order = np.argsort(times[np.isfinite(values)], kind="stable")
-        return self.find(times[np.isfinite(values)][order], values[np.isfinite(values)][order])
+        result_value.set(self.find(times[np.isfinite(values)][order], values[np.isfinite(values)][order]))
 
     @abstractmethod
     def find(self, times: Times, values: Values) -> str | None:

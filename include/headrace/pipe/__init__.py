@@ -9,13 +9,16 @@ from headrace.pipe.collector import EventCollector
 from headrace.pipe.events import DeleteEvent, Event, SchemaEvent, TabletEvent
 from headrace.pipe.parameters import ParameterValidator, PipeParameters
 from headrace.pipe.plugins import PipePlugin, PipeProcessor, PipeRuntime, PipeSink, PipeSource
+from headrace.pipe.rows import Row, RowCollector
 from headrace.pipe.store import PipeStore
 from headrace.trigger.store import StoreFullError
 from headrace.trigger.tablet import MeasurementSchema, TabletRow
+from headrace.udf.bit_maps import BitMap
 from headrace.udf.parameters import ParameterError
 from headrace.udf.types import Type
 
 __all__ = [
+    "BitMap",
     "DeleteEvent",
     "Event",
     "EventCollector",
@@ -29,6 +32,8 @@ __all__ = [
     "PipeSink",
     "PipeSource",
     "PipeStore",
+    "Row",
+    "RowCollector",
     "SchemaEvent",
     "StoreFullError",
     "TabletBatch",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from headrace.pipe.rows import Row, RowCollector
 from headrace.pipe.types import type_of
 from headrace.trigger.tablet import Tablet
 from headrace.udf.types import Type
@@ -20,7 +21,7 @@ class TabletEvent(Tablet):
     """Rows of one device that were written.
 
     `batch` has them as an Arrow record batch: `time`, an INT64 of ticks, then a column for each of `measurements`. A TIMESTAMP is
-    an INT64 of ticks, too. A value that is NULL is absent: the row says nothing about it. Iterating gives the rows as `TabletRow`.
+    an INT64 of ticks, too. A value that is NULL is absent: the row says nothing about it. Iterating gives the rows as `Row`.
     """
 
     def __init__(
@@ -65,6 +66,24 @@ class TabletEvent(Tablet):
         data_types = [types[name] if types and name in types else type_of(columns[at].type) for at, name in enumerate(values)]
         batch = pa.RecordBatch.from_arrays([pa.array(times, pa.int64()), *columns], ["time", *values])
         return cls(device_id, batch, data_types, timestamp_precision, is_aligned=is_aligned)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Iterate over the rows, in the order of the write."""
+        for time, values in zip(self.timestamps, zip(*self.values, strict=True), strict=True):
+            yield Row(time, self.measurements, values, self.device_id, self.data_types)
+
+    def process_row_by_row(self, consumer: Callable[[Row, RowCollector], Any]) -> list[TabletEvent]:
+        """Call `consumer` with each row and a collector, and return the rows that it collects as tablets."""
+        collector = RowCollector(self)
+        for row in self:
+            consumer(row, collector)
+        return collector.tablets()
+
+    def process_tablet(self, consumer: Callable[[TabletEvent, RowCollector], Any]) -> list[TabletEvent]:
+        """Call `consumer` with this tablet and a collector, and return the rows that it collects as tablets."""
+        collector = RowCollector(self)
+        consumer(self, collector)
+        return collector.tablets()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headrace.udf.bit_maps import BitMap
 from headrace.udf.types import Type
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ class MeasurementSchema:
 
     measurement_id: str
     type: Type
+
+    def get_measurement_id(self) -> str:
+        """Return the name of the measurement."""
+        return self.measurement_id
+
+    def get_type(self) -> Type:
+        """Return the type of its values."""
+        return self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,11 @@ class Tablet:
         """A list for each measurement, with its value or None in each row."""
         return [column.to_pylist() for column in self.batch.columns[1:]]
 
+    @cached_property
+    def bit_maps(self) -> list[BitMap]:
+        """A map for each measurement, in which the rows without a value are marked."""
+        return [null_map(column) for column in self.batch.columns[1:]]
+
     @property
     def row_size(self) -> int:
         """The number of rows."""
@@ -114,3 +128,13 @@ class Tablet:
     def is_null(self, row: int, column: int) -> bool:
         """Return whether a measurement, by its index, has no value in a row."""
         return self.values[column][row] is None
+
+
+def null_map(column: pa.Array) -> BitMap:
+    """Return which rows of a column have no value."""
+    bit_map = BitMap(len(column))
+    if column.null_count:
+        for row, is_null in enumerate(column.is_null().to_pylist()):
+            if is_null:
+                bit_map.mark(row)
+    return bit_map

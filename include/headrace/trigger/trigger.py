@@ -70,7 +70,7 @@ class Trigger:
     def restore(self) -> None:
         """Prepare an instance that takes over from another one. Called after `on_create`, for stateful triggers alone."""
 
-    def failure_strategy(self) -> FailureStrategy:
+    def get_failure_strategy(self) -> FailureStrategy:
         """Return what a failure of `fire` does to the write. Read once, by `CREATE TRIGGER`."""
         return FailureStrategy.OPTIMISTIC
 

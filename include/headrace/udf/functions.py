@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.udf.bit_maps import BitMap
+from headrace.udf.columns import Column, ResultValue
 from headrace.udf.parameters import Parameters, Validator
 from headrace.udf.strategies import AccessStrategy, RowByRowAccessStrategy
 from headrace.udf.types import Type
@@ -82,12 +83,35 @@ class UDTF:
         """Free what the instance holds. It is called in any case, also after an error."""
 
 
+class State:
+    """The state of an aggregate. A subclass defines the three methods; the constructor calls `reset`.
+
+    Any other object may be a state, too, if `pickle` can represent it.
+    """
+
+    def __init__(self) -> None:
+        """Create the state of no rows."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Set the fields to those of no rows."""
+        raise NotImplementedError
+
+    def serialize(self) -> bytes:
+        """Return the fields as bytes. Tasks and micro-batches pass states to each other."""
+        raise NotImplementedError
+
+    def deserialize(self, data: bytes) -> None:
+        """Set the fields to those that `serialize` has returned."""
+        raise NotImplementedError
+
+
 class UDAF:
     """An aggregate. Its states are merged, so that windows, tasks and micro-batches aggregate parts of the rows.
 
-    A subclass defines `before_start`, `create_state`, `combine_state`, `output_final`, and either `add_row` or `add_input`, which
-    does the same for many rows at once. If both are defined, `add_input` is called. `add_row` may return a new state, or None if
-    it has changed the one it got; the same holds for `add_input`, `combine_state` and `remove_state`.
+    A subclass defines `before_start`, `create_state`, `output_final`, either `add_input` for many rows or `add_row` for one, and
+    `combine_state`, without which all rows of a group have to be in one place. If both `add_input` and `add_row` are defined,
+    `add_input` is called. These methods change the state that they get, or return the one that takes its place.
     """
 
     def validate(self, validator: Validator) -> None:
@@ -101,12 +125,15 @@ class UDAF:
         """Return the state of no rows."""
         raise NotImplementedError
 
-    def add_row(self, state: Any, row: Row) -> Any:
-        """Add a row to a state."""
+    def add_input(self, state: Any, columns: Sequence[Column], bit_map: BitMap) -> Any:
+        """Add rows to a state.
+
+        `columns` has the inputs in order, and the times in ticks as its last column. A row counts if it is marked in `bit_map`.
+        """
         raise NotImplementedError
 
-    def add_input(self, state: Any, columns: Sequence[pa.Array]) -> Any:
-        """Add rows to a state: an array for each input, then the times in ticks."""
+    def add_row(self, state: Any, row: Row) -> Any:
+        """Add a row to a state."""
         raise NotImplementedError
 
     def combine_state(self, state: Any, other: Any) -> Any:
@@ -120,17 +147,9 @@ class UDAF:
         """
         raise NotImplementedError
 
-    def output_final(self, state: Any) -> Any:
-        """Return the value of a state, None for none."""
+    def output_final(self, state: Any, result_value: ResultValue) -> None:
+        """Set the value of a state. It is NULL if it is not set."""
         raise NotImplementedError
-
-    def serialize(self, state: Any) -> bytes:
-        """Return a state as bytes."""
-        return pickle.dumps(state)
-
-    def deserialize(self, data: bytes) -> Any:
-        """Return the state that `serialize` wrote."""
-        return pickle.loads(data)
 
     def before_destroy(self) -> None:
         """Free what the instance holds. It is called in any case, also after an error."""

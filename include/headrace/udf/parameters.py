@@ -110,7 +110,7 @@ class Parameters(Attributes):
         self._system_attributes = {"timestampPrecision": timestamp_precision}
 
     def get_child_expressions(self) -> list[str]:
-        """Return the text of the inputs."""
+        """Return the inputs as SQL, such as the paths of series. With ALIGN BY DEVICE these are measurements."""
         return list(self._child_expressions)
 
     def get_child_expressions_size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.udf.types import Type
@@ -45,6 +45,41 @@ class Row:
         return self._data_types[index]
 
 
+class RowIterator:
+    """Iterates over the rows of a window in order of time, in a `for` loop or by `has_next_row` and `next`."""
+
+    __slots__ = ("_next", "_window")
+
+    def __init__(self, window: RowWindow) -> None:
+        """Begin before the first row."""
+        self._window = window
+        self._next = 0
+
+    def has_next_row(self) -> bool:
+        """Return whether there is a further row."""
+        return self._next < len(self._window)
+
+    def next(self) -> Row:
+        """Return the next row."""
+        row = self._window.get_row(self._next)
+        self._next += 1
+        return row
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._next = 0
+
+    def __iter__(self) -> RowIterator:
+        """Return this iterator."""
+        return self
+
+    def __next__(self) -> Row:
+        """Return the next row."""
+        if not self.has_next_row():
+            raise StopIteration
+        return self.next()
+
+
 class RowWindow:
     """The rows of a window.
 
@@ -74,13 +109,9 @@ class RowWindow:
         row.time, row.values = times[index], self._values[index]
         return row
 
-    def get_row_iterator(self) -> Iterator[Row]:
-        """Iterate over the rows in order of time."""
-        times = self._times if self._times is not None else self._load()
-        for time, values in zip(times, self._values, strict=True):
-            row = Row(self._data_types)
-            row.time, row.values = time, values
-            yield row
+    def get_row_iterator(self) -> RowIterator:
+        """Return an iterator over the rows in order of time."""
+        return RowIterator(self)
 
     __iter__ = get_row_iterator
 

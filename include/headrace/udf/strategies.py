@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from headrace.udf.parameters import ParameterError
 
@@ -71,13 +72,35 @@ class SlidingTimeWindowAccessStrategy(AccessStrategy):
         check_display_window(self.display_window_begin, self.display_window_end)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SessionTimeWindowAccessStrategy(AccessStrategy):
-    """`transform` receives sessions: rows of which none is more than `session_time_gap` ticks after the one before."""
+    """`transform` receives sessions: rows of which none is more than `session_time_gap` ticks after the one before.
+
+    It is created by `(gap)`, by `(begin, end, gap)` with a display window, or by names.
+    """
 
     session_time_gap: int
-    display_window_begin: int | None = None
-    display_window_end: int | None = None
+    display_window_begin: int | None
+    display_window_end: int | None
+
+    def __init__(
+        self,
+        *arguments: int | None,
+        session_time_gap: int | None = None,
+        display_window_begin: int | None = None,
+        display_window_end: int | None = None,
+    ) -> None:
+        """Create a strategy. Raise `TypeError` for another number of arguments, or without a gap."""
+        match arguments:
+            case (gap,):
+                session_time_gap = gap
+            case (begin, end, gap):
+                display_window_begin, display_window_end, session_time_gap = begin, end, gap
+            case (_, *_):
+                raise TypeError("SessionTimeWindowAccessStrategy takes (gap) or (begin, end, gap)")
+        if session_time_gap is None:
+            raise TypeError("SessionTimeWindowAccessStrategy takes a gap")
+        set_fields(self, session_time_gap, display_window_begin, display_window_end)
 
     def check(self) -> None:
         """Raise `ParameterError` for a negative gap, or a display window that ends before it begins."""
@@ -87,19 +110,48 @@ class SessionTimeWindowAccessStrategy(AccessStrategy):
         check_display_window(self.display_window_begin, self.display_window_end)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class StateWindowAccessStrategy(AccessStrategy):
-    """`transform` receives windows whose values differ by at most `delta` from the first one; BOOLEAN and TEXT must be equal."""
+    """`transform` receives windows whose values differ by at most `delta` from the first one; BOOLEAN and TEXT must be equal.
 
-    delta: float = 0.0
-    display_window_begin: int | None = None
-    display_window_end: int | None = None
+    It is created by `()`, `(delta)`, `(begin, end)` or `(begin, end, delta)`, or by names. The delta is 0 by default.
+    """
+
+    delta: float
+    display_window_begin: int | None
+    display_window_end: int | None
+
+    def __init__(
+        self,
+        *arguments: float | None,
+        delta: float = 0.0,
+        display_window_begin: int | None = None,
+        display_window_end: int | None = None,
+    ) -> None:
+        """Create a strategy. Raise `TypeError` for another number of arguments."""
+        window: tuple[Any, ...] = (display_window_begin, display_window_end)
+        match arguments:
+            case (float() | int() as delta,):
+                pass
+            case (begin, end):
+                window = (begin, end)
+            case (begin, end, float() | int() as delta):
+                window = (begin, end)
+            case (_, *_):
+                raise TypeError("StateWindowAccessStrategy takes (), (delta), (begin, end) or (begin, end, delta)")
+        set_fields(self, delta, *window)
 
     def check(self) -> None:
         """Raise `ParameterError` for a negative delta, or a display window that ends before it begins."""
         if self.delta < 0:
             raise AccessStrategyError(f"Parameter delta({self.delta:f}) should be positive or equal to 0.")
         check_display_window(self.display_window_begin, self.display_window_end)
+
+
+def set_fields(strategy: AccessStrategy, *values: Any) -> None:
+    """Set the fields of a new strategy, which is frozen."""
+    for one, value in zip(fields(strategy), values, strict=True):
+        object.__setattr__(strategy, one.name, value)
 
 
 def require_positive(name: str, value: int) -> None:

@@ -43,15 +43,15 @@ class Squares(UDAF):
         configurations.set_output_data_type(Type.DOUBLE)
     def create_state(self):
         return 0.0
-    def add_input(self, state, columns):
-        values = pc.cast(columns[0], "double")
+    def add_input(self, state, columns, bit_map):
+        values = pc.cast(columns[0].array, "double")
         return state + (pc.sum(pc.multiply(values, values)).as_py() or 0.0)
     def combine_state(self, state, other):
         return state + other
     def remove_state(self, state, removed):
         raise AssertionError("it is never called")
-    def output_final(self, state):
-        return state
+    def output_final(self, state, result_value):
+        result_value.set_double(state)
 
 class Windows(UDTF):
     """Rejects all windows."""

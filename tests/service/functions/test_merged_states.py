@@ -29,8 +29,9 @@ class Spread(UDAF):
         return (min(state[0], value), max(state[1], value), state[2] + 1)
     def combine_state(self, state, other):
         return (min(state[0], other[0]), max(state[1], other[1]), state[2] + other[2])
-    def output_final(self, state):
-        return (state[1] - state[0]) * self.weight + state[2] / 1000 if state[2] else None
+    def output_final(self, state, result_value):
+        if state[2]:
+            result_value.set_double((state[1] - state[0]) * self.weight + state[2] / 1000)
 """
 WINDOWS = (
     "INTERVAL(1m)",

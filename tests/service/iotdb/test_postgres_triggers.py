@@ -22,7 +22,7 @@ class Limit(Trigger):
     def fire(self, tablet):
         return all(value < 10 for column in tablet.values for value in column)
 
-    def failure_strategy(self):
+    def get_failure_strategy(self):
         return FailureStrategy.PESSIMISTIC
 
 class Count(Trigger):

@@ -45,14 +45,14 @@ class Squares(UDAF):
     def create_state(self):
         return []
 
-    def add_input(self, state, columns):
-        state.append(pc.sum(pc.power(columns[0], 2)).as_py())
+    def add_input(self, state, columns, bit_map):
+        state.append(pc.sum(pc.power(columns[0].array, 2)).as_py())
 
     def combine_state(self, state, other):
         state.extend(other)
 
-    def output_final(self, state):
-        return float(sum(state)) if state else None
+    def output_final(self, state, result_value):
+        result_value.set(float(sum(state)) if state else None)
 """
 """The sum of squares; no value for a window without rows."""
 PLACES: Final = ("queries.execution.claimed", "storage.commit", "storage.committed", "queries.execution.written")

@@ -36,7 +36,7 @@ class Guard(Trigger):
             os.kill(os.getpid(), signal.SIGKILL)
         return all(value < 10 for value in values)
 
-    def failure_strategy(self):
+    def get_failure_strategy(self):
         return FailureStrategy.PESSIMISTIC
 
     def on_drop(self):

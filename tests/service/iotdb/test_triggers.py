@@ -44,7 +44,7 @@ class Limit(Trigger):
     def fire(self, tablet):
         return all(value is None or value < 10 for column in tablet.values for value in column)
 
-    def failure_strategy(self):
+    def get_failure_strategy(self):
         return FailureStrategy(self.strategy)
 
     def on_drop(self):

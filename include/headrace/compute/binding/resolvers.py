@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.compute.binding.binder import Binder
@@ -42,6 +42,7 @@ from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchErr
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration
 from headrace.model.types import BIGINT, TIMESTAMP, DataType
+from headrace.sql import expression_sql
 
 
 def needs_window_error(reference: ColumnRef) -> ProgrammingError:
@@ -107,7 +108,8 @@ class RowResolver:
         binder = Binder(self, ExpressionContext(names.precision, names.timezone), names.language)
         terms = [binder.bind(node) for node in call.arguments]
         types = tuple(term.type or BIGINT for term in terms)
-        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, names.precision))
+        inputs = inputs_sql(call.arguments, names.language)
+        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, names.precision, inputs))
         return None if rule.scalar is None else scalar_term(rule.scalar, terms)
 
 
@@ -138,9 +140,9 @@ class SeriesResolver(RowResolver):
         assert self.row_binder is not None
         terms = [self.row_binder.bind(node) for node in call.arguments]
         types = tuple(term.type or BIGINT for term in terms)
-        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, self.environment.precision))
-        inputs = tuple(term.node for term in terms)
-        return SeriesArrowCall(f"__w{len(self.arrow_calls)}", function.name, rule.type, inputs, rule)
+        inputs = inputs_sql(call.arguments, self.environment.language)
+        rule = function.make_rule(SeriesArrowArguments(function.name, types, call.attributes, self.environment.precision, inputs))
+        return SeriesArrowCall(f"__w{len(self.arrow_calls)}", function.name, rule.type, tuple(term.node for term in terms), rule)
 
     def _bind_call(self, function: SeriesFunction, call: Call) -> SeriesCall:
         if not call.arguments or self.row_binder is None:
@@ -293,7 +295,8 @@ class GroupResolver:
         terms = [self._bind_argument(node) for node in columns]
         others = tuple(bind_constant(self.row_binder, call, node) for node in call.arguments[len(columns) :])
         types = tuple(term.type or BIGINT for term in terms)
-        arguments = ArrowArguments(function.name, types, others, self.environment.precision, call.attributes)
+        inputs = inputs_sql(columns, self.environment.language)
+        arguments = ArrowArguments(function.name, types, others, self.environment.precision, call.attributes, inputs)
         rule = function.make_rule(arguments)
         fields = [part for name, node in row_fields(terms) for part in (string(name), node)]
         if rule.merge is not None:
@@ -356,6 +359,11 @@ class GroupResolver:
             function.name, f"{term.node} at {function.name}({names[X.name]})", partials, Column(partials[1].column), term.type
         )
         return Term(Column(partials[1].column), term.type)
+
+
+def inputs_sql(inputs: Sequence[Expression], language: Language) -> tuple[str, ...]:
+    """Return the inputs of a call in the language of the query."""
+    return tuple(expression_sql(node, language.name) for node in inputs)
 
 
 def row_fields(terms: list[Term]) -> Iterator[tuple[str, Node]]:

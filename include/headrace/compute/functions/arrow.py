@@ -36,13 +36,17 @@ STATE: Final = "state"
 
 @dataclass(frozen=True, slots=True)
 class ArrowArguments:
-    """The arguments of a call: the types of its columns, the constants and durations that follow them, and its named constants."""
+    """The arguments of a call: the types of its columns, the constants and durations that follow them, and its named constants.
+
+    `inputs` are the columns as SQL.
+    """
 
     function: str
     types: tuple[DataType, ...]
     constants: tuple[Scalar | Duration, ...]
     precision: Precision
     attributes: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +116,13 @@ def scalar_term(rule: ArrowScalarRule, terms: Sequence[Term]) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class SeriesArrowArguments:
-    """What a call gives: the types of its inputs, and its named constants."""
+    """What a call gives: the types of its inputs, its named constants, and the inputs as SQL."""
 
     function: str
     types: tuple[DataType, ...]
     attributes: tuple[tuple[str, str], ...]
     precision: Precision
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
