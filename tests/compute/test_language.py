@@ -222,7 +222,7 @@ CLAUSES = (
 @pytest.mark.parametrize("clauses", CLAUSES)
 def test_an_arrow_function_gives_a_value_of_each_group(small: SparkSession, clauses: str) -> None:
     rows = frame(small, METERS, meters(*READINGS))
-    theirs, ours = "covered(ts), weighted(a, b, 10)", "last(ts) - first(ts), 10 * sum(a * b)"
+    theirs, ours = "covered(ts), weighted(a, b, 10)", "timediff(last(ts), first(ts)), 10 * sum(a * b)"
     found = run_extended(f"select {theirs}, {ours} from meters {clauses}", rows)
     assert found
     assert [row[:2] for row in found] == [(span, product or 0.0) for *_, span, product in found]

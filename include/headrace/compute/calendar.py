@@ -38,6 +38,12 @@ def days(local_ticks: Node, precision: Precision) -> Node:
     return spark_sql("(({} - pmod({}, {}L)) div {}L)", local_ticks, local_ticks, day, day)
 
 
+def day_start(local_ticks: Node, precision: Precision) -> Node:
+    """Return the midnight before a wall clock."""
+    day = precision.ticks_per_second * 86_400
+    return spark_sql("({} - pmod({}, {}L))", local_ticks, local_ticks, day)
+
+
 def months(local_ticks: Node, precision: Precision) -> Node:
     """Return the months from January 1970 to a wall clock."""
     date = date_of(local_ticks, precision)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.compute import calendar
-from headrace.compute.nodes import NOW, Node, spark_sql, string_sql
+from headrace.compute.nodes import Node, spark_sql, string_sql
 from headrace.compute.terms import Term, instant_literal
+from headrace.model.instants import PresentInstant
 from headrace.model.time import Precision
-from headrace.model.types import TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +18,13 @@ class ExpressionContext:
     precision: Precision
     timezone: str
 
-    @property
-    def day(self) -> int:
-        """Ticks in 24 hours."""
-        return self.precision.ticks_per_second * 86_400
-
     def now(self) -> Term:
         """Return the present instant, which is known when the query runs."""
-        return instant_literal(0, relative=True)
+        return instant_literal(0, PresentInstant(self.timezone, self.precision))
 
     def today(self) -> Term:
         """Return midnight of the current day in the statement's zone."""
-        local = self.local(NOW)
-        return Term(
-            calendar.to_utc(spark_sql("({} - pmod({}, {}L))", local, local, self.day), self.timezone, self.precision), TIMESTAMP
-        )
+        return instant_literal(0, PresentInstant(self.timezone, self.precision, ((0, None),)))
 
     def local(self, sql: Node, zone: str | None = None) -> Node:
         """Return the wall clock at an instant, as ticks."""

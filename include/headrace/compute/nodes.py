@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
+from headrace.model.instants import PresentInstant
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -133,6 +135,17 @@ class SparkSql(Node):
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Present(Node):
+    """An instant that follows from the present by the calendar; `sql` is the same as an expression over `NOW`."""
+
+    instant: PresentInstant
+    sql: Node
+
+    def __str__(self) -> str:
+        return str(self.sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +287,11 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
     match node:
         case Column(name=name):
             return nodes.get(name, node)
+        case Present(instant=instant, sql=sql):
+            match nodes.get(NOW.name):
+                case Value(value=int(now)):
+                    return bigint(instant.at(now))
+            return substitute(sql, nodes)
         case Operation(name=name, operands=operands, type=type_):
             return Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
         case PythonCall(operands=operands):
@@ -291,6 +309,8 @@ def columns_of(node: Node) -> Iterator[str]:
     match node:
         case Column(name=name):
             yield name
+        case Present():
+            yield NOW.name
         case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts):
             for part in parts:
                 if isinstance(part, Node):

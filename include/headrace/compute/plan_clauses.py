@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.nodes import Node, call
+from headrace.compute import calendar
+from headrace.compute.nodes import Node, bigint, call
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import Bound, WindowPlan
 from headrace.model.queries import FillMode
+from headrace.model.time import Precision
 from headrace.model.types import DataType
 
 if TYPE_CHECKING:
@@ -101,6 +103,24 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class MaxAge:
+    """The greatest distance of two instants: months in the calendar of a zone, and ticks."""
+
+    ticks: int
+    months: int
+    timezone: str
+    precision: Precision
+
+    def after(self, instant: Node) -> Node:
+        """Return the last instant within the distance after another one."""
+        if not self.months:
+            return instant + bigint(self.ticks)
+        local = calendar.to_local(instant, self.timezone, self.precision)
+        moved = calendar.to_utc(calendar.add_months(local, self.months, self.precision), self.timezone, self.precision)
+        return moved + bigint(self.ticks)
+
+
+@dataclass(frozen=True, slots=True)
 class GapFill:
     """FILL over the rows of a result in their order.
 
@@ -108,13 +128,13 @@ class GapFill:
         mode: `PREVIOUS`, `LINEAR` or `CONSTANT`.
         values: The constant for each output; None for an output that is not filled.
         time: The output that holds the instant; the same instant for all rows if the result has no times.
-        max_age: Greatest distance in ticks of a previous value.
+        max_age: How far before a gap the previous value may be.
     """
 
     mode: str
     values: tuple[Node | None, ...]
     time: Node
-    max_age: int | None = None
+    max_age: MaxAge | None = None
 
 
 @dataclass(frozen=True, slots=True)

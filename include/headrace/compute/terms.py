@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 
-from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, bigint, double, spark_sql, string
+from headrace.compute import calendar
+from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, Present, bigint, double, spark_sql, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
+from headrace.model.instants import PresentInstant, add_months
+from headrace.model.time import Precision
 from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that planning can compute. A `relative` instant is an offset in ticks from the present."""
+    """A value that planning can compute. With `present`, it is an offset in ticks from an instant that follows from the present."""
 
     value: Scalar
-    relative: bool = False
+    present: PresentInstant | None = None
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is an instant that is known only when the plan runs."""
+        return self.present is not None
 
 
 class ColumnRole(Enum):
@@ -92,11 +100,41 @@ def is_instant(term: Term) -> bool:
     return term.type is not None and term.type.kind is TypeKind.TIMESTAMP
 
 
-def instant_literal(value: int, relative: bool = False) -> Term:
+def instant_literal(value: int, present: PresentInstant | None = None) -> Term:
     """Return a constant instant, in ticks or relative to the present."""
-    if not relative:
+    if present is None:
         return Term(bigint(value), TIMESTAMP, Constant(value))
-    return Term(NOW + bigint(value) if value else NOW, TIMESTAMP, Constant(value, relative=True))
+    node = present_node(present)
+    return Term(node + bigint(value) if value else node, TIMESTAMP, Constant(value, present))
+
+
+def present_node(present: PresentInstant) -> Node:
+    """Return an instant that follows from the present as a node."""
+    zone, precision = present.timezone, present.precision
+    node: Node = NOW
+    for ticks, months in present.steps:
+        local = calendar.to_local(node + bigint(ticks) if ticks else node, zone, precision)
+        moved = calendar.day_start(local, precision) if months is None else calendar.add_months(local, months, precision)
+        node = calendar.to_utc(moved, zone, precision)
+    return Present(present, node) if present.steps else NOW
+
+
+def shift_instant(base: Term, ticks: int) -> Term | None:
+    """Return a constant instant moved by ticks; None for other terms."""
+    if not is_instant(base) or base.constant is None or not isinstance(base.constant.value, int):
+        return None
+    return instant_literal(base.constant.value + ticks, base.constant.present)
+
+
+def shift_months(base: Term, months: int, zone: str, precision: Precision) -> Term:
+    """Return an instant moved by months in the calendar of a zone."""
+    constant = base.constant
+    if constant is None or not isinstance(constant.value, int):
+        local = calendar.to_local(base.node, zone, precision)
+        return Term(calendar.to_utc(calendar.add_months(local, months, precision), zone, precision), TIMESTAMP)
+    if constant.present is None:
+        return instant_literal(add_months(constant.value, months, zone, precision))
+    return instant_literal(0, replace(constant.present, steps=(*constant.present.steps, (constant.value, months))))
 
 
 def to_string(term: Term) -> Node:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.nodes import Node
+from headrace.model.instants import PresentInstant
 from headrace.model.queries import FillMode
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
@@ -16,14 +17,19 @@ DAY: Final = Duration(1, "d")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a range of instants, inclusive: `ticks`, or if `relative` an offset in ticks from the present."""
+    """One end of a range of instants, inclusive: `ticks`, added to what follows from the present if `present` is set."""
 
     ticks: int
-    relative: bool = False
+    present: PresentInstant | None = None
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is known only when the plan runs."""
+        return self.present is not None
 
     def at(self, now: int) -> int:
         """Return the bound in ticks; `now` is the present in ticks."""
-        return self.ticks + now if self.relative else self.ticks
+        return self.ticks if self.present is None else self.ticks + self.present.at(now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -18,6 +20,9 @@ _INSTANT: Final = re.compile(
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 1_000_000_000
+FIRST_SECOND: Final = (datetime(MINYEAR, 7, 1, tzinfo=UTC) - EPOCH).days * 86_400
+LAST_SECOND: Final = (datetime(MAXYEAR, 7, 1, tzinfo=UTC) - EPOCH).days * 86_400
+"""The first and the last second that are moved by months."""
 ZONE_HINT: Final = "use an IANA name such as Europe/Berlin, or an offset such as +08:00"
 
 
@@ -68,4 +73,40 @@ def parse_instant(text: str, timezone_: str, precision: Precision) -> int | None
 def midnight(now: int, timezone_: str) -> int:
     """Return the start of an instant's day in a zone (UTC if it does not exist); both in epoch milliseconds."""
     local = (EPOCH + timedelta(milliseconds=now)).astimezone(find_zone(timezone_) or UTC)
-    return round(local.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1_000)
+    return round(local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).timestamp() * 1_000)
+
+
+def add_months(ticks: int, months: int, timezone_: str, precision: Precision) -> int:
+    """Add months to what the clock of a zone shows; a day that the month lacks becomes its last day.
+
+    Instants beyond the years 1 to 9999 count as those of July of these years.
+    """
+    unit = precision.ticks_per_second
+    seconds = min(max(ticks // unit, FIRST_SECOND), LAST_SECOND)
+    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(timezone_) or UTC)
+    year, month = divmod(wall.year * 12 + wall.month - 1 + months, 12)
+    if not MINYEAR < year < MAXYEAR:
+        return (FIRST_SECOND if year <= MINYEAR else LAST_SECOND) * unit
+    day = min(wall.day, monthrange(year, month + 1)[1])
+    since = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo) - EPOCH
+    return (since.days * 86_400 + since.seconds) * unit + ticks % unit
+
+
+@dataclass(frozen=True, slots=True)
+class PresentInstant:
+    """An instant that follows from the present by steps. Each adds ticks, then months or None: midnight."""
+
+    timezone: str
+    precision: Precision
+    steps: tuple[tuple[int, int | None], ...] = ()
+
+    def at(self, now: int) -> int:
+        """Return the instant in ticks; `now` is the present in ticks."""
+        unit = self.precision.ticks_per_second
+        for ticks, months in self.steps:
+            now += ticks
+            if months is None:
+                now = midnight(now * 1_000 // unit, self.timezone) * unit // 1_000
+            else:
+                now = add_months(now, months, self.timezone, self.precision)
+        return now

@@ -21,7 +21,7 @@ from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_e
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
 from headrace.model.jobs import JobDefinition
 from headrace.model.paths import join_path, split_path
-from headrace.model.time import Duration, Precision
+from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
 from headrace.model.tree_status import TreeStatus
@@ -35,8 +35,6 @@ from headrace.trees.scope import expressions, tree_scope
 DIALECT: Final = "iotdb"
 TIME: Final = ColumnRef("time")
 PRECISION: Final = Precision.MILLISECOND
-MONTH_DAYS: Final = 30
-"""Days of a month in EVERY and RANGE, whose lengths are fixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +101,7 @@ def schedule_of(statement: CreateContinuousQuery, context: Context) -> Schedule:
 
 def length_ms(duration: CompoundDuration) -> int:
     """Return the length of a duration in milliseconds; a month has 30 days, a year 365."""
-    fixed = tuple(Duration(part.count * MONTH_DAYS, "d") if part.unit == "n" else part for part in duration)
-    return duration_ticks(fixed, PRECISION)
+    return duration_ticks(duration, PRECISION)
 
 
 def check_schedule(statement: CreateContinuousQuery, schedule: Schedule, min_every: int) -> None:

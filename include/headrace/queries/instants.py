@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.compute.iotdb.windows import duration_ticks
 from headrace.context import Context
 from headrace.errors import DataError, NotSupportedError
 from headrace.model.expressions import Call, Cast, DurationLiteral, Expression, Literal
-from headrace.model.instants import parse_instant
-from headrace.model.time import Precision
+from headrace.model.instants import add_months, parse_instant
+from headrace.model.time import Duration, Precision
 
 
 def present_ticks(context: Context, precision: Precision) -> int:
@@ -23,6 +24,13 @@ def text_ticks(text: str, context: Context, precision: Precision) -> int:
     return ticks
 
 
+def shifted_ticks(ticks: int, sign: int, duration: Duration, zone: str, precision: Precision) -> int:
+    """Return an instant moved by a duration: months are those of the calendar of a zone, a year has 365 days."""
+    if duration.unit == "n":
+        return add_months(ticks, sign * duration.count, zone, precision)
+    return ticks + sign * duration_ticks((duration,), precision)
+
+
 def constant_ticks(node: Expression, context: Context, precision: Precision) -> int:
     """Return a constant instant in ticks; raise `NotSupportedError` if the expression is not one."""
     match node:
@@ -33,6 +41,6 @@ def constant_ticks(node: Expression, context: Context, precision: Precision) -> 
         case Call(function="now", arguments=()):
             return present_ticks(context, precision)
         case Call(function="+" | "-" as sign, arguments=(left, DurationLiteral(value=duration))):
-            shift = duration.ticks(precision)
-            return constant_ticks(left, context, precision) + (shift if sign == "+" else -shift)
+            base = constant_ticks(left, context, precision)
+            return shifted_ticks(base, 1 if sign == "+" else -1, duration, context.settings.timezone, precision)
     raise NotSupportedError("an instant has to be a constant", hint="write a time, a whole number, or now() - 1h", span=node.span)

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.errors import NotFoundError, NotSupportedError, TypeMismatchError
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal, columns_of, conjuncts
-from headrace.model.instants import midnight, parse_instant
+from headrace.model.instants import add_months, midnight, parse_instant
 from headrace.model.tables import Database, Table
 
 Range = tuple[int, int]
@@ -114,18 +114,21 @@ class TimeRangeCompiler:
             case Call(function="today", arguments=()):
                 return self.today
             case Call(function="+" | "-" as sign, arguments=(left, right)):
-                return self.tick(left) + (self.length(right) if sign == "+" else -self.length(right))
+                return self.shifted(self.tick(left), 1 if sign == "+" else -1, right)
             case Call(function="unary-", arguments=(inner,)):
                 return -self.tick(inner)
         raise TypeMismatchError(
             "a timestamp is expected here", hint="'2024-05-01 12:00:00', an epoch number, or now - 1h", span=node.span
         )
 
-    def length(self, node: Expression) -> int:
-        """Evaluate a constant duration, in ticks."""
-        if isinstance(node, DurationLiteral) and not node.value.is_calendar:
-            return node.value.ticks(self.database.precision)
-        return self.tick(node)
+    def shifted(self, tick: int, sign: int, node: Expression) -> int:
+        """Return an instant moved by a constant duration or number of ticks."""
+        match node:
+            case DurationLiteral(value=duration) if duration.is_calendar:
+                return add_months(tick, sign * duration.months, self.database.timezone, self.database.precision)
+            case DurationLiteral(value=duration):
+                return tick + sign * duration.ticks(self.database.precision)
+        return tick + sign * self.tick(node)
 
 
 def compare_ranges(sign: str, tick: int) -> tuple[Range, ...]:

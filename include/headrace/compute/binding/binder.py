@@ -11,10 +11,11 @@ from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.language import Language
 from headrace.compute.nodes import NULL, Node, bigint, both, case, either, if_, negated
-from headrace.compute.terms import Constant, Term, instant_literal, is_instant, literal
+from headrace.compute.terms import Constant, Term, instant_literal, is_instant, literal, shift_months
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import parse_instant
+from headrace.model.time import Duration
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, TypeKind
 
 
@@ -71,13 +72,28 @@ class Binder:
     def _bind_duration(self, node: DurationLiteral) -> Term:
         if node.value.is_calendar:
             raise TypeMismatchError(
-                f"{node.value} has no fixed length", hint="use weeks, days or shorter units; only INTERVAL takes months and years"
+                f"{node.value} has no fixed length",
+                hint="use weeks, days or shorter units; only timestamps and INTERVAL take months and years",
             )
         value = node.value.ticks(self.expression_context.precision)
         return Term(bigint(value), BIGINT, Constant(value))
 
+    def _bind_shift(self, sign: str, moved: Expression, duration: Duration) -> Term:
+        """Return an instant moved by a duration. A text is the instant that it means."""
+        base, zone, precision = self.bind(moved), self.expression_context.timezone, self.expression_context.precision
+        if isinstance(base.constant_value, str) and parse_instant(base.constant_value, zone, precision) is not None:
+            base = self.language.operators.instant(base, zone, precision)
+        if duration.is_calendar and is_instant(base):
+            return shift_months(base, duration.months if sign == "+" else -duration.months, zone, precision)
+        return self._apply_binary(sign, base, self._bind_duration(DurationLiteral(duration, moved.span)))
+
     def _bind_call(self, node: Call) -> Term:
         name, arguments, operators = node.function, node.arguments, self.language.operators
+        match node:
+            case Call(function="+" | "-", arguments=(moved, DurationLiteral(value=duration))):
+                return self._bind_shift(name, moved, duration)
+            case Call(function="+", arguments=(DurationLiteral(value=duration), moved)):
+                return self._bind_shift(name, moved, duration)
         if node.distinct:
             hint = f"take {name} over a sub-query, FROM (SELECT DISTINCT …), or use hyperloglog for an estimate of the number"
             raise NotSupportedError(f"{name}(DISTINCT …) is not supported", hint=hint)

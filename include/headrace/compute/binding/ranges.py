@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.language import PseudoColumns
-from headrace.compute.nodes import NOW, Column, Node, bigint, both, call
+from headrace.compute.nodes import Column, Node, both, call
 from headrace.compute.plan_sources import Scan
-from headrace.compute.terms import is_instant
+from headrace.compute.terms import instant_literal, is_instant
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import Bound
 from headrace.errors import Error, NotSupportedError, ProgrammingError
@@ -108,13 +108,13 @@ def constant_instant(node: Expression, row_binder: Binder) -> Bound | None:
     value = instant.constant.value if instant.constant else None
     if not isinstance(value, int) or instant.constant is None:
         return None
-    return Bound(value, instant.constant.relative)
+    return Bound(value, instant.constant.present)
 
 
 def bound_condition(sign: str, bound: Bound, names: Environment) -> Node:
     assert names.time is not None
     names.use(names.time)
-    value = NOW + bigint(bound.ticks) if bound.relative else bigint(bound.ticks)
+    value = instant_literal(bound.ticks, bound.present).node
     if not names.time.is_converted:
         return call(sign, names.time.node, value)
     return call(sign, Column(names.time.column), from_ticks(value, names.precision))
@@ -123,7 +123,7 @@ def bound_condition(sign: str, bound: Bound, names: Environment) -> Node:
 def tightest(ends: list[Bound], sign: int) -> Bound | None:
     """Return the tightest bound, preferring fixed bounds over those relative to the present."""
     fixed = [end for end in ends if not end.relative] or ends
-    return max(fixed, key=lambda end: sign * end.ticks, default=None)
+    return max(fixed, key=lambda end: sign * end.at(0), default=None)
 
 
 TICK_UNITS: Final = {Precision.MILLISECOND: "a", Precision.MICROSECOND: "u", Precision.NANOSECOND: "b"}

@@ -143,7 +143,9 @@ def previous_sql(fill: GapFill, order: str, column: str) -> str:
     point = last_point(fill, order, column)
     if fill.max_age is None:
         return f"({point}).v"
-    return f"if(abs({fill.time} - ({point}).t) <= {fill.max_age}L, ({point}).v, NULL)"
+    # In descending order, the row before is later.
+    latest = fill.max_age.after(raw(f"least({fill.time}, ({point}).t)"))
+    return f"if(greatest({fill.time}, ({point}).t) <= {latest}, ({point}).v, NULL)"
 
 
 def linear_sql(fill: GapFill, order: str, column: str, type_: DataType) -> str:

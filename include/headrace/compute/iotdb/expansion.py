@@ -14,11 +14,11 @@ from typing import Final
 from headrace.compute.iotdb.aggregates import COUNTING, normalize_count_if
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.types import type_error
+from headrace.compute.iotdb.windows import years_in_days
 from headrace.compute.language import Language
 from headrace.errors import LimitError, ProgrammingError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, conjuncts, transform, walk
 from headrace.model.paths import PathPattern, join_path, split_path
-from headrace.model.time import Duration
 from headrace.model.trees import Device, SeriesRef
 from headrace.sql.iotdb.names import result_name
 
@@ -30,8 +30,6 @@ MAX_SERIES: Final = 1_000_000
 """Series that one path of a query may match; a million take about half a gigabyte."""
 MAX_COLUMNS: Final = 100_000
 """Columns of a result."""
-DAYS: Final = {"n": 30, "y": 365}
-"""Days of a month and a year outside of GROUP BY."""
 PSEUDO_COLUMNS: Final = frozenset((TIME, "timestamp", END_TIME))
 
 Alternatives = Callable[[ColumnRef], Sequence[Expression]]
@@ -45,8 +43,8 @@ def expand(node: Expression, alternatives: Alternatives) -> list[Expression]:
             return [replace(node, name=TIME if name.lower() == "timestamp" else name if name == END_TIME else name.lower())]
         case ColumnRef():
             return list(alternatives(node))
-        case DurationLiteral(value=duration) if duration.is_calendar:
-            return [replace(node, value=Duration(duration.count * DAYS[duration.unit], "d"))]
+        case DurationLiteral():
+            return [years_in_days(node)]
         case Call(function=function) if function == COUNT_TIME:
             return [replace(node, arguments=(ColumnRef(TIME),))]
         case Call(arguments=arguments):

@@ -13,7 +13,7 @@ from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEX
 from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
 from headrace.compute.nodes import negated as inverted
 from headrace.compute.tdengine.operators import null_test
-from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, to_double, to_string
+from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, shift_instant, to_double, to_string
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import parse_instant
@@ -50,7 +50,7 @@ def real(term: Term) -> Node:
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
     """Return `+ - * / %` of numbers: DOUBLE as Java computes it, also for a divisor of 0 or -0.0."""
-    if (instant := shift_instant(sign, left, right)) is not None:
+    if (instant := shifted(sign, left, right)) is not None:
         return instant
     first, second = real(left), real(right)
     if sign not in "/%" or is_nonzero(right):
@@ -65,17 +65,13 @@ def is_nonzero(term: Term) -> bool:
     return isinstance(term.constant_value, int | float | Decimal) and term.constant_value != 0
 
 
-def shift_instant(sign: str, left: Term, right: Term) -> Term | None:
+def shifted(sign: str, left: Term, right: Term) -> Term | None:
     """Shift a constant instant, such as `now()`, by a constant duration; return None for other operands."""
     base, ticks = (left, right) if is_instant(left) else (right, left)
-    if sign not in "+-" or not is_instant(base) or base.constant is None or ticks.constant is None:
+    offset = ticks.constant_value
+    if sign not in "+-" or (base is right and sign == "-") or ticks.type != BIGINT or not isinstance(offset, int):
         return None
-    if (base is right and sign == "-") or ticks.type != BIGINT:
-        return None
-    offset, value = ticks.constant.value, base.constant.value
-    assert isinstance(offset, int)
-    assert isinstance(value, int)
-    return instant_literal(value + (offset if sign == "+" else -offset), base.constant.relative)
+    return shift_instant(base, offset if sign == "+" else -offset)
 
 
 def instant(term: Term, zone: str, precision: Precision) -> Term:

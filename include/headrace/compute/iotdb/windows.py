@@ -12,14 +12,14 @@ from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
 from headrace.compute.nodes import FALSE, TRUE, Column, Node, bigint, raw, string
 from headrace.compute.plan import WEND, WSTART, Plan
-from headrace.compute.plan_clauses import GapFill, Output, Sort
+from headrace.compute.plan_clauses import GapFill, MaxAge, Output, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import is_text
 from headrace.compute.window_plans import Argument, Bound, RangeWindow, RunWindow, SessionWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
-from headrace.model.expressions import Call, Expression, Literal
-from headrace.model.time import Precision
+from headrace.model.expressions import Call, DurationLiteral, Expression, Literal, transform
+from headrace.model.time import Duration, Precision
 from headrace.model.tree_queries import (
     CompoundDuration,
     GroupByCondition,
@@ -37,10 +37,20 @@ SHOWN_END: Final = Column(WEND) + bigint(1)
 """The instant that a window shows if it is closed on the right."""
 
 
+DAYS: Final = {"n": 30, "y": 365}
+"""Days of a month and a year where they are lengths of their own."""
+
+
 def duration_ticks(duration: CompoundDuration, precision: Precision) -> int:
-    """Return a fixed duration in ticks; a year has 365 days."""
-    day = 86_400 * precision.ticks_per_second
-    return sum(part.count * 365 * day if part.unit == "y" else part.ticks(precision) for part in duration)
+    """Return a duration in ticks; a month has 30 days, a year 365."""
+    fixed = (Duration(part.count * DAYS[part.unit], "d") if part.is_calendar else part for part in duration)
+    return sum(part.ticks(precision) for part in fixed)
+
+
+def years_in_days(node: DurationLiteral) -> DurationLiteral:
+    """Return what moves an instant: months are those of the calendar, and a year is 365 days."""
+    duration = node.value
+    return replace(node, value=Duration(duration.count * DAYS["y"], "d")) if duration.unit == "y" else node
 
 
 def window_length(duration: CompoundDuration, precision: Precision) -> tuple[int, int]:
@@ -61,7 +71,7 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
     if step <= 0 and not step_months:
         raise LimitError("The third parameter time slidingStep should be a positive integer.", hint="such as 1m", span=clause.span)
     first, end = (constant_bound(node, rows) for node in (clause.range.start, clause.range.end))
-    if first.relative == end.relative and first.ticks >= end.ticks:
+    if first.present == end.present and first.ticks >= end.ticks:
         raise LimitError(
             "Start time should be smaller than endTime in GroupBy", hint="swap the ends of the range", span=clause.span
         )
@@ -70,7 +80,7 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
 
 def constant_bound(node: Expression, rows: Binder) -> Bound:
     """Bind an end of a range, which must be a constant instant."""
-    bound = constant_instant(node, rows)
+    bound = constant_instant(transform(node, lambda part: years_in_days(part) if isinstance(part, DurationLiteral) else None), rows)
     if bound is None:
         raise ProgrammingError("the range of GROUP BY needs constant instants", hint="write times or whole numbers", span=node.span)
     return bound
@@ -98,7 +108,7 @@ def limit_windows(plan: Plan) -> Plan:
 
 def can_limit_windows(plan: Plan, window: RangeWindow) -> bool:
     """Return whether every window is one row of the result, in the order of time, and windows do not depend on others."""
-    if any(window.months) or window.first.relative != window.end.relative or (plan.order.limit is None and not plan.order.offset):
+    if any(window.months) or window.first.present != window.end.present or (plan.order.limit is None and not plan.order.offset):
         return False
     if not isinstance(plan.source, SeriesRows) or (plan.keys and len(plan.source.devices) > 1):
         return False
@@ -160,12 +170,19 @@ TYPES: Final = {TypeKind.INT: "INT", TypeKind.BIGINT: "BIGINT", TypeKind.FLOAT: 
 
 
 def gap_fill(fill: TreeFill, plan: Plan, *, has_time: bool, by_device: bool) -> GapFill:
-    from headrace.compute.iotdb.windows import duration_ticks
-
     fixed = has_time + by_device
     values = [None if number < fixed else fill_value(fill, output) for number, output in enumerate(plan.outputs)]
-    age = None if fill.max_age is None else duration_ticks(fill.max_age, plan.precision)
-    return GapFill(fill.mode.value, tuple(values), Column(plan.outputs[0].column) if has_time else bigint(0), age)
+    time = Column(plan.outputs[0].column) if has_time else bigint(0)
+    return GapFill(fill.mode.value, tuple(values), time, max_age(fill, plan))
+
+
+def max_age(fill: TreeFill, plan: Plan) -> MaxAge | None:
+    """Return how far FILL(PREVIOUS, age) looks back: months of the calendar, and the rest, in which a year has 365 days."""
+    if fill.max_age is None:
+        return None
+    months = sum(part.count for part in fill.max_age if part.unit == "n")
+    rest = tuple(part for part in fill.max_age if part.unit != "n")
+    return MaxAge(duration_ticks(rest, plan.precision), months, plan.timezone, plan.precision)
 
 
 def fill_value(fill: TreeFill, output: Output) -> Node | None:

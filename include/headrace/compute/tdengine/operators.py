@@ -10,7 +10,17 @@ from typing import Final
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.nodes import FALSE, NULL, TRUE, Node, both, call, case, double, either, if_, integer, spark_sql, string
 from headrace.compute.nodes import negated as inverted
-from headrace.compute.terms import Term, cast, instant_literal, integer_literal, is_instant, literal, to_double, to_string
+from headrace.compute.terms import (
+    Term,
+    cast,
+    instant_literal,
+    integer_literal,
+    is_instant,
+    literal,
+    shift_instant,
+    to_double,
+    to_string,
+)
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.instants import parse_instant
@@ -69,9 +79,11 @@ def truth(term: Term) -> Node:
 
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
-    """Return `+ - * / %` of numbers as DOUBLE, NULL if the divisor is 0."""
+    """Return `+ - * / %` of numbers as DOUBLE, NULL if the divisor is 0. Instants move by whole numbers of ticks."""
     if sign in "+-" and (is_instant(left) or is_instant(right)):
-        return add_ticks(sign, left, right)
+        check_instants(sign, left, right)
+        if is_ticks(left) and is_ticks(right):
+            return add_ticks(sign, left, right)
     for term in (left, right):
         if term.type is not None and term.type.kind in (TypeKind.VARBINARY, TypeKind.GEOMETRY, TypeKind.JSON):
             raise TypeMismatchError(f"{sign} takes numbers, not {term.type}")
@@ -79,19 +91,27 @@ def arithmetic(sign: str, left: Term, right: Term) -> Term:
     return Term(call(sign, to_real(left), divisor), DOUBLE)
 
 
-def add_ticks(sign: str, left: Term, right: Term) -> Term:
-    """Return an instant moved by ticks, or the distance of two instants in ticks."""
+def check_instants(sign: str, left: Term, right: Term) -> None:
+    """Raise `TypeMismatchError` if both operands are instants."""
     if is_instant(left) and is_instant(right):
         if sign == "+":
             raise TypeMismatchError("two timestamps cannot be added", hint="add a duration, as in ts + 1h")
-        return Term(left.node - right.node, BIGINT)
+        raise TypeMismatchError("two timestamps cannot be subtracted", hint="use timediff(a, b)")
+
+
+def is_ticks(term: Term) -> bool:
+    """Return whether a term is a whole number, which counts ticks, or an instant."""
+    return term.type is None or term.type.is_integer or term.type.kind in (TypeKind.BOOL, TypeKind.TIMESTAMP)
+
+
+def add_ticks(sign: str, left: Term, right: Term) -> Term:
+    """Return an instant moved by ticks; ticks less an instant are a number."""
     base, ticks = (left, right) if is_instant(left) else (right, left)
     if base is right and sign == "-":
-        raise TypeMismatchError("a timestamp cannot be subtracted from a number")
-    if base.constant and ticks.constant and isinstance(ticks.constant.value, int) and isinstance(base.constant.value, int):
-        value = base.constant.value + (ticks.constant.value if sign == "+" else -ticks.constant.value)
-        return instant_literal(value, base.constant.relative)
-    return Term(call(sign, base.node, to_whole(ticks)), TIMESTAMP)
+        return Term(to_whole(left) - cast(right, BIGINT), BIGINT)
+    offset = ticks.constant_value
+    moved = shift_instant(base, offset if sign == "+" else -offset) if isinstance(offset, int) else None
+    return moved or Term(call(sign, base.node, to_whole(ticks)), TIMESTAMP)
 
 
 def to_comparable(left: Term, right: Term) -> tuple[Node, Node]:

@@ -7,7 +7,6 @@ of February, plus two months March 31.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.nodes import bigint, bigint_sql
@@ -15,7 +14,7 @@ from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import RangeWindow
 from headrace.errors import LimitError
-from headrace.model.instants import EPOCH, find_zone
+from headrace.model.instants import add_months
 from headrace.model.time import Precision
 from headrace.storage.spark.functions import F
 from headrace.storage.values.scalars import tick_range
@@ -116,22 +115,3 @@ def calendar_windows(window: RangeWindow, first: int, end: int, precision: Preci
         )
         pairs.append((start, min(last, end) - 1))
     return pairs
-
-
-def add_months(start: int, months: int, zone: str, precision: Precision) -> int:
-    """Add months to the wall clock of a zone; a day that the month lacks becomes its last day."""
-    unit = precision.ticks_per_second
-    local = EPOCH + timedelta(seconds=start // unit)
-    wall = local.astimezone(find_zone(zone))
-    place = wall.year * 12 + wall.month - 1 + months
-    year, month = divmod(place, 12)
-    day = min(wall.day, days_in_month(year, month + 1))
-    later = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
-    since = later - EPOCH
-    return (since.days * 86_400 + since.seconds) * unit + start % unit
-
-
-def days_in_month(year: int, month: int) -> int:
-    """Return the number of days of a month."""
-    following = datetime(year + month // 12, month % 12 + 1, 1)
-    return (following - datetime(year, month, 1)).days

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import calendar
 import re
+from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.model.expressions import Call, Cast, DurationLiteral, Expression, Literal
-from headrace.model.instants import parse_instant
+from headrace.model.instants import EPOCH, find_zone, parse_instant
+from headrace.model.time import Duration
 from headrace.model.types import DOUBLE, TIMESTAMP, TypeKind
 from headrace.verify.expressions import MIRRORED, Arguments, Compiler, Language, Rule, both_ways, logic
 from headrace.verify.iotdb.conversions import NUMBERS, cast, double, to_condition, unify
@@ -37,12 +40,30 @@ def _constant_ticks(compiler: Compiler, node: Expression) -> int | None:
             return parse_instant(written, compiler.timezone, compiler.precision)
         case Call(function="+" | "-" as sign, arguments=(base, DurationLiteral(value=duration))):
             ticks = base.value if isinstance(base, Literal) else _constant_ticks(compiler, base)
-            if duration.is_calendar or not isinstance(ticks, int):
+            if not isinstance(ticks, int):
                 raise unsupported(f"the instant {node}")
-            return ticks + (1 if sign == "+" else -1) * duration.ticks(compiler.precision)
+            direction = 1 if sign == "+" else -1
+            if duration.unit == "n":
+                return later(ticks, direction * duration.count, 0, compiler)
+            length = Duration(365 * duration.count, "d") if duration.unit == "y" else duration
+            return ticks + direction * length.ticks(compiler.precision)
         case Call(function="now"):
             raise unsupported("now(), which changes with each run")
     return None
+
+
+def later(start: int, months: int, ticks: int, compiler: Compiler) -> int:
+    """Return the instant some months and ticks after another one; a day that a month lacks becomes its last day."""
+    if not months:
+        return start + ticks
+    second = compiler.precision.ticks_per_second
+    seconds, rest = divmod(start, second)
+    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(compiler.timezone))
+    years, month = divmod(wall.month - 1 + months, 12)
+    year = wall.year + years
+    day = min(wall.day, calendar.monthrange(year, month + 1)[1])
+    moved = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
+    return round((moved - EPOCH).total_seconds()) * second + rest + ticks
 
 
 def _between(use: Arguments) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import calendar
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.errors import LimitError
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
-from headrace.model.instants import EPOCH, find_zone
 from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, GroupByTime, TimeRange, TreeQuery
 from headrace.verify.expressions import Compiler
-from headrace.verify.iotdb.operators import ticks_of
+from headrace.verify.iotdb.operators import later, ticks_of
 from headrace.verify.steps import END, START
 from headrace.verify.values import unsupported
 
 MAX_WINDOWS: Final = 1_000_000
 MAX_TICKS: Final = 2**63 - 1
-YEAR_DAYS: Final = 365
+DAYS: Final = {"n": 30, "y": 365}
 CALENDAR_UNITS: Final = {"n": 1, "y": 12}
 """Months of the units whose length depends on the calendar."""
 
@@ -63,9 +60,9 @@ def _length_of(duration: CompoundDuration, precision: Precision) -> tuple[int, i
 
 
 def fixed_ticks(duration: CompoundDuration, precision: Precision) -> int:
-    """Return a duration without months in ticks; a year has 365 days."""
+    """Return a duration in ticks; a month has 30 days, a year 365."""
     day = 86_400 * precision.ticks_per_second
-    return sum(YEAR_DAYS * day * part.count if part.unit == "y" else part.ticks(precision) for part in duration)
+    return sum(DAYS[part.unit] * day * part.count if part.unit in DAYS else part.ticks(precision) for part in duration)
 
 
 def windows_of(clause: GroupByTime, compiler: Compiler) -> list[tuple[int, int, int, int]]:
@@ -78,24 +75,10 @@ def windows_of(clause: GroupByTime, compiler: Compiler) -> list[tuple[int, int, 
     shift = 1 if clause.range.left_open else 0
     windows: list[tuple[int, int, int, int]] = []
     # Months are counted from the start of the range.
-    while (start := _later(first, step[0] * len(windows), step[1] * len(windows), compiler)) < end:
+    while (start := later(first, step[0] * len(windows), step[1] * len(windows), compiler)) < end:
         if len(windows) == MAX_WINDOWS:
             raise LimitError(f"verify recomputes at most {MAX_WINDOWS} windows", hint="make the range shorter")
-        stop = _later(first, step[0] * len(windows) + length[0], step[1] * len(windows) + length[1], compiler)
+        stop = later(first, step[0] * len(windows) + length[0], step[1] * len(windows) + length[1], compiler)
         last = min(stop, end) - 1 + shift
         windows.append((last if shift else start, last, start + shift, last))
     return windows
-
-
-def _later(start: int, months: int, ticks: int, compiler: Compiler) -> int:
-    """Return the instant some months and ticks after another one; a day that a month lacks becomes its last day."""
-    if not months:
-        return start + ticks
-    second = compiler.precision.ticks_per_second
-    seconds, rest = divmod(start, second)
-    wall = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(compiler.timezone))
-    years, month = divmod(wall.month - 1 + months, 12)
-    year = wall.year + years
-    day = min(wall.day, calendar.monthrange(year, month + 1)[1])
-    moved = datetime(year, month + 1, day, wall.hour, wall.minute, wall.second, tzinfo=wall.tzinfo)
-    return round((moved - EPOCH).total_seconds()) * second + rest + ticks

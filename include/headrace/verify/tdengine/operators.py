@@ -19,6 +19,7 @@ from headrace.verify.tdengine.conversions import (
     unify,
 )
 from headrace.verify.tdengine.functions import FUNCTIONS
+from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import Value, constant, instant, quoted, unsupported
 
 TESTS: Final = (*COMPARISONS, *(f"{word}{test}" for test in ("like", "in", "between") for word in ("", "not ")), "match", "nmatch")
@@ -57,12 +58,13 @@ def _compare(compiler: Compiler, sign: str, left: Value, right: Value) -> str:
 
 def _arithmetic(sign: str) -> Rule:
     def rule(use: Arguments) -> Value:
-        if any(isinstance(node, DurationLiteral) and node.value.is_calendar for node in use.call.arguments):
-            raise unsupported("arithmetic with calendar months")
         if len(use.values) == 1:
             return _negated(use)
-        left, right = use.values
-        if sign in "+-" and (left.is_instant or right.is_instant):
+        left, right = _instants_beside_durations(use)
+        for node, moved in zip(use.call.arguments, (right, left), strict=True):
+            if isinstance(node, DurationLiteral) and node.value.is_calendar:
+                return _months_later(use.compiler, moved, node.value.months if sign == "+" else -node.value.months)
+        if sign in "+-" and (left.is_instant or right.is_instant) and _is_ticks(left) and _is_ticks(right):
             return _shifted(sign, left, right)
         divisor = f"nullif({to_double(right)}, 0)" if sign in "/%" else to_double(right)
         return Value(f"({to_double(left)} {sign} {divisor})", DOUBLE)
@@ -70,9 +72,24 @@ def _arithmetic(sign: str) -> Rule:
     return rule
 
 
+def _instants_beside_durations(use: Arguments) -> list[Value]:
+    """Return the operands; a text that a duration moves is the instant that it means."""
+    has_duration = any(isinstance(node, DurationLiteral) for node in use.call.arguments)
+    return [to_instant(use.compiler, value) if has_duration and value.is_text else value for value in use.values]
+
+
+def _months_later(compiler: Compiler, moved: Value, months: int) -> Value:
+    clock = Clock(compiler.timezone, compiler.precision)
+    return Value(clock.instant(clock.later(clock.wall(moved.sql), str(months))), TIMESTAMP)
+
+
+def _is_ticks(value: Value) -> bool:
+    return value.type is None or value.is_instant or value.type == BOOL or value.type.is_integer
+
+
 def _shifted(sign: str, left: Value, right: Value) -> Value:
-    if left.is_instant and right.is_instant:
-        return Value(f"({left.sql} - {right.sql})", BIGINT)
+    if right.is_instant and sign == "-":
+        return Value(f"({to_bigint(left)} - {right.sql})", BIGINT)
     first, second = (left.sql, to_bigint(right)) if left.is_instant else (right.sql, to_bigint(left))
     if isinstance(left.constant, int) and isinstance(right.constant, int):
         return instant(left.constant + right.constant if sign == "+" else left.constant - right.constant)
