@@ -197,12 +197,14 @@ def test_explain_describes_the_insert(filled: headrace.Connection) -> None:
         f"b,TS,a\n1.5,{START},1\n,{START + 1},2\n",
         f"'{START}', '1', 1.5\n'{START + 1}', 2, NULL\n",
         "'2023-11-14 22:13:20', 1, '1.5'\n'2023-11-14 22:13:20.001', 2,\n",
+        "ts,a,b\r'2023-11-14 22:13:20', 1, '1.5'\r'2023-11-14 22:13:20.001', 2,\r",
+        f"\ufeff'{START}', 1, 1.5\n\n'{START + 1}', 2, NULL",
     ],
-    ids=["plain", "names", "names in another order", "single quotes", "times"],
+    ids=["plain", "names", "names in another order", "single quotes", "times", "CR", "BOM and a last line without an end"],
 )
 def test_a_file_is_inserted(readings: headrace.Connection, tmp_path: Path, text: str) -> None:
     file = tmp_path / "rows.csv"
-    file.write_text(text)
+    file.write_bytes(text.encode())
     cursor = readings.execute(f"insert into dev1 file '{file}'")
     assert cursor.rowcount == 2
     assert stored(readings, "readings") == [("dev1", 0, 1, 1.5), ("dev1", 1, 2, None)]
@@ -255,6 +257,8 @@ def test_a_parquet_file_is_matched_by_name(readings: headrace.Connection, tmp_pa
         (f"{START},1,1\n,2,1\n", DataError, "rows.csv, row 2: NULL is not valid for ts"),
         (f"{START},1\n", DataError, "row 1: 2 values"),
         (f"'{START}',1\n", DataError, "row 1: 2 values"),
+        (f"'{START}',1,1\n'{START + 1},2,2\n'{START + 2}',3,3\n", DataError, "rows.csv, row 2: a quote opens and does not close"),
+        (f'{START},1,1\n{START + 1},2,"2\n', DataError, "rows.csv, row 2: a quote opens and does not close"),
         ("time,a,b\n1,2,3\n", NotFoundError, "readings has no column 'time'"),
     ],
 )

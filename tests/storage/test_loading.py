@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -218,10 +219,55 @@ def contents(work: list[FileSplit]) -> list[tuple[FileSplit, Any]]:
     return [(piece, read_piece(piece, InvalidValues()).columns) for piece in work]
 
 
-@pytest.mark.parametrize("ending", ["\n", ""])
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n\n"])
+def test_lines_end_in_any_way_and_may_be_blank(meters: Tables, tmp_path: Path, ending: str, last: bool, start: str) -> None:
+    path = tmp_path / "a.csv"
+    text = start + "\n".join(["ts,a,tbname", "1,5,d1", "", "2,6,'d2'", '3,7,"d3"']) + "\n" * last
+    path.write_bytes(text.replace("\n", ending).encode())
+
+    assert load(meters, path).read == 3
+    assert [(row["a"], row[TBNAME]) for row in sorted(stored(meters), key=lambda row: row["a"])] == [
+        (5, "d1"),
+        (6, "'d2'"),
+        (7, "d3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'ts,tbname,a\n1,"5 inch,1\n2,6" pipe,2\n3,x,3\n', "a.csv, row 1: a quote opens and does not close on its line"),
+        (b'ts,tbname,a\n1,"5 inch,1\n2,6",2\n3,x,3\n', "a.csv, row 1: a quote opens"),
+        (b'ts,tbname,a\n1,x,1\n2,"6,2\n3,x,3\n', "a.csv, row 2: a quote opens"),
+        (b'ts,tbname,a\r1,x,1\r2,"6,2\r3,x,3\r', "a.csv, row 2: a quote opens"),
+        (b'ts,a,tbname\n1,1,x\n2,2,"6', "a.csv, row 2: a quote opens"),
+        (b"ts,a,tbname\n1,1,x\n2,2,d\x00", "a.csv, row 2: '2,2,d.*' has a NUL byte"),
+        (b"ts,a,tbname\n1,1,x\n\x00\x00\x00\x00\x00\x00\x00", "a.csv, row 2: .* has a NUL byte"),
+        (b"ts,a,tbname\n1,1,x\n2,2,gr\xf6n\n", "a.csv, row 2: .*, where text in UTF-8 is expected"),
+        (b"ts,gr\xf6n,tbname\n1,1,x\n", "the first line of a.csv is no text in UTF-8"),
+        (b"ts,a,tbname\r1,1,x\n2,2,y\n", "the lines of a.csv end in CR and in LF"),
+        ("ts,a,tbname\n1,1,d1\n".encode("utf-16"), "a.csv is text in UTF-16\nhint: convert it: iconv -f UTF-16 -t UTF-8 a.csv"),
+        ("ts,a,tbname\n1,1,d1\n".encode("utf-16-le"), "a.csv is text in UTF-16"),
+        (gzip.compress(b"ts,a,tbname\n1,1,d1\n"), "a.csv is compressed by gzip\nhint: decompress it: gunzip a.csv"),
+    ],
+)
+def test_what_is_no_line_of_csv_is_named_and_nothing_is_loaded(
+    meters: Tables, tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load(meters, path)
+    assert meters.version(METERS) == 0
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r", ""])
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 11, 1000])
 def test_each_line_is_read_once_for_any_split(file: Writing, piece_bytes: int, ending: str) -> None:
     path = file("a.csv", "ts,a\n" + "\n".join(f"{ts},{ts * 7}" for ts in range(40)) + ending)
+    path.write_bytes(path.read_bytes().replace(b"\n", ending.encode() or b"\n"))
     lines_read = [
         value.as_py() for piece, values in contents(split_files([path], None, ",", piece_bytes)) for value in values["ts"]
     ]

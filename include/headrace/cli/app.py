@@ -98,8 +98,8 @@ def load(
             show_lines(session.explain(plan_load(session, files, into, subtable, device, aligned)))
             return
         with progress_bar(f"loading into {into}") as progress:
-            written = connection.load(files, into, subtable=subtable, device=device, aligned=aligned, progress=progress)
-    out.print(f"{written} rows in {into}")
+            result = connection.load_files(files, into, subtable, device, aligned=aligned, progress=progress)
+    out.print(f"{result.affected} rows in {into}{result.unwritten}")
 
 
 @app.command(epilog=format_example("headrace config --home /data/headrace"))

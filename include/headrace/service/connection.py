@@ -88,14 +88,28 @@ class Connection:
         Raises:
             DataError: A value is invalid; nothing has been written.
         """
+        files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
+        return self.load_files(files, into, subtable, device, aligned=aligned, file_format=file_format, progress=progress).affected
+
+    def load_files(
+        self,
+        files: Sequence[Path],
+        into: str,
+        subtable: str | None = None,
+        device: str | None = None,
+        *,
+        aligned: bool = False,
+        file_format: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Result:
+        """Load files as `load` does. The result has the number of rows read, too."""
         from headrace.service.topics.loads import load_rights, plan_load
 
         self._open()
         session, name = self.session, parse_name(into)
-        files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
         options = (subtable, device, aligned, file_format, progress)
         stages = partial(plan_load, session, files, into, *options)
-        return session.apply(f"LOAD into {into}", load_rights(session, into, device), stages, (name,)).affected
+        return session.apply(f"LOAD into {into}", load_rights(session, into, device), stages, (name,))
 
     def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
         """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.

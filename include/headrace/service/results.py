@@ -91,12 +91,20 @@ def to_datetime(value: int | None) -> datetime | None:
 class Result:
     """The result of a statement: rows (None if it returns none), or the count of affected ones.
 
-    `affected` counts the rows written or deleted, -1 if that does not apply. `verification` is the outcome of a verification.
+    `affected` counts the rows written or deleted, -1 if that does not apply, and `read` those of files that were loaded.
+    `verification` is the outcome of a verification.
     """
 
     rows: pa.Table | CatalogRows | None = None
     affected: int = -1
     verification: VerificationResult | None = None
+    read: int = -1
+
+    @property
+    def unwritten(self) -> str:
+        """The number of rows that were read from files and not written, for messages; nothing if there are none."""
+        missing = self.read - self.affected
+        return f"; {self.read} read, {missing} with a repeated key or no value" if missing > 0 else ""
 
     @cached_property
     def table(self) -> pa.Table | None:

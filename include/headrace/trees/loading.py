@@ -15,7 +15,7 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.trees import TREE_TABLE, Device, DeviceSeries, NewSeries
 from headrace.model.types import DataType
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.loading.loader import LoadedRows, LoadOptions
+from headrace.storage.loading.loader import LoadedRows, LoadMetrics, LoadOptions
 from headrace.storage.loading.tree_loader import ColumnsChangedError
 from headrace.storage.loading.tree_rows import SeriesColumns
 from headrace.trees.columns import plan_columns
@@ -30,8 +30,8 @@ def load_tree(
     *,
     aligned: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Load files into a tree, all or none of them, and return the number of rows written; see `TreeLoader.load`.
+) -> LoadMetrics:
+    """Load files into a tree, all or none of them; see `TreeLoader.load`.
 
     Raises:
         DataError: A value is invalid; nothing is written.
@@ -39,8 +39,7 @@ def load_tree(
     catalog = context.catalog
     table, database = catalog.tables.get(database.name, TREE_TABLE), catalog.databases.get(database.name)
     series = LoadedTree(context, database, aligned)
-    loaded = context.tables.tree_loader(context.spark, table, database).load(files, series, progress, options)
-    return loaded.inserted + loaded.updated
+    return context.tables.tree_loader(context.spark, table, database).load(files, series, progress, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from headrace.service.topics.subtables import (
     specs_without_tags,
 )
 from headrace.storage.loading.inserted import InsertedFile
+from headrace.storage.loading.lines import first_line, line_end
 
 
 def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> list[Stage]:
@@ -146,7 +147,7 @@ def write_files(table: Table, database: Database, files: Sequence[InsertedFile])
         context = session.context
         loader = context.tables.loader(context.spark, table, database)
         loaded = loader.insert(files, context.clock.now(), lambda tags: create_missing(context, table, database, tags))
-        return Result(affected=loaded.inserted + loaded.updated)
+        return Result(affected=loaded.written, read=loaded.read)
 
     names = ", ".join(file.path.name for file in files)
     described = f"load {names} into {table.database}.{table.name}, one commit"
@@ -158,5 +159,5 @@ def file_columns(block: FileBlock) -> tuple[str, ...] | None:
     path = Path(block.path)
     if path.suffix.lower() != ".csv" or not path.is_file():
         return None
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        return tuple(name.strip().lower() for name in stream.readline().split(","))
+    line, _ = first_line(path, line_end(path))
+    return tuple(name.strip().lower() for name in line.split(","))

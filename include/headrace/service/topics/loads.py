@@ -75,7 +75,7 @@ def load_files(
             options=LoadOptions(format=format, tbname=subtable, now=context.clock.now()),
             announce=lambda tags: create_missing(context, table, database, tags),
         )
-        return Result(affected=loaded.inserted + loaded.updated)
+        return Result(affected=loaded.written, read=loaded.read)
 
     rows = f", all rows of {subtable}" if subtable not in (None, table.name) else ""
     described = f"load {described_files(files, size)} into {table.database}.{table.name}{rows}: all rows or none"

@@ -11,7 +11,8 @@ from headrace.errors import Error, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Table
 from headrace.storage.loading.conversion import ConvertedSplit, LoadTarget, match_columns
-from headrace.storage.loading.splits import BOM, FileSplit, split_files
+from headrace.storage.loading.lines import first_lines
+from headrace.storage.loading.splits import DOUBLE_QUOTE, FileSplit, split_files
 from headrace.storage.values.scalars import InvalidValueError, to_stored
 
 SINGLE_QUOTE = "'"
@@ -93,11 +94,14 @@ def _name_columns(split: FileSplit, file: InsertedFile, target: LoadTarget) -> F
 
 def quoted_split(split: FileSplit) -> tuple[FileSplit, list[str]]:
     """Return a split of a CSV file with the quotes that the file uses, and the values of its first line."""
-    with Path(split.path).open("rb") as stream:
-        line = stream.readline().decode(errors="replace").removeprefix(BOM).strip()
-    quote = SINGLE_QUOTE if line.startswith(SINGLE_QUOTE) or f",{SINGLE_QUOTE}" in line.replace(" ", "") else '"'
-    values = next(csv.reader([line], delimiter=split.delimiter, quotechar=quote, skipinitialspace=True), [])
+    lines = first_lines(Path(split.path))
+    quote = SINGLE_QUOTE if any(_has_single_quotes(line) for line in lines) else DOUBLE_QUOTE
+    values = next(csv.reader(lines[:1], delimiter=split.delimiter, quotechar=quote, skipinitialspace=True), [])
     return replace(split, quote=quote), values
+
+
+def _has_single_quotes(line: str) -> bool:
+    return line.startswith(SINGLE_QUOTE) or f",{SINGLE_QUOTE}" in line.replace(" ", "")
 
 
 def without_header(split: FileSplit, names: tuple[str, ...]) -> FileSplit:

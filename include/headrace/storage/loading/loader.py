@@ -69,12 +69,21 @@ DEFAULT_OPTIONS: Final = LoadOptions()
 
 @dataclass(frozen=True, slots=True)
 class LoadMetrics:
-    """The result of a load: the table's version after it, rows by operation, bytes read."""
+    """The result of a load: the table's version after it, rows by operation, bytes and rows read.
+
+    Rows that share a key are read several times and written once, and rows of a tree without a value are not written.
+    """
 
     version: int
     inserted: int
     updated: int
     bytes: int
+    read: int
+
+    @property
+    def written(self) -> int:
+        """The number of rows written."""
+        return self.inserted + self.updated
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +194,8 @@ class Loader:
                 announce(keep_last_per_key(named, [self._table.series_key]))
             spark = self._spark if is_large(work, self._small_write_rows) else None
             written = through(LoadedRows(lambda: self._commit(converted, sweep), converted, self._uri, self._table.name, spark))
-        return LoadMetrics(written.version, written.inserted, written.updated, total_bytes(work))
+        read = sum(split.read for split in converted)
+        return LoadMetrics(written.version, written.inserted, written.updated, total_bytes(work), read)
 
     def _convert(self, work: list[FileSplit], target: SplitTarget) -> Iterator[ConvertedSplit | StagedSplit]:
         if is_large(work, self._small_write_rows):

@@ -38,10 +38,10 @@ def load_tree(
         from headrace.trees import loading
 
         options = LoadOptions(format=format, device=device, now=session.context.clock.now())
-        rows = loading.load_tree(
+        loaded = loading.load_tree(
             session.context, database, files, options, aligned=aligned, progress=lambda _, read: progress(read, size)
         )
-        return Result(affected=rows)
+        return Result(affected=loaded.written, read=loaded.read)
 
     target = database.name if device is None else f"device {device}"
     described = [f"load {described_files(files, size)} into {target}: all rows or none", "create the series that are missing"]
