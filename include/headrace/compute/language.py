@@ -84,6 +84,7 @@ class Operators:
         common_type: Returns the type that holds the values of several types, None if all are bare NULLs.
         convert: Converts a term to a type that `common_type` has returned.
         choice: Converts a choice of IN, the second term, for the comparison with the first.
+        assign: Converts a term for a column of a type and name: as `cast`, but what the column cannot hold is an error.
     """
 
     unary: Mapping[str, Callable[[Term], Term]]
@@ -95,6 +96,7 @@ class Operators:
     common_type: Callable[[Sequence[DataType | None]], DataType | None]
     convert: Callable[[Term, DataType], Node]
     choice: Callable[[Term, Term], Term] = lambda _, choice: choice
+    assign: Callable[[Term, DataType, str, ExpressionContext], Term] | None = None
 
 
 @dataclass(frozen=True, slots=True)

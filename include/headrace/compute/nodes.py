@@ -199,13 +199,15 @@ TEMPLATES: Final = {
         "if(octet_length({0}) <= {1}, {0}, left({0}, char_length(make_valid_utf8(CAST(left(CAST({0} AS BINARY), {1}) AS STRING)))"
         " - if(is_valid_utf8(CAST(left(CAST({0} AS BINARY), {1}) AS STRING)), 0, 1)))"
     ),
+    "assigned": "coalesce({0}, if({1} IS NULL, NULL, raise_error(concat(left(CAST({1} AS STRING), 60), {2}))))",
     "mean": "coalesce(avg({0}), 0D)",
     "squares": "coalesce(var_pop({0}) * count({0}), 0D)",
     "merged_mean": MERGED_MOMENTS + ".m",
     "merged_squares": MERGED_MOMENTS + ".q",
 }
 """Operations that are no functions of Spark. `join_halves` adds the sums of the upper and lower halves of BIGINT, NULL if out of
-range; `left_bytes` keeps the complete characters in the first bytes of a text; `squares` sums squared deviations from the mean."""
+range; `left_bytes` keeps the complete characters in the first bytes of a text; `squares` sums squared deviations from the mean;
+`assigned` takes a value converted for a column, NULL if it does not fit, the value itself, and what the error says after it."""
 NULL: Final = Value(None, "void")
 TRUE: Final = Value(True, "boolean")
 FALSE: Final = Value(False, "boolean")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from headrace.compute.nodes import NOW, Node, bigint, substitute
 from headrace.compute.plan import Plan
 from headrace.compute.types import from_ticks, spark_type
+from headrace.errors import DataError
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
+
+UNASSIGNABLE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.* is not valid for .+, which is .+?)(?: SQLSTATE.*)?$", re.MULTILINE)
+"""What Spark says if an `assigned` value does not fit."""
 
 
 def at_present(plan: Plan, node: Node) -> Node:
@@ -31,6 +37,17 @@ def to_stored_type(node: Node, type_: DataType, precision: Precision) -> Node:
     if type_.kind is TypeKind.TIMESTAMP:
         return from_ticks(node, precision)
     return node.cast(spark_type(type_))
+
+
+def unassignable(message: str) -> DataError:
+    """Return the error for a value that a column cannot hold."""
+    return DataError(message, hint="leave such rows out with WHERE, or convert the value in the query")
+
+
+def unassignable_raised(error: BaseException) -> DataError | None:
+    """Return the error for a value that a column cannot hold if that is what Spark has raised."""
+    match = UNASSIGNABLE.search(str(error))
+    return None if match is None else unassignable(match[1])
 
 
 def raise_error(message: str) -> str:

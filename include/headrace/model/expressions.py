@@ -70,13 +70,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`CAST(operand AS type)`; `spelling` and `function` are as written, where that is part of a result column's name."""
+    """`CAST(operand AS type)`; `spelling` and `function` are as written, where that is part of a result column's name.
+
+    If it fills a `column`, a value that the column cannot hold is an error.
+    """
 
     operand: Expression
     type: DataType
     span: Span | None = field(default=None, compare=False)
     spelling: str = field(default="", compare=False)
     function: str = field(default="CAST", compare=False)
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
 NUMBERS = (*INTEGERS, *FLOATS, TypeKind.DECIMAL)
 STRINGS = (TypeKind.VARCHAR, TypeKind.NCHAR)
 TEXTS = (*STRINGS, TypeKind.JSON, TypeKind.GEOMETRY)
+MAX_LENGTHS = {TypeKind.VARCHAR: 65_517, TypeKind.VARBINARY: 65_517, TypeKind.NCHAR: 16_379}
+"""The greatest lengths of columns: bytes, for NCHAR characters. Computed values without a length are not longer."""
 INTEGER_BITS = {
     TypeKind.TINYINT: 8,
     TypeKind.SMALLINT: 16,

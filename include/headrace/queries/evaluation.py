@@ -14,6 +14,7 @@ from headrace import errors
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.columnar.tree_plans import evaluate_locally
 from headrace.compute.shares import KernelUse, WantedShares
+from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
 from headrace.errors import DataError, Error, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
@@ -275,6 +276,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
+        if (invalid := unassignable_raised(error)) is not None:
+            raise invalid from error
         condition = error.getCondition() or type(error).__name__
         first_line = str(error).strip().splitlines()[0]
         if condition == "USER_RAISED_EXCEPTION":

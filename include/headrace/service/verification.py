@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.code.languages import registered_language
 from headrace.compute import AnyPlan, Relation, Scan, language
+from headrace.compute.assignment import is_converted
 from headrace.context import Context
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
@@ -196,7 +197,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     if record.offsets is None:
         raise ProgrammingError(f"stream {definition.name} has processed nothing yet", hint="wait for its history, or settle")
     plan = plan_recorded_stream(definition, context.catalog, context.settings)
-    query, tags = add_tag_items(prepend_window_start(statement.query), statement)
+    query, tags = add_tag_items(convert_items(prepend_window_start(statement.query), plan), statement, plan)
     if statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE:
         raise NotSupportedError(
             f"stream {definition.name} has FORCE_WINDOW_CLOSE: which rows had arrived at the close of a window is not stored",
@@ -247,13 +248,27 @@ def describe_option_differences(record: JobRecord, options: StreamOptions) -> li
     return differences
 
 
-def add_tag_items(query: Query, statement: CreateStream) -> tuple[Query, list[str]]:
+def convert_items(query: Query, plan: StreamPlan) -> Query:
+    """Convert the items of a query that the stream converts for the columns of its target."""
+    if len(query.items) != len(plan.columns):
+        return query
+    items = [
+        replace(item, expression=Cast(item.expression, output.type), alias=item.name) if is_converted(output) else item
+        for item, output in zip(query.items, plan.query.outputs, strict=True)
+    ]
+    return replace(query, items=tuple(items))
+
+
+def add_tag_items(query: Query, statement: CreateStream, plan: StreamPlan) -> tuple[Query, list[str]]:
     """Add the PARTITION BY items that fill the target's tags to the query; return it with the names of those tags."""
     items, names = [], []
+    converted = {key.column for key in plan.query.keys if is_converted(key)}
+    types = {tag.name: tag.type for tag in plan.groups.tags if tag.column in converted}
     for tag in statement.tags or ():
         node = find_partition_item(statement.query, tag.name)
         if node is not None:
-            items.append(SelectItem(node if tag.column is None else Cast(node, tag.column.type), f"__{tag.name}"))
+            value = Cast(node, types[tag.name]) if tag.name in types else node
+            items.append(SelectItem(value, f"__{tag.name}"))
             names.append(tag.name)
     return replace(query, items=(*query.items, *items)), names
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
 from headrace.errors import DataError, Error, InternalError, LimitError, NotFoundError, OperationalError, TransientError
 from headrace.jobs.registry import kind_of
@@ -42,6 +43,8 @@ def from_spark(error: BaseException) -> Error:
     """
     from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException, ParseException, SparkRuntimeException
 
+    if (invalid := unassignable_raised(error)) is not None:
+        return invalid
     if isinstance(error, AnalysisException | ParseException):
         return InternalError(f"Spark rejected the plan: {first_line(error)}", hint="report this bug in Headrace")
     if isinstance(error, ArithmeticException | NumberFormatException | SparkRuntimeException):

@@ -60,6 +60,8 @@ class Binder:
                 return self._bind_duration(node)
             case ColumnRef():
                 return self.resolver.resolve_column(node)
+            case Cast(operand=operand, type=type_, column=column) if column and self.language.operators.assign is not None:
+                return self.language.operators.assign(self.bind(operand), type_, column, self.expression_context)
             case Cast(operand=operand, type=type_):
                 return self._bind_cast(self.bind(operand), type_)
             case Case():

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.nodes import Column, Node, Operation, PythonCall, UnsupportedError, Value, if_
+from headrace.compute.sql_text import unassignable
 
 Values = Any
 """An Arrow array, chunked array, or scalar."""
@@ -30,6 +31,7 @@ TYPES: Final = {
     "binary": pa.binary(),
     "void": pa.null(),
 }
+INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -73,7 +75,7 @@ def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
     if target is None:
         raise UnsupportedError(f"cast to {name}")
     widened = pa.types.is_integer(source) and pa.types.is_integer(target) and source.bit_width <= target.bit_width
-    converted = is_number(source) and (pa.types.is_floating(target) or (is_try and name in ("int", "bigint")))
+    converted = is_number(source) and (pa.types.is_floating(target) or (is_try and name in INTEGERS))
     if source == target or pa.types.is_null(source) or widened or converted:
         return target
     raise UnsupportedError(f"cast of {source} to {name}")
@@ -134,7 +136,7 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
             return columns[name]
         case Value(value=value, type=type_):
             return pa.scalar(value, TYPES[type_])
-        case Operation(name="try_cast", operands=(operand,), type="int" | "bigint" as type_):
+        case Operation(name="try_cast", operands=(operand,), type="tinyint" | "smallint" | "int" | "bigint" as type_):
             return truncate(evaluate(operand, columns), TYPES[type_])
         case Operation(name="cast" | "try_cast", operands=(operand,), type=type_):
             values = evaluate(operand, columns)
@@ -162,7 +164,7 @@ def apply_code(code: Callable[..., pa.Array], arguments: list[Values]) -> Values
 
 
 def truncate(values: Values, target: pa.DataType) -> Values:
-    """Return numbers as INT or BIGINT without their fraction, NULL if they are out of range or NaN."""
+    """Return numbers as integers without their fraction, NULL if they are out of range or NaN."""
     bits = target.bit_width - 1
     if pa.types.is_integer(values.type):
         fits = pc.and_(pc.less_equal(values, 2**bits - 1), pc.greater_equal(values, -(2**bits)))
@@ -230,6 +232,19 @@ def check_length(values: Values, limit: pa.Scalar) -> Values:
     if longest is not None and longest > limit.as_py():
         raise UnsupportedError("a text that is cut")
     return values
+
+
+def check_assigned(converted: Values, values: Values, message: pa.Scalar) -> Values:
+    """Return values as a column holds them.
+
+    Raises:
+        DataError: A value could not be converted.
+    """
+    is_lost = pc.and_(pc.is_null(converted), pc.is_valid(values))
+    if (is_lost if isinstance(is_lost, pa.Scalar) else pc.any(is_lost)).as_py():
+        lost = values if isinstance(values, pa.Scalar) else values.filter(is_lost)[0]
+        raise unassignable(str(lost.as_py())[:60] + message.as_py())
+    return converted
 
 
 def join_halves(high: Values, low: Values) -> Values:
@@ -370,6 +385,10 @@ def quotient_type(types: list[pa.DataType]) -> pa.DataType:
     return require(is_accepted, pa.float64(), "/")
 
 
+def assigned_type(types: list[pa.DataType]) -> pa.DataType:
+    return require(not any(pa.types.is_dictionary(type_) for type_ in types), types[0], "a value for a column")
+
+
 def integer_type(types: list[pa.DataType]) -> pa.DataType:
     return require(len(set(types)) == 1 and pa.types.is_integer(types[0]), types[0], "a function of integers")
 
@@ -414,6 +433,9 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
     "is_negative_zero": (constant_type(TYPES["boolean"], pa.float64()), is_negative_zero),
     "join_halves": (exact_type("halves", pa.int64(), pa.int64()), join_halves),
     "left_bytes": (exact_type("a text with a limit", pa.string(), pa.int32()), check_length),
+    "octet_length": (constant_type(pa.int32(), pa.string(), pa.binary()), pc.binary_length),
+    "char_length": (constant_type(pa.int32(), pa.string()), pc.utf8_length),
+    "assigned": (assigned_type, check_assigned),
     "timestamp_millis": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1000)),
     "timestamp_micros": (constant_type(TIMESTAMP, pa.int32(), pa.int64()), to_timestamp(1)),
 }

@@ -8,6 +8,7 @@ from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language, NullRules, Operators, PseudoColumns, function_table
 from headrace.compute.tdengine import limits, operators
 from headrace.compute.tdengine.aggregates import TABLE
+from headrace.compute.tdengine.assignment import assign
 from headrace.compute.tdengine.lists import LIST_TABLE
 from headrace.compute.tdengine.operators import convert_to
 from headrace.compute.tdengine.scalars import MATH_TABLE, TEXT_TABLE
@@ -31,6 +32,7 @@ TDENGINE: Final = Language(
         cast=convert_to,
         common_type=operators.common_type,
         convert=operators.convert,
+        assign=assign,
     ),
     pseudo_columns=PseudoColumns(
         row_time=("_rowts", "_c0"),

@@ -12,11 +12,11 @@ from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.code.languages import registered_calls, registered_language
 from headrace.compute import Key, Plan, Relation, Scan, Scope, SeriesNames, bind, language
+from headrace.compute.assignment import assign_outputs
 from headrace.compute.terms import ColumnRole
-from headrace.compute.types import spark_type
 from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
-from headrace.model.expressions import Cast, Expression, Star
+from headrace.model.expressions import Expression
 from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
@@ -30,7 +30,6 @@ from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
 from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 from headrace.streams.definition.layout import (
-    MAX_LENGTHS,
     Layout,
     TagFill,
     check_types,
@@ -350,11 +349,9 @@ class Definer:
         check_precision(bound, query, target_database, statement)
         layout = self.choose_layout(target_database, existing, bound, prepended)
         check_filled_key(statement, layout, bound)
-        with_hidden = replace(
-            cast_to_target(query, bound, layout), partition_by=(*query.partition_by, *hidden_items(statement, layout))
-        )
+        with_hidden = replace(query, partition_by=(*query.partition_by, *hidden_items(statement, layout)))
         with_conditions, conditions = add_condition_values(with_hidden, statement, source.table)
-        final = self.bind_query(with_conditions)
+        final = self.assign_to_target(self.bind_query(with_conditions), layout)
         return StreamPlan(
             id=self.recorded.id if self.recorded else uuid.uuid4().hex,
             database=statement.name.database or self.database or target_database.name,
@@ -389,6 +386,15 @@ class Definer:
             return plan
         window = replace(window, fill=replace(window.fill, between=True))
         return replace(plan, selection=replace(plan.groups, window=window))
+
+    def assign_to_target(self, plan: Plan, layout: Layout) -> Plan:
+        """Convert the outputs for the target's columns. Errors carry the target's position."""
+        columns = [column for name in layout.columns if (column := layout.table.column(name)) is not None]
+        try:
+            return assign_outputs(plan, columns, self.scope.language)
+        except Error as error:
+            error.span = error.span or self.statement.target.span
+            raise
 
     def resolve_target(self) -> tuple[Database, Table | None]:
         name = self.statement.target
@@ -441,21 +447,6 @@ def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
         return None
     mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
     return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
-
-
-def cast_to_target(query: Query, bound: Plan, layout: Layout) -> Query:
-    if any(isinstance(item.expression, Star) for item in query.items):
-        return query
-    items = []
-    for item, output, name in zip(query.items, bound.outputs, layout.columns, strict=True):
-        column = layout.table.column(name)
-        assert column is not None
-        has_same_type = spark_type(column.type) == spark_type(output.type) and column.type.length in (
-            output.type.length,
-            MAX_LENGTHS.get(column.type.kind),
-        )
-        items.append(item if has_same_type else replace(item, expression=Cast(item.expression, column.type), alias=item.name))
-    return replace(query, items=tuple(items))
 
 
 def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:

@@ -12,14 +12,12 @@ from headrace.model.expressions import Cast, ColumnRef, Expression, transform
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream, TargetColumn, TargetTag
 from headrace.model.tables import Column, Table, TableKind
-from headrace.model.types import INTEGERS, DataType, TypeKind
+from headrace.model.types import INTEGERS, MAX_LENGTHS, DataType, TypeKind
 
 GROUP_ID: Final = "group_id"
 GROUP_ID_TYPE: Final = DataType(TypeKind.UBIGINT)
 WSTART: Final = "_wstart"
 KEY_KINDS: Final = (TypeKind.INT, TypeKind.UINT, TypeKind.BIGINT, TypeKind.UBIGINT, TypeKind.VARCHAR)
-MAX_LENGTHS: Final = {TypeKind.VARCHAR: 65_517, TypeKind.VARBINARY: 65_517, TypeKind.NCHAR: 16_379}
-"""Lengths of columns if the result's type has none: bytes, for NCHAR characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,5 +294,5 @@ def hidden_items(statement: CreateStream, layout: Layout) -> tuple[SelectItem, .
 
 
 def tag_value(fill: TagFill) -> Expression | None:
-    """Return the expression that fills a tag, cast to the tag's type; None if the tag stays NULL."""
-    return None if fill.expression is None else Cast(fill.expression, fill.tag.type)
+    """Return the expression that fills a tag, converted for it; None if the tag stays NULL."""
+    return None if fill.expression is None else Cast(fill.expression, fill.tag.type, column=fill.tag.name)

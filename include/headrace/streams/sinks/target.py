@@ -34,8 +34,7 @@ class TargetTable:
     def to_rows(self, windows: pa.Table) -> pa.Table:
         """Convert finished windows to rows of the target: key columns `p*`, outputs `o*`, and maybe `_is_filled` for those of FILL.
 
-        Creates the subtables and tag values of new groups. Leaves out groups whose name belongs to another table, and records an
-        event in the catalog for each.
+        Creates the subtables and tag values of new groups. Leaves out groups whose source subtable was dropped.
         """
         plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.context import Context
-from headrace.errors import ExistsError, TransientError
+from headrace.errors import DataError, ExistsError, TransientError
 from headrace.model.types import TypeKind
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.storage.types import arrow_type
@@ -55,7 +55,7 @@ class TargetGroups:
                 self._assigned.values_of(groups, self.create_subtables)
 
     def assign(self, windows: pa.Table) -> pa.ChunkedArray:
-        """Return for each window the target's subtable for its group; NULL if the name is not available."""
+        """Return for each window the target's subtable for its group; NULL if the group's source subtable was dropped."""
         if windows.num_rows == 0:
             return pa.chunked_array([], pa.string())
         groups, group_index = distinct_groups(windows, self.plan.groups.columns)
@@ -101,16 +101,17 @@ class TargetGroups:
         return groups.filter(pc.invert(is_missing))
 
     def create_subtables(self, groups: pa.Table) -> pa.Table:
-        """Create the subtables of groups and set their tags. Return the groups with their subtables, NULL if there is none."""
+        """Create the subtables of groups and set their tags.
+
+        Return the groups with their subtables, NULL for those whose source subtable was dropped.
+        """
         identified = self.identified(groups)
         names = identified[SUBTABLE].combine_chunks()
         # In the order of the catalog's index, in which each of its pages is written once.
         order = text_order(names)
         in_order = distinct_neighbors(names.take(order))
-        unavailable = [name for part in parts(in_order) for name in self.add_subtables(part)]
-        if unavailable:
-            identified = identified.filter(pc.invert(pc.is_in(names, pa.array(unavailable, pa.string()))))
-            order = text_order(identified[SUBTABLE].combine_chunks())
+        for part in parts(in_order):
+            self.add_subtables(part)
         if identified.num_rows and self.plan.target.tags:
             self.context.tables.tags.upsert(self.plan.target, self.tag_rows(identified).take(order))
         if identified.num_rows == groups.num_rows:
@@ -119,20 +120,20 @@ class TargetGroups:
         names = identified[SUBTABLE].take(pc.if_else(pc.less(index, 0), None, index))
         return groups.append_column(SUBTABLE, names)
 
-    def add_subtables(self, names: pa.Array) -> list[str]:
-        """Add missing subtables to the target. Return those of the names that belong to another table."""
-        plan, subtables = self.plan, self.context.catalog.subtables
+    def add_subtables(self, names: pa.Array) -> None:
+        """Add missing subtables to the target.
+
+        Raises:
+            ExistsError: A name belongs to another table. The micro-batch is not committed, so that no result is lost.
+        """
+        database, target = self.plan.target_database.name, self.plan.target.name
         try:
-            subtables.add(plan.target_database.name, plan.target.name, names.to_pylist())
+            self.context.catalog.subtables.add(database, target, names.to_pylist())
         except ExistsError as error:
-            if len(names) == 1:
-                message = f"discarding results for {names[0]}: {error.message}"
-                self.context.catalog.events.record("job", plan.id, "DISCARDED", message)
-                return [str(names[0])]
-        else:
-            return []
-        middle = len(names) // 2
-        return self.add_subtables(names[:middle]) + self.add_subtables(names[middle:])
+            raise ExistsError(
+                f"a group's results cannot be written to {target}: {error.message}",
+                hint=f"{error.hint}; drop that table, or give the stream another SUBTABLE, then RESUME STREAM",
+            ) from None
 
     def _forget_dropped(self) -> bool:
         """Clear the cache and return True if subtables of the target were dropped since this was last called."""
@@ -232,11 +233,21 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def convert_precision(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Convert stored timestamps from one precision to another: nanoseconds are integers, others microseconds."""
+    """Convert stored timestamps from one precision to another: nanoseconds are integers, others microseconds.
+
+    Raises:
+        DataError: An instant is beyond the range of nanoseconds.
+    """
     if values.type == type_:
         return values
     if pa.types.is_integer(type_):
-        return pc.multiply(values.cast(pa.int64()), 1000)
+        try:
+            return pc.multiply_checked(values.cast(pa.int64()), 1000)
+        except pa.ArrowInvalid:
+            raise DataError(
+                "a timestamp of a result is not of the years 1677 to 2262, which nanoseconds hold",
+                hint="leave such rows out with WHERE, or write to a database with PRECISION 'ms' or 'us'",
+            ) from None
     micros = pc.divide(values, 1000)
     rounded_up = pc.greater(pc.multiply(micros, 1000), values)
     return pc.subtract(micros, rounded_up.cast(pa.int64())).cast(type_)

@@ -12,13 +12,12 @@ from headrace.doors.tdengine.schemaless.series import Series, Tag
 from headrace.errors import ExistsError, LimitError, NotSupportedError, TypeMismatchError
 from headrace.model.statements import AddColumn, CreateTable, ModifyColumn, Statement
 from headrace.model.tables import Column, Database, Name, Table, TableKind
-from headrace.model.types import TIMESTAMP, DataType
+from headrace.model.types import MAX_LENGTHS, TIMESTAMP, DataType
 from headrace.service.dispatch import plan
 from headrace.service.topics.subtables import add_subtables
 from headrace.storage.types import tags_schema
 from headrace.storage.values.columns import stored_array
 from headrace.storage.values.scalars import TimeContext, to_stored
-from headrace.streams.definition.layout import MAX_LENGTHS
 
 if TYPE_CHECKING:
     from headrace.service.session import Session

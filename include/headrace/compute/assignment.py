@@ -1,0 +1,60 @@
+"""Queries whose results fill the columns of a table: values are converted as `CAST` does; what a column cannot hold is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.language import Language
+from headrace.compute.nodes import Operation, UnsupportedError
+from headrace.compute.plan import Plan
+from headrace.compute.plan_clauses import Key, Output
+from headrace.compute.terms import Term
+from headrace.compute.window_plans import IntervalWindow
+from headrace.errors import TypeMismatchError
+from headrace.model.tables import Column
+
+
+def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) -> Plan:
+    """Return a plan whose outputs, and constants of FILL, are converted for columns, one for each.
+
+    Raises:
+        TypeMismatchError: No value of an output can be converted for its column.
+        DataError: A column cannot hold a constant of FILL.
+    """
+    context = ExpressionContext(plan.precision, plan.timezone)
+
+    def assign(term: Term, column: Column) -> Term:
+        assert language.operators.assign is not None
+        try:
+            return language.operators.assign(term, column.type, column.name, context)
+        except TypeMismatchError as error:
+            message = f"the column {column.name} is {column.type}, the result is {term.type}"
+            raise TypeMismatchError(message, hint=f"name another column, or convert it: {error.message}") from None
+
+    pairs = list(zip(plan.outputs, columns, strict=True))
+    terms = [assign(Term(output.node, output.type), column) for output, column in pairs]
+    outputs = tuple(
+        replace(output, node=term.node, type=term.type or output.type) for output, term in zip(plan.outputs, terms, strict=True)
+    )
+    converted = replace(plan, outputs=outputs)
+    window = plan.window
+    if not isinstance(window, IntervalWindow) or window.fill is None or not window.fill.values:
+        return converted
+    constants = window.fill.values
+    filled = [pair for pair in pairs if pair[0].is_filled]
+    values = [assign(Term(value, output.type), column).node for value, (output, column) in zip(constants, filled, strict=False)]
+    for value in values:
+        with suppress(UnsupportedError):
+            infer_type(value, {})
+            evaluate(value, {})
+    fill = replace(window.fill, values=(*values, *constants[len(values) :]))
+    return replace(converted, selection=replace(plan.groups, window=replace(window, fill=fill)))
+
+
+def is_converted(value: Output | Key) -> bool:
+    """Return whether values are converted for a column of another type."""
+    return isinstance(value.node, Operation) and value.node.name == "assigned"
