@@ -94,6 +94,10 @@ class DataError(TerminalError, code="DATA"):
     """PEP 249: a value is invalid."""
 
 
+class ExpiredPointsError(DataError, code="EXPIRED_POINTS"):
+    """Points to write are older than the time to live of their device. Nothing is written."""
+
+
 class IntegrityError(TerminalError, code="INTEGRITY"):
     """PEP 249: the statement would violate the integrity of tables or streams."""
 

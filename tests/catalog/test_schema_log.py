@@ -57,7 +57,7 @@ CHANGES: dict[str, Callable[[Catalog, list[SchemaStatement]], object]] = {
     "create a database": lambda catalog, log: catalog.databases.create(Database("root.other"), statements=log),
     "drop a database": lambda catalog, log: catalog.databases.drop("root.plant", statements=log),
     "change devices": lambda catalog, log: catalog.trees.change("root.plant", [], lambda _: [DEVICE], [], lambda *_: log),
-    "set a time to live": lambda catalog, log: catalog.trees.set_ttl("root.plant.**", 5, log),
+    "set a time to live": lambda catalog, log: catalog.trees.set_ttl(["root.plant.**"], 5, log),
     "create a template": lambda catalog, log: catalog.templates.create(DeviceTemplate("t"), log),
     "drop a template": lambda catalog, log: catalog.templates.drop("unused", log),
     "set a template": lambda catalog, log: catalog.templates.set("used", "root.plant", "root.plant.b", log),

@@ -16,7 +16,11 @@ from headrace.trees import schema_statements
 STEPS: list[tuple[str, list[tuple[str, str]]]] = [
     (
         "create database root.db with ttl=900",
-        [("schema.database.create", "CREATE DATABASE root.db"), ("schema.ttl", "SET TTL TO root.db.** 900")],
+        [
+            ("schema.database.create", "CREATE DATABASE root.db"),
+            ("schema.ttl", "SET TTL TO root.db 900"),
+            ("schema.ttl", "SET TTL TO root.db.** 900"),
+        ],
     ),
     ("unset ttl from root.db.**", [("schema.ttl", "UNSET TTL FROM root.db.**")]),
     (
@@ -67,7 +71,7 @@ STEPS: list[tuple[str, list[tuple[str, str]]]] = [
     ),
     ("alter timeseries root.db.d1.s1 upsert tags('l'='v')", []),
     ("set ttl to root.db.d1 5000", [("schema.ttl", "SET TTL TO root.db.d1 5000")]),
-    ("set ttl to root.db.d1 INF", [("schema.ttl", "UNSET TTL FROM root.db.d1")]),
+    ("set ttl to root.db.d1 INF", [("schema.ttl", "SET TTL TO root.db.d1 INF")]),
     (
         "delete timeseries root.db.*.s*",
         [("schema.timeseries.ordinary.drop", "DELETE TIMESERIES root.db.d1.s1, root.db.d3.s")],

@@ -52,7 +52,7 @@ TRANSIENT_STATES: Final = {
 """PostgreSQL's codes of internal errors that pass, and what they mean."""
 
 
-SCHEMA_TABLES: Final = frozenset({"databases", "tables", "devices", "device_schemas", "device_templates", "template_paths"})
+SCHEMA_TABLES: Final = frozenset({"databases", "tables", "devices", "device_schemas", "device_templates", "template_paths", "ttls"})
 """The catalog's tables of what rows are written to."""
 SUBTABLES: Final = "subtables"
 """Those that come do not count: only what was seen to exist is remembered."""

@@ -106,14 +106,17 @@ class Trees(Repository):
 
     def ttls(self) -> dict[str, int]:
         """Return the times to live by path or pattern, in milliseconds."""
+        return dict(self._pins.get("ttls", self._ttls))
+
+    def _ttls(self) -> dict[str, int]:
         return {row["path"]: row["ttl_ms"] for row in self._rows(select(TTLS).order_by(TTLS.c.path))}
 
-    def set_ttl(self, path: str, ttl_ms: int | None, statements: Sequence[SchemaStatement] = ()) -> None:
-        """Set the time to live of a path; None removes it. The `statements` are recorded in the log of schema changes."""
+    def set_ttl(self, paths: Sequence[str], ttl_ms: int | None, statements: Sequence[SchemaStatement] = ()) -> None:
+        """Set the time to live of paths; None removes it. The `statements` are recorded in the log of schema changes."""
         with self._store.write() as connection:
-            connection.execute(delete(TTLS).where(TTLS.c.path == path))
+            connection.execute(delete(TTLS).where(TTLS.c.path.in_(paths)))
             if ttl_ms is not None:
-                connection.execute(insert(connection, TTLS).values({"path": path, "ttl_ms": ttl_ms}))
+                connection.execute(insert(connection, TTLS), [{"path": path, "ttl_ms": ttl_ms} for path in paths])
             record_statements(self._store, connection, statements)
 
     def databases(self) -> list[str]:

@@ -38,9 +38,12 @@ def maintain(
     """Drop what has outlived its TTL, compact small files of tables, and remove files that are no longer needed."""
     from headrace.runtime import table_maintenance
     from headrace.runtime.table_removal import drop_expired
+    from headrace.trees.expiry import remove_expired
 
     with open_connection(home) as connection:
         context = connection.session.context
+        removed = remove_expired(context, database)
+        show_lines(f"removed {rows} rows of {name}, which have outlived their time to live" for name, rows in removed.items())
         show_lines(f"dropped {dropped}, whose TTL has passed" for dropped in drop_expired(context, database))
         done = table_maintenance.maintain(context, database, retention_hours=retention_hours)
     rows = [(result.table, result.compacted, result.removed, result.kept) for result in done]

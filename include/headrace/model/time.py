@@ -106,3 +106,8 @@ class Duration:
 
     def _as_days(self, days_of_month: int) -> Duration:
         return Duration(self.months * days_of_month, "d") if self.is_calendar else self
+
+
+def first_live_tick(now_ms: int, ttl_ms: int, precision: Precision) -> int:
+    """Return the first instant that a time to live covers now, in ticks; the least one that there is if it would be earlier."""
+    return max((now_ms - ttl_ms) * precision.ticks_per_second // 1000, -(2**63) + 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.expressions import Expression, Scalar
 from headrace.model.paths import PathPattern
@@ -121,9 +122,13 @@ class TreeDelete(TreeStatement):
     where: Expression | None = None
 
 
+INFINITE: Final = 2**63 - 1
+"""A time to live without limit. A path that has it is not subject to that of another path."""
+
+
 @dataclass(frozen=True, slots=True)
 class SetTTL(TreeStatement):
-    """`SET TTL TO path ms|INF` and `UNSET TTL FROM path`; `ttl_ms` is None for no limit."""
+    """`SET TTL TO path ms|INF`, whose `ttl_ms` is `INFINITE` for no limit, and `UNSET TTL FROM path`, whose `ttl_ms` is None."""
 
     path: PathPattern
     ttl_ms: int | None

@@ -223,7 +223,7 @@ def write_group(context: Context, group: Sequence[Run]) -> None:
 def write_result(context: Context, points: Sequence[IntoPoints], check: Callable[[], None]) -> None:
     """Write what queries have computed. A trigger that fails does not fail the execution once the points are written."""
     try:
-        write_points(context, points, check)
+        write_points(context, points, check, drops_expired=True)
     except TriggerFireError as error:
         if not error.is_written:
             raise

@@ -119,11 +119,14 @@ def execute_query(work: QueryWork) -> None:
 
 @with_exit_code
 def maintain(database: str | None, retention_hours: int) -> None:
-    """Drop tables whose TTL has passed, and compact and vacuum the others."""
+    """Drop tables whose TTL has passed, remove rows of trees that have outlived theirs, and compact and vacuum tables."""
     from headrace.runtime import table_maintenance
     from headrace.runtime.table_removal import drop_expired
+    from headrace.trees.expiry import remove_expired
 
     with open_process() as context:
+        for name, rows in remove_expired(context, database).items():
+            logger.info("removed %d rows of %s, which have outlived their time to live", rows, name)
         for name in drop_expired(context, database):
             logger.info("dropped %s, whose TTL has passed", name)
         for result in table_maintenance.maintain(context, database, retention_hours=retention_hours):

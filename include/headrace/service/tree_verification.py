@@ -13,6 +13,7 @@ from headrace.compute.iotdb.select import TreePlan
 from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Database, Table
+from headrace.model.time import first_live_tick
 from headrace.model.tree_queries import TreeQuery
 from headrace.queries.evaluation import evaluate_query
 from headrace.service.stage import SessionState
@@ -85,8 +86,7 @@ def tree_source(scope: TreeScope, context: Context, versions: Versions | None = 
     limits = {}
     for device in scope.tree.devices:
         if (ttl := scope.ttl_ms.get(device.path)) is not None:
-            unit = scope.tables[device.database].database.precision.ticks_per_second // 1000
-            limits[device.path] = (scope.now - ttl) * unit
+            limits[device.path] = first_live_tick(scope.now, ttl, scope.tables[device.database].database.precision)
     return TreeSource(scope.tree.devices, rows, scope.timezone, limits)
 
 

@@ -12,6 +12,7 @@ from headrace.model.paths import ROOT, join_path, quote_node, split_path, unquot
 from headrace.model.spans import Span
 from headrace.model.tables import Database
 from headrace.model.trees import tree_table
+from headrace.trees.expiry import paths_of_ttl
 from headrace.trees.schema_statements import create_database, logged, set_ttl
 
 DEFAULT_LEVEL: Final = 2
@@ -32,7 +33,8 @@ def make_tree(context: Context, database: Database, ttl_ms: int | None = None, *
             context.tables.create(table, database)
             catalog.tables.create(table, if_not_exists=True)
         if created and ttl_ms is not None:
-            catalog.trees.set_ttl(f"{name}.**", ttl_ms, [logged(context, set_ttl(f"{name}.**", ttl_ms), name, 0)])
+            paths = paths_of_ttl(name, [name])
+            catalog.trees.set_ttl(paths, ttl_ms, [logged(context, set_ttl(path, ttl_ms), name, 0) for path in paths])
 
 
 def table_database(nodes: Sequence[str], context: Context) -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from headrace.compute.iotdb.rows import live_rows
+from headrace.compute.nodes import both
 from headrace.context import Context
 from headrace.errors import Error
 from headrace.model.failpoints import failpoint
@@ -19,6 +21,7 @@ from headrace.model.triggers import RegisteredTrigger
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.points import MapRows, ReplacedPoints
 from headrace.storage.spark.frames import map_partitions, read_batches
+from headrace.trees.expiry import Limits, limits_of
 from headrace.trees.firing import Firing
 from headrace.trees.owners import as_owner, with_rights
 from headrace.trees.series import resolve_series
@@ -95,14 +98,18 @@ def write_points(
     points: Sequence[Points],
     check: Callable[[], None] | None = None,
     fired_by: frozenset[str] = frozenset(),
+    *,
+    drops_expired: bool = False,
 ) -> dict[str, WriteMetrics]:
     """Write points in one commit for each database; of points at the same instant the last are kept. Calls triggers.
 
     Those with replaced points, and those that are not rows in memory, have to be alone. `check` is called before each commit;
     what it raises prevents the commit. Points that replace none, without a `check`, may share a commit with those of others.
-    `fired_by` has the ids of the triggers that have inserted the points, which are not called.
+    `fired_by` has the ids of the triggers that have inserted the points, which are not called. With `drops_expired`, points that
+    are older than their time to live are left out; nobody is there who could be told.
 
     Raises:
+        ExpiredPointsError: Points are older than their time to live; none is written.
         TriggerFireError: A trigger failed; its `is_written` is True if the points are written.
         Error: Of `Context.authorize_points`; nothing is created or written. Or a series cannot have its values.
     """
@@ -113,6 +120,8 @@ def write_points(
     for own in points:
         for name, stored in own.stored(devices).items():
             parts[name].append(stored)
+    for name, limits in limits_of(context, {one.path: one.database for one in series}).items():
+        parts[name] = [live_points(stored, limits, drops_expired=drops_expired) for stored in parts[name]]
     # All values are valid here and nothing is written yet, so what may refuse a write is here, and what follows one below.
     triggers = [trigger for trigger in active_triggers(context) if trigger.id not in fired_by]
     matched = match_triggers(triggers, series, devices) if triggers else []
@@ -130,6 +139,24 @@ def write_points(
     write_insertions(firing, fired_by)
     firing.finish()
     return written
+
+
+def live_points(points: StoredPoints, limits: Limits, *, drops_expired: bool) -> StoredPoints:
+    """Return the points that are within their time to live. Raise `ExpiredPointsError` if others are not to be dropped."""
+    rows = points.rows
+    if callable(rows):
+        for batch in rows.batches():
+            limits.check(batch)
+        return points
+    if isinstance(rows, Sequence):
+        for table in () if drops_expired else rows:
+            limits.check(table)
+        return replace(points, rows=[limits.without_expired(table) for table in rows]) if drops_expired else points
+    live = both(*live_rows(limits.first, limits.precision, TIME_COLUMN, DEVICE))
+    if not drops_expired:
+        for batch in read_batches(rows.filter(f"NOT ({live})").limit(1)):
+            limits.check(batch)
+    return replace(points, rows=rows.filter(str(live)))
 
 
 def active_triggers(context: Context) -> tuple[RegisteredTrigger, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from headrace.code.languages import registered_language
 from headrace.compute.iotdb.schema import SeriesTree
@@ -14,6 +14,7 @@ from headrace.model.paths import ROOT, PathPattern, split_path
 from headrace.model.tree_queries import TreeGrouping, TreeQuery
 from headrace.model.trees import Device
 from headrace.trees.devices import device_tables, devices_of
+from headrace.trees.expiry import ttl_by_device
 from headrace.trees.visibility import visible_devices
 
 
@@ -39,28 +40,8 @@ def scope_of(
         device_tables(devices, context),
         timezone=timezone or context.settings.timezone,
         now=context.clock.now(),
-        ttl_ms=ttl_by_device(devices, context.catalog.trees.ttls()),
+        ttl_ms=ttl_by_device((device.path for device in devices), context.catalog.trees.ttls()),
     )
-
-
-def ttl_by_device(devices: Iterable[Device], ttls: dict[str, int]) -> dict[str, int]:
-    """Return the time to live of each device: that of the most specific path that matches it."""
-    rules = [(PathPattern(split_path(path)), ttl) for path, ttl in ttls.items()]
-    rules.sort(key=lambda rule: (not rule[0].has_wildcard, len(rule[0].nodes)), reverse=True)
-    chosen = {}
-    for device in devices:
-        ttl = next((ttl for pattern, ttl in rules if covers(pattern, device)), None)
-        if ttl is not None:
-            chosen[device.path] = ttl
-    return chosen
-
-
-def covers(pattern: PathPattern, device: Device) -> bool:
-    """Return whether a path of a time to live is about a device: its own, or a pattern that ends with `**`."""
-    nodes = device.nodes
-    if pattern.nodes[-1] == "**":
-        return pattern.matches(nodes) or PathPattern(pattern.nodes[:-1]).matches(nodes)
-    return pattern.matches(nodes)
 
 
 def named_patterns(query: TreeQuery) -> Iterator[PathPattern]:

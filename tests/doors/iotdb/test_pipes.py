@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,18 @@ def device_rows(device: str, *, aligned: bool = False) -> DeviceRows:
     table = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "device": [device] * 3, **arrays})
     measurements = {f"m_{name.lower()}": Measurement(f"m_{name.lower()}", TREE_TYPES[name]) for name in VALUES}
     return DeviceRows(table, measurements, Precision.MILLISECOND, "root.x", frozenset({device} if aligned else ()))
+
+
+def test_rows_beyond_their_time_to_live_count_as_received(door: IotdbDoor, session: Connection) -> None:
+    rows(session, "create database root.aged with ttl=3600000")
+    now = time.time_ns() // 1_000_000
+    arrays = {"time": pa.array([1, now], pa.int64()), "device": ["root.aged.d"] * 2, "s": pa.array([1, 2], pa.int32())}
+    data = DeviceRows(pa.table(arrays), {"s": Measurement("s", TREE_TYPES["INT32"])}, Precision.MILLISECOND, "root.aged")
+    one = own_sink(door)
+    one.handshake()
+    one.transfer(Delivery("pipe", 0, [InsertEvent(data)]))
+    one.close()
+    assert rows(session, "select s from root.aged.d") == [(now, 2)]
 
 
 @pytest.mark.parametrize("compressor", ["", "snappy", "zstd,lzma2"])

@@ -281,7 +281,7 @@ statements: st.SearchStrategy[Any] = st.one_of(
     st.builds(model.CreateTimeseries, paths, _tuples(declared), st.just(True)),
     st.builds(model.DropTimeseries, _tuples(patterns)),
     changes,
-    st.builds(model.SetTTL, patterns, _maybe(naturals)),
+    st.builds(model.SetTTL, patterns, _maybe(naturals | st.just(model.INFINITE))),
     st.builds(model.CreateTemplate, names, _tuples(plain, 0), st.booleans()),
     st.builds(model.AlterTemplate, names, _tuples(plain)),
     st.builds(model.DropTemplate, names),

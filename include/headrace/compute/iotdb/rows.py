@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from headrace.compute.types import to_ticks
 from headrace.errors import NotSupportedError
 from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.tables import Table
-from headrace.model.time import Precision
+from headrace.model.time import Precision, first_live_tick
 from headrace.model.trees import Device, SeriesRef
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 
@@ -54,6 +55,17 @@ class ColumnPart:
     def rows(self) -> str:
         """The condition on the rows that it takes; empty for all."""
         return f"{DEVICE} = {string_sql(self.device)}" if self.device else self.condition
+
+
+def live_rows(first: Mapping[str, int], precision: Precision, time: str, key: str) -> list[Node]:
+    """Return the conditions that rows are not before the first tick of their device; `time` and `key` are their columns."""
+    devices: dict[int, list[str]] = defaultdict(list)
+    for path, tick in first.items():
+        devices[tick].append(path)
+    ticks = to_ticks(Column(time), precision)
+    return [
+        either(negated(call("in", Column(key), *map(string, sorted(own)))), ticks >= bigint(tick)) for tick, own in devices.items()
+    ]
 
 
 @dataclass(slots=True)
@@ -161,9 +173,9 @@ class RowsBuilder:
         stored = {source.columns[column].name if source.columns else column for column in self.columns_of(name)}
         series = [source.subtables.get(path, path) for path in paths]
         condition = call("in", Column(table.series_key), *map(string, sorted(series)))
-        ttl_conditions = self.ttl_conditions(paths, database.precision, table)
+        live = self.live_rows(paths, database.precision, table)
         columns = (table.timestamp.name, *sorted(stored), table.series_key)
-        return Scan(table, database, None, None, columns, both(condition, *ttl_conditions))
+        return Scan(table, database, None, None, columns, both(condition, *live))
 
     def columns_of(self, name: str) -> list[str]:
         """Return the columns of a database that the query reads, each once."""
@@ -182,18 +194,11 @@ class RowsBuilder:
         ]
         return (f"{quote(table.timestamp.name)} AS {TIME}", f"{device_sql(name, source)} AS {DEVICE}", *values)
 
-    def ttl_conditions(self, devices: Sequence[str], precision: Precision, table: Table) -> list[Node]:
-        by_ttl: dict[int, list[str]] = {}
-        for path in devices:
-            if (ttl := self.scope.ttl_ms.get(path)) is not None:
-                by_ttl.setdefault(ttl, []).append(path)
-        time = to_ticks(Column(table.timestamp.name), precision)
-        unit = precision.ticks_per_second // 1000
-        conditions = []
-        for ttl, paths in by_ttl.items():
-            own = call("in", Column(table.series_key), *map(string, sorted(paths)))
-            conditions.append(either(negated(own), time >= bigint((self.scope.now - ttl) * unit)))
-        return conditions
+    def live_rows(self, devices: Sequence[str], precision: Precision, table: Table) -> list[Node]:
+        """Return the conditions that rows of devices are within their times to live."""
+        ttls = {path: self.scope.ttl_ms[path] for path in devices if path in self.scope.ttl_ms}
+        first = {path: first_live_tick(self.scope.now, ttl, precision) for path, ttl in ttls.items()}
+        return live_rows(first, precision, table.timestamp.name, table.series_key)
 
     @staticmethod
     def column_sql(parts: Sequence[ColumnPart], database: str) -> str:

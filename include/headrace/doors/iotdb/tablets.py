@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -49,6 +49,12 @@ class Tablet:
     def path(self) -> str:
         """The path of the device."""
         return join_path(self.device)
+
+    def since(self, first: int) -> Tablet:
+        """Return the rows from an instant on."""
+        kept = self.times >= first
+        columns = {name: replace(column, values=column.values.filter(pa.array(kept))) for name, column in self.columns.items()}
+        return replace(self, times=self.times[kept], columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

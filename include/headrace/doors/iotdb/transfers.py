@@ -34,6 +34,8 @@ from headrace.errors import (
     TransientError,
 )
 from headrace.pipes.iotdb.requests import CODECS, COMPRESSED, HANDSHAKE, LZMA2, TABLET_BATCH, VERSION
+from headrace.trees.databases import databases_of
+from headrace.trees.expiry import limits_of
 
 if TYPE_CHECKING:
     from headrace.doors.iotdb.client import Client
@@ -148,8 +150,13 @@ def check_precision(precision: str | None) -> None:
 
 
 def write(client: Client, tablets: Sequence[Tablet]) -> messages.Status:
-    """Write tablets, all or none."""
-    client.write(f"pipeTransfer of {len(tablets)} tablets", tablets)
+    """Write tablets, all or none. Rows that are older than their time to live count as written, as with IoTDB."""
+    context = client.connection.session.context
+    names = databases_of([tablet.path for tablet in tablets], context)
+    databases = {path: context.catalog.databases.get(name) for path, name in names.items()}
+    first = {path: tick for limits in limits_of(context, databases).values() for path, tick in limits.first.items()}
+    live = [tablet.since(first[tablet.path]) if tablet.path in first else tablet for tablet in tablets]
+    client.write(f"pipeTransfer of {len(tablets)} tablets", [tablet for tablet in live if len(tablet.times)])
     return success()
 
 

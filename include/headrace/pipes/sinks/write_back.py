@@ -60,7 +60,7 @@ class WriteBackSink:
     def transfer(self, delivery: Delivery) -> None:
         """Write the rows of all events, in one commit for each database."""
         for points in event_points(self._context, delivery.events):
-            write_points(self._context, points)
+            write_points(self._context, points, drops_expired=True)
 
     def close(self) -> None:
         """Do nothing."""

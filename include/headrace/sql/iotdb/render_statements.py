@@ -98,7 +98,7 @@ def _change_sql(statement: model.AlterTimeseries) -> str:
 def _set_ttl_sql(statement: model.SetTTL) -> str:
     if statement.ttl_ms is None:
         return f"UNSET TTL FROM {statement.path}"
-    return f"SET TTL TO {statement.path} {statement.ttl_ms}"
+    return f"SET TTL TO {statement.path} {'INF' if statement.ttl_ms == model.INFINITE else statement.ttl_ms}"
 
 
 # Device templates

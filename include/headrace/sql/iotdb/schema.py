@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
+from headrace.errors import NotSupportedError
 from headrace.model.paths import PathPattern, quote_node
 from headrace.model.spans import Span
 from headrace.model.tree_statements import (
+    INFINITE,
     ActivateTemplate,
     AlterTemplate,
     AlterTimeseries,
@@ -25,6 +27,7 @@ from headrace.model.tree_statements import (
     TimeseriesSpec,
     TreeStatement,
 )
+from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
 from headrace.sql.iotdb.queries import TreeQueries
@@ -62,15 +65,21 @@ class SchemaParser(TreeQueries):
             if not self._accept(",") and self._token.word not in DATABASE_OPTIONS:
                 return ttl
 
-    def _parse_alter_database(self) -> SetTTL:
+    def _parse_alter_database(self) -> NoReturn:
+        """Refuse ALTER DATABASE, as IoTDB does for a TTL; its other options have no effect here."""
         path = self._parse_pattern()
         start = self._index
         if not self._is_at("WITH"):
             self._fail()
         ttl = self._parse_database_ttl()
-        if ttl is None:
-            self._fail_unsupported("ALTER DATABASE without TTL", "leave it out: it has no effect here", self._span(start))
-        return SetTTL(path, ttl)
+        what, hint = (
+            ("these options", "leave it out: they have no effect here")
+            if ttl is None
+            else ("TTL", f"write SET TTL TO {path} {ttl}")
+        )
+        message = f"Failed to alter database. Doesn't support ALTER {what} yet."
+        error = NotSupportedError(message, hint=hint, span=self._span(start), sql=self.text)
+        raise error.with_status(TreeStatus.DATABASE_CONFIG_ERROR)
 
     # Series
 
@@ -265,7 +274,7 @@ class SchemaParser(TreeQueries):
             return self._parse_create_database()
         self._expect("TO")
         path = self._parse_pattern()
-        return SetTTL(path, None if self._accept("INF") else self._parse_integer("milliseconds or INF"))
+        return SetTTL(path, INFINITE if self._accept("INF") else self._parse_integer("milliseconds or INF"))
 
     def _parse_unset(self) -> TreeStatement:
         if self._expect_one("TTL", *TEMPLATE_WORDS) != "TTL":

@@ -5,17 +5,18 @@ from __future__ import annotations
 from headrace.context import Context
 from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.access import Privilege
-from headrace.model.paths import ROOT, PathPattern, join_path, split_path
+from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, join_path, split_path
 from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Database
-from headrace.model.tree_statements import CreateTreeDatabase, DropTreeDatabases, SetTTL
+from headrace.model.tree_statements import INFINITE, CreateTreeDatabase, DropTreeDatabases, SetTTL
 from headrace.model.tree_status import TreeStatus
 from headrace.service.rights import globally, on_paths
-from headrace.service.stage import PlanningContext, Stage
+from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.databases import remove_database, remove_leftovers
 from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
 from headrace.trees.devices import may_lie_in, refuse_tables
-from headrace.trees.schema_statements import logged, set_ttl
+from headrace.trees.expiry import EVERY_PATH, paths_of_ttl
+from headrace.trees.schema_statements import logged, path_of, set_ttl
 
 
 def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
@@ -94,23 +95,51 @@ def find_or_plan_database(device: PathPattern, session: PlanningContext) -> tupl
 
 
 def plan_set_ttl(statement: SetTTL, session: PlanningContext) -> list[Stage]:
-    pattern = statement.path
-    refuse_tables([pattern], session.context)
-    database = next((name for name in session.context.catalog.trees.databases() if may_lie_in(pattern, name)), None)
-    if database is None:
-        raise missing_path(pattern, "SHOW DATABASES lists what there is")
-    path, ttl_ms = str(pattern), statement.ttl_ms
+    """Plan SET TTL and UNSET TTL of a database with all below it, of a device, or of all below a path. The path need not exist."""
+    context, pattern, ttl_ms = session.context, statement.path, statement.ttl_ms
+    check_ttl_path(pattern)
+    refuse_tables([pattern], context)
+    paths = paths_of_ttl(str(pattern), context.catalog.trees.databases())
+    if ttl_ms is None and str(pattern) != EVERY_PATH and context.catalog.trees.ttls().keys().isdisjoint(paths):
+        raise NotFoundError(
+            f"Not TTL rule set for {pattern}", hint="SHOW ALL TTL lists what there is", span=pattern.span
+        ).with_status(TreeStatus.PATH_NOT_EXIST)
+
+    def set_ttls(session: SessionState) -> None:
+        session.context.catalog.trees.set_ttl(paths, ttl_ms, [ttl_log(session.context, path, ttl_ms) for path in paths])
+
     return [
         Stage(
-            on_paths(Privilege.WRITE_SCHEMA, (pattern,)),
-            lambda: [f"keep rows of {path} {'without limit' if ttl_ms is None else f'for {ttl_ms} ms'}"],
-            lambda session: session.context.catalog.trees.set_ttl(path, ttl_ms, ttl_log(session.context, path, ttl_ms)),
+            on_paths(Privilege.WRITE_SCHEMA, [path_of(path) for path in paths]),
+            lambda: [describe_ttl(path, ttl_ms) for path in paths],
+            set_ttls,
         )
     ]
 
 
-def ttl_log(context: Context, path: str, ttl_ms: int | None) -> list[SchemaStatement]:
+def check_ttl_path(path: PathPattern) -> None:
+    """Raise `ProgrammingError` unless a path may have a time to live."""
+    if path.nodes == (ROOT,):
+        raise illegal_path(path, f"write {EVERY_PATH} for all devices")
+    if PathPattern(path.nodes[:-1] if path.nodes[-1] == ANY_LEVELS else path.nodes).has_wildcard:
+        raise ProgrammingError(
+            f"Illegal pattern path: {path}, pattern path should end with **, otherwise, it should be a specific database or "
+            "device path without *",
+            hint="write a path such as root.plant.line1 or root.plant.**",
+            span=path.span,
+        ).with_status(TreeStatus.ILLEGAL_PARAMETER)
+
+
+def describe_ttl(path: str, ttl_ms: int | None) -> str:
+    """Return the line of EXPLAIN about the time to live of a path."""
+    if ttl_ms is None:
+        return f"remove the time to live of {path}"
+    if ttl_ms == INFINITE:
+        return f"keep rows of {path} without limit"
+    return f"hide rows of {path} that are older than {ttl_ms} ms, refuse to write such rows, and remove them in maintenance"
+
+
+def ttl_log(context: Context, path: str, ttl_ms: int | None) -> SchemaStatement:
     """Return the log of a time to live. It is about one database if the path lies in no other one."""
-    pattern = PathPattern(split_path(path))
-    names = [name for name in context.catalog.trees.databases() if may_lie_in(pattern, name)]
-    return [logged(context, set_ttl(path, ttl_ms), names[0] if len(names) == 1 else "")]
+    names = [name for name in context.catalog.trees.databases() if may_lie_in(path_of(path), name)]
+    return logged(context, set_ttl(path, ttl_ms), names[0] if len(names) == 1 else "")

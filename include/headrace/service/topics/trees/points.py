@@ -35,7 +35,8 @@ from headrace.storage.types import MICROSECONDS, arrow_type
 from headrace.storage.values.scalars import stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS
 from headrace.trees.columns import clear_series
-from headrace.trees.points import DeviceRows, write_points
+from headrace.trees.expiry import limits_of
+from headrace.trees.points import DEVICE, DeviceRows, write_points
 
 MAX_TICKS: Final = 2**63 - 1
 BLOB: Final = DataType(TypeKind.VARBINARY)
@@ -67,6 +68,8 @@ def plan_tree_insert(statement: TreeInsert, session: PlanningContext) -> list[St
         return makers
     own = tuple(NewSeries(name, type_) for name, type_ in zip(statement.measurements, types, strict=True) if type_ is not None)
     device = DeviceSeries(database, path, own, statement.aligned)
+    if limits := limits_of(session.context, {path: database}).get(database.name):
+        limits.check(rows.append_column(DEVICE, pa.repeat(pa.scalar(path), rows.num_rows)))
     triggers = partial(called_triggers, session, statement.device.nodes, rows)
     return [*makers, write_series(device, rows, missing, None if template is None else template.name, triggers, is_new=is_new)]
 

@@ -13,8 +13,8 @@ from headrace.context import Context
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.access import Privilege
 from headrace.model.functions import RegisteredFunction
-from headrace.model.paths import ROOT, PathPattern, join_path, split_path
-from headrace.model.tree_statements import TreeShow
+from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, join_path, split_path
+from headrace.model.tree_statements import INFINITE, TreeShow
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import DEFAULT_COMPRESSION, default_encoding, type_name
 from headrace.model.trees import Device, NewSeries, SeriesLabels, Timeseries
@@ -30,10 +30,11 @@ from headrace.service.topics.trees.pipe_plugins import show_pipe_plugins
 from headrace.service.topics.trees.pipe_shows import show_pipe, show_pipes
 from headrace.service.topics.trees.triggers import show_triggers
 from headrace.trees.devices import devices_of, named_tables, table_devices, table_path
-from headrace.trees.scope import ttl_by_device
+from headrace.trees.expiry import EVERY_PATH, ttl_by_device
 from headrace.trees.visibility import visible_devices, visible_paths
 
-EVERYTHING: Final = (PathPattern((ROOT, "**")),)
+EVERYTHING: Final = (PathPattern((ROOT, ANY_LEVELS)),)
+TTL_TYPES: Final = {"Device": STRING, "TTL(ms)": STRING}
 NODE_KINDS: Final = ("SG INTERNAL", "DATABASE", "INTERNAL", "DEVICE", "TIMESERIES")
 PARTITION_MS: Final = 604_800_000
 """IoTDB's time partition, which it shows with each database; it means nothing here."""
@@ -126,7 +127,7 @@ def count_databases(statement: TreeShow, context: Context) -> CatalogRows:
 
 def devices(statement: TreeShow, context: Context) -> CatalogRows:
     matched = chosen_devices(statement, context)
-    ttls = ttl_by_device(matched, context.catalog.trees.ttls())
+    ttls = ttl_by_device((device.path for device in matched), context.catalog.trees.ttls())
     types = {"Device": STRING, **({"Database": STRING} if statement.with_database else {})}
     types |= {"IsAligned": STRING, "Template": STRING, "TTL(ms)": STRING}
     rows = [
@@ -303,25 +304,19 @@ def count_nodes(statement: TreeShow, context: Context) -> CatalogRows:
     return CatalogRows({"count(nodes)": BIGINT}, [(len(matched),)])
 
 
-def visible_ttls(context: Context) -> dict[str, int]:
-    """Return the times to live by path, of paths that the user may know of."""
-    ttls = context.catalog.trees.ttls()
-    return {path: ttls[path] for path in visible_paths(ttls, context)}
+def visible_ttls(context: Context) -> dict[str, str]:
+    """Return the times to live by path, of paths that the user may know of; that of the whole tree comes first."""
+    ttls = {EVERY_PATH: INFINITE} | context.catalog.trees.ttls()
+    return {path: "INF" if ttls[path] == INFINITE else str(ttls[path]) for path in (EVERY_PATH, *visible_paths(ttls, context))}
 
 
 def ttl(statement: TreeShow, context: Context) -> CatalogRows:
-    rules = visible_ttls(context)
-    ttls = {path: str(value) for path, value in rules.items() if not statement.patterns or matches_any(path, statement.patterns)}
-    for pattern in statement.patterns:
-        if not pattern.has_wildcard:
-            ttls.setdefault(str(pattern), str(rules.get(f"{pattern}.**", "INF")))
-    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(ttls.items()))
+    ttls = visible_ttls(context)
+    return CatalogRows(TTL_TYPES, [(path, value) for path, value in ttls.items() if matches_any(path, statement.patterns)])
 
 
 def all_ttl(_: TreeShow, context: Context) -> CatalogRows:
-    """Return every time to live; that of the whole tree comes first."""
-    rules = {"root.**": "INF"} | {path: str(value) for path, value in visible_ttls(context).items()}
-    return CatalogRows({"Device": STRING, "TTL(ms)": STRING}, list(rules.items()))
+    return CatalogRows(TTL_TYPES, list(visible_ttls(context).items()))
 
 
 def device_templates(_: TreeShow, context: Context) -> CatalogRows:
