@@ -10,16 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.code.series_calls import configure
 from headrace.code.windows import windows
 from headrace.udf import (
+    UDTF,
     AccessStrategy,
     ParameterError,
+    Parameters,
     SessionTimeWindowAccessStrategy,
     SlidingSizeWindowAccessStrategy,
     SlidingTimeWindowAccessStrategy,
     StateWindowAccessStrategy,
     Type,
+    UDTFConfigurations,
 )
+from headrace.udf.strategies import AccessStrategyError
 
 TIMES = st.lists(st.integers(0, 60), unique=True, max_size=20).map(sorted)
 
@@ -91,3 +96,16 @@ def test_sessions_divide_the_rows_at_long_gaps(times: list[int], gap: int) -> No
 def test_invalid_strategies_are_refused(strategy: AccessStrategy, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         strategy.check()
+
+
+class States(UDTF):
+    """Reads windows of one state."""
+
+    def before_start(self, _: Parameters, configurations: UDTFConfigurations) -> None:
+        configurations.set_output_data_type(Type.INT64).set_access_strategy(StateWindowAccessStrategy(0.5))
+
+
+def test_windows_of_a_state_have_one_input() -> None:
+    assert configure(States(), Parameters([Type.INT32])).output_data_type is Type.INT64
+    with pytest.raises(AccessStrategyError, match=r"StateWindowAccessStrategy only support one input series for now\."):
+        configure(States(), Parameters([Type.INT32, Type.INT32]))

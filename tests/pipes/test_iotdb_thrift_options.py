@@ -27,6 +27,7 @@ def message(attributes: dict[str, str]) -> str:
     [
         ({}, MISSING),
         ({"sink.ip": "a"}, MISSING),
+        ({"sink.thrift.host": "a"}, MISSING),
         ({"port": "1"}, MISSING),
         ({**NODE, "batch.size-bytes": "0"}, "sink.batch.size-bytes must be > 0, but got 0"),
         (
@@ -75,6 +76,7 @@ def test_what_is_wrong_first_is_reported_first() -> None:
     ("attributes", "nodes"),
     [
         ({"connector.host": "a", "sink.port": "1"}, (("a", 1),)),
+        ({"sink.thrift.host": "a", "sink.thrift.port": "1"}, (("a", 1),)),
         ({"ip": "a", "port": "1", "sink.node-urls": "b:2, a:1,[::1]:3"}, (("a", 1), ("b", 2), ("::1", 3))),
     ],
 )

@@ -86,6 +86,25 @@ def test_times_for_both_phases_replace_those_of_the_history() -> None:
     assert options.history.ticks(Precision.MICROSECOND) == TicksRange(1_000_000, None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2011.12.03T10:15:30+01:00", "2011/12/03T10:15:30+01:00", "2011-12-03T10:15:30+01:00", "2011-12-03T09:15:30Z"),
+        *("2011.12.03 09:15:30", "2011/12/03 09:15:30", "2011-12-03 09:15:30.0", "2011/12/03 10:15:30.000000000+01:00"),
+    ],
+)
+def test_times_have_all_forms_of_iotdb(text: str) -> None:
+    options = read_options(PipeAttributes({"source.history.start-time": text}), "UTC")
+    assert options.history is not None
+    assert options.history.ticks(Precision.MILLISECOND) == TicksRange(1_322_903_730_000, None)
+
+
+@pytest.mark.parametrize("text", ["2011-12/03T10:15:30", "2011-02-30", "2011.12.03T24:00:00", "yesterday", ""])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ProgrammingError, match="is not a time"):
+        read_options(PipeAttributes({"source.history.start-time": text}), "UTC")
+
+
 def test_equal_times_are_a_range() -> None:
     options = read_options(PipeAttributes({"start-time": "7", "end-time": "7"}), "UTC")
     assert options.realtime is not None

@@ -16,10 +16,12 @@ from headrace.udf import (
     Row,
     RowByRowAccessStrategy,
     RowWindow,
+    StateWindowAccessStrategy,
     Type,
     UDTFConfigurations,
     Validator,
 )
+from headrace.udf.strategies import AccessStrategyError
 
 
 def configure(function: UDTF, parameters: Parameters) -> UDTFConfigurations:
@@ -30,6 +32,8 @@ def configure(function: UDTF, parameters: Parameters) -> UDTFConfigurations:
     if configurations.output_data_type is None:
         raise ParameterError(f"{type(function).__name__}.before_start has to call set_output_data_type")
     configurations.access_strategy.check()
+    if isinstance(configurations.access_strategy, StateWindowAccessStrategy) and len(parameters.get_data_types()) > 1:
+        raise AccessStrategyError("StateWindowAccessStrategy only support one input series for now.")
     return configurations
 
 

@@ -12,7 +12,7 @@ from headrace.pipes.lookup import plugin_name
 
 TABLE_SOURCE: Final = "table-source"
 TREE_SOURCES: Final = ("iotdb-source", "iotdb-extractor")
-PLACES: Final = ("path", "pattern", "topic", "uri", "ip", "node-urls", "url", "broker", "bootstrap.servers")
+PLACES: Final = ("path", "pattern", "topic", "uri", "ip", "host", "thrift.host", "node-urls", "url", "broker", "bootstrap.servers")
 """Attributes of a stage that say where it reads or writes, the most telling first."""
 ALL_TREES: Final = "root.**"
 

@@ -28,7 +28,7 @@ DATABASE_END: Final = "|"
 """What follows the database in the ends of chunks."""
 ENDS: Final[Mapping[PipeStage, tuple[tuple[str, ...], ...]]] = {
     PipeStage.SOURCE: (("path", "pattern"), ("database", "table"), ("topic", "topics"), ("node-urls",), ("ip", "host")),
-    PipeStage.SINK: (("node-urls",), ("ip", "host"), ("bootstrap.servers",), ("topic",), ("uri", "url")),
+    PipeStage.SINK: (("node-urls",), ("ip", "host", "thrift.host"), ("bootstrap.servers",), ("topic",), ("uri", "url")),
 }
 """Keys whose values tell which source or receiver it is; of each group the first that there is."""
 

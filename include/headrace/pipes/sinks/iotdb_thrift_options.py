@@ -21,6 +21,8 @@ ZSTD_LEVEL: Final = 3
 BATCH_BYTES: Final = 16 << 20
 SSL_NAMES: Final = ("iotdb-thrift-ssl-sink", "iotdb-thrift-ssl-connector")
 SYNC_NAMES: Final = ("iotdb-thrift-sync-sink", "iotdb-thrift-sync-connector")
+HOSTS: Final = ("ip", "host", "thrift.host")
+PORTS: Final = ("port", "thrift.port")
 BAD_NODES: Final = (
     "Error occurred while parsing node urls from target servers, please check the specified 'host':'port' or 'node-urls'"
 )
@@ -119,8 +121,8 @@ def read_options(attributes: PipeAttributes) -> ThriftOptions:
 
 
 def check_has_nodes(attributes: PipeAttributes) -> None:
-    has_host = any(attributes.first(*keys(name)) is not None for name in ("ip", "host"))
-    has_port = attributes.first(*keys("port")) is not None
+    has_host = any(attributes.first(*keys(name)) is not None for name in HOSTS)
+    has_port = port_of(attributes) is not None
     if not (has_host and has_port) and attributes.first(*keys("node-urls")) is None:
         raise pipe_error(
             "One of connector.node-urls, connector.host:connector.port, sink.node-urls, sink.host:sink.port must be specified"
@@ -130,11 +132,15 @@ def check_has_nodes(attributes: PipeAttributes) -> None:
 def read_nodes(attributes: PipeAttributes) -> tuple[tuple[str, int], ...]:
     """Return all nodes that are named, each once."""
     urls = [] if (listed := attributes.first(*keys("node-urls"))) is None else listed.replace(" ", "").split(",")
-    port = attributes.first(*keys("port"))
+    port = port_of(attributes)
     if port is not None:
-        hosts = (attributes.first(*keys(name)) for name in ("ip", "host"))
+        hosts = (attributes.first(*keys(name)) for name in HOSTS)
         urls = [f"{host}:{port}" for host in hosts if host is not None] + urls
     return tuple(dict.fromkeys(parse_node(url) for url in urls))
+
+
+def port_of(attributes: PipeAttributes) -> str | None:
+    return attributes.first(*(key for name in PORTS for key in keys(name)))
 
 
 def parse_node(url: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from headrace.pipes import inclusion
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.selection import Pattern, TicksRange
 from headrace.pipes.sources.patterns import has_only_prefix, pattern_of
+from headrace.sql.iotdb.words import canonical_instant
 
 SNAPSHOT_MODES: Final = ("query", "snapshot")
 MODES: Final = (*SNAPSHOT_MODES, "subscribe", "live")
@@ -142,7 +143,8 @@ def bound_of(attributes: PipeAttributes, keys: Sequence[str], timezone: str) -> 
     try:
         return Bound(int(text))
     except ValueError:
-        instant = nanoseconds(text, timezone)
+        written = canonical_instant(text)
+        instant = None if written is None else nanoseconds(written, timezone)
     if instant is None:
         hint = "write an ISO time such as 2024-05-01T00:00:00+02:00, or an epoch time as a whole number"
         raise pipe_error(f"{attributes.typed_key(*keys)}: {text!r} is not a time", hint=hint)

@@ -21,7 +21,7 @@ DURATION_PART: Final = re.compile(r"([0-9]+)(mo|ms|us|ns|[ywdhms])", re.IGNORECA
 
 def canonical_instant(written: str) -> str | None:
     """Return an instant with `-` in its date and two digits in its offset; None if there is no such day or hour."""
-    text = re.sub(r"^([0-9]+)[-/.]([0-9]+)[-/.]([0-9]+)", r"\1-\2-\3", written)
+    text = re.sub(r"^([0-9]+)([-/.])([0-9]+)\2([0-9]+)", r"\1-\3-\4", written)
     text = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", text)
     return None if nanoseconds(text, "UTC") is None else text
 
