@@ -164,6 +164,17 @@ class UserCodeError(OperationalError, code="USER_CODE"):
     """The traceback of the user's code, for its author."""
 
 
+class FunctionError(DataError, code="FUNCTION"):
+    """A user's function raised an exception for the rows that it was called with, ended its process, or used too much memory."""
+
+    traceback: str = ""
+    """The traceback of the function, for its author."""
+
+    def __init__(self, message: str, *, hint: str = "", cause: str = "", span: Span | None = None, sql: str | None = None) -> None:
+        super().__init__(message, hint=hint, span=span, sql=sql)
+        self.cause = cause or message
+
+
 class TriggerFireError(UserCodeError, code="TRIGGER_FIRE"):
     """A trigger failed. The message says whether the rows of the statement are written, and so does `is_written`."""
 

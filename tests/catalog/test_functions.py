@@ -9,6 +9,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.functions import Artifact, FunctionKind, RegisteredFunction
+from headrace.model.jobs import JobState
 from tests.catalog.samples import definition, supertable
 
 SPLIT = RegisteredFunction("SPLIT", "a.Split")
@@ -106,7 +107,14 @@ def test_a_function_that_a_stream_calls_stays_as_it_is(metered: Catalog) -> None
         metered.functions.drop("tdengine", "sums")
     with pytest.raises(IntegrityError, match=r"function sums cannot be replaced: stream power.first, stream power.second call it"):
         metered.functions.create(SUMS, or_replace=True)
+    metered.jobs.set_state("id-first", JobState.PAUSED)
+    metered.jobs.set_state("id-second", JobState.STOPPED)
+    with pytest.raises(
+        IntegrityError, match=r"cannot be replaced by an aggregate of INT: stream power.first, stream power.second need"
+    ):
+        metered.functions.create(replace(SUMS, output_type="INT"), or_replace=True)
     assert metered.functions.all("tdengine") == (SUMS,)
+    metered.functions.create(SUMS, or_replace=True)
     metered.jobs.drop("id-first")
     with pytest.raises(IntegrityError, match=r"function sums cannot be dropped: stream power.second calls it"):
         metered.functions.drop("tdengine", "sums")

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.code import hosts
 from headrace.code.hosts import CallDescription, ClassDescription, HostedClass, HostLimits, current_hosts
-from headrace.errors import InvalidCodeError, TypeMismatchError, UserCodeError
+from headrace.errors import FunctionError, InvalidCodeError, TypeMismatchError, UserCodeError
 from headrace.settings import load
 from headrace.udf import Parameters, Type
 from tests.code.hosting import LONG, log_of, rows_of, run_series, write_code
@@ -230,7 +230,7 @@ def test_parameters_that_a_function_rejects_are_a_type_error(tmp_path: Path) -> 
 def test_a_failure_names_function_row_and_line_and_frees_the_instance(tmp_path: Path) -> None:
     hosted = write(tmp_path, "FailsAt")
     expected = r"functions.FailsAt failed on series 1 at time 1: ArithmeticError: this is not my day at functions.py:\d+"
-    with pytest.raises(UserCodeError, match=expected) as failure:
+    with pytest.raises(FunctionError, match=expected) as failure:
         run_series(hosted, Parameters([Type.INT64], {"time": "1"}), rows_of([1], [1, 2, 3]))
     assert 'raise ArithmeticError("this is not my day")' in failure.value.traceback
     assert log_of(hosted).startswith("destroyed\ndestroyed\nTraceback")
@@ -254,5 +254,5 @@ def test_an_aggregate_merges_states_and_returns_values(tmp_path: Path, class_nam
 
 def test_a_failure_of_an_aggregate_names_the_group(tmp_path: Path) -> None:
     rows = pa.table({"group": [3], "time": [-1], "x0": [1]})
-    with pytest.raises(UserCodeError, match=r"functions.Mean failed on group 3 at time -1: ValueError: negative time"):
+    with pytest.raises(FunctionError, match=r"functions.Mean failed on group 3 at time -1: ValueError: negative time"):
         write(tmp_path, "Mean").aggregate_values(LONG, rows, 4)

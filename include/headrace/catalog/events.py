@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from headrace.catalog.rows.jobs import EVENTS
 from headrace.catalog.store import Repository
@@ -19,11 +20,8 @@ class Events(Repository):
 
     def record(self, subject_kind: str, subject: str, kind: str, message: str) -> None:
         """Record an event now."""
-        row: dict[str, object] = {"subject_kind": subject_kind, "subject": subject, "kind": kind, "message": message}
         with self._store.write() as connection:
-            dated = row | {"time": self._store.now(connection)}
-            id = connection.scalar(insert(EVENTS).values(dated).returning(EVENTS.c.id))
-            connection.execute(delete(EVENTS).where(EVENTS.c.id <= (id or 0) - KEPT))
+            add_event(connection, Event(self._store.now(connection), subject_kind, subject, kind, message))
 
     def all(self, subject_kind: str | None = None, subject: str | None = None, limit: int = 1_000) -> list[Event]:
         """Return events, newest first, optionally of one kind of subject or one subject."""
@@ -33,3 +31,9 @@ class Events(Repository):
         if subject is not None:
             query = query.where(EVENTS.c.subject == subject)
         return self._all(Event, query)
+
+
+def add_event(connection: Connection, event: Event) -> None:
+    """Record an event in a transaction."""
+    id = connection.scalar(insert(EVENTS).values(asdict(event)).returning(EVENTS.c.id))
+    connection.execute(delete(EVENTS).where(EVENTS.c.id <= (id or 0) - KEPT))

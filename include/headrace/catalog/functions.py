@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, Connection, delete, select
 
+from headrace.catalog.events import add_event
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
 from headrace.catalog.rows.functions import FUNCTIONS
-from headrace.catalog.rules import exists, not_found, refuse_jobs_calling
+from headrace.catalog.rules import exists, listed, not_found, refuse_jobs_calling, require_resting_callers
 from headrace.catalog.store import Repository, Store, insert
-from headrace.errors import Error, ExistsError, NotFoundError
+from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_row, to_row
+from headrace.model.events import Event
 from headrace.model.functions import RegisteredFunction
+from headrace.model.jobs import JobDefinition
 from headrace.model.tree_status import TreeStatus
 
 REVISION: Final = revision_of(RevisionKind.FUNCTIONS)
@@ -61,7 +64,8 @@ class Functions(Repository):
 
         Raises:
             ExistsError: The name is taken, and the function does not replace.
-            IntegrityError: A job calls the function that it would replace.
+            IntegrityError: A job that is neither PAUSED nor STOPPED calls the function that it would replace, or one calls it that
+                could not call the new one. The history of the others has an event.
         """
         with self._store.write() as connection:
             count_up(connection, RevisionKind.FUNCTIONS)
@@ -70,11 +74,20 @@ class Functions(Repository):
                 return
             if not or_replace:
                 raise function_exists(function.dialect, function.name)
-            refuse_jobs_calling(connection, function.name, "replaced")
-            old = delete(FUNCTIONS).where(*_matches(function.dialect, function.name)).returning(FUNCTIONS.c.version)
-            version = connection.scalar(old)
-            renewed = replace(function, version=0 if version is None else version + 1)
-            connection.execute(insert(connection, FUNCTIONS).values(to_row(renewed)))
+            self._replace(connection, function)
+
+    def _replace(self, connection: Connection, function: RegisteredFunction) -> None:
+        callers = require_resting_callers(connection, function.name)
+        row = connection.execute(select(FUNCTIONS).where(*_matches(function.dialect, function.name))).mappings().one_or_none()
+        old = None if row is None else from_row(RegisteredFunction, row)
+        renewed = replace(function, version=0 if old is None else old.version + 1)
+        if old is not None and callers:
+            _require_same_type(renewed, old, callers)
+            message = f"function {function.name}: {_version_text(old)} was replaced by {_version_text(renewed)}"
+            for job in callers:
+                add_event(connection, Event(self._store.now(connection), "job", job.id, "FUNCTION_REPLACED", message))
+        connection.execute(delete(FUNCTIONS).where(*_matches(function.dialect, function.name)))
+        connection.execute(insert(connection, FUNCTIONS).values(to_row(renewed)))
 
     def drop(self, dialect: str, name: str) -> None:
         """Remove a function.
@@ -90,7 +103,7 @@ class Functions(Repository):
             if connection.scalar(dropped) is None:
                 names = connection.scalars(select(FUNCTIONS.c.name).where(FUNCTIONS.c.dialect == dialect)).all()
                 raise missing_function(dialect, name, names)
-            refuse_jobs_calling(connection, name, "dropped")
+            refuse_jobs_calling(connection, name)
 
     def _read(self) -> FunctionsRead:
         by_dialect: dict[str, list[RegisteredFunction]] = {}
@@ -120,3 +133,22 @@ def missing_function(dialect: str, name: str, names: Sequence[str] = ()) -> Erro
 
 def _matches(dialect: str, name: str) -> tuple[ColumnElement[bool], ...]:
     return FUNCTIONS.c.dialect == dialect, FUNCTIONS.c.name == name
+
+
+def _require_same_type(new: RegisteredFunction, old: RegisteredFunction, callers: Sequence[JobDefinition]) -> None:
+    """Raise `IntegrityError` if a function does not give jobs that call an older version the same type of values."""
+    if (new.kind, new.output_type) != (old.kind, old.output_type):
+        names = listed(f"{job.kind} {job}" for job in callers)
+        raise IntegrityError(
+            f"function {new.name} cannot be replaced by {_type_text(new)}: {names} {'needs' if len(callers) == 1 else 'need'} "
+            f"{_type_text(old)}",
+            hint="keep its kind and OUTPUTTYPE, or create another function",
+        )
+
+
+def _type_text(function: RegisteredFunction) -> str:
+    return f"{'an aggregate' if function.is_aggregate else 'a function of rows'} of {function.output_type}"
+
+
+def _version_text(function: RegisteredFunction) -> str:
+    return f"version {function.version}" + ("" if function.artifact is None else f" (SHA-256 {function.artifact.sha256})")

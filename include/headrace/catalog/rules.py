@@ -7,7 +7,7 @@ or removes one first locks the row of its database (`hold_databases`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, and_, select
@@ -18,7 +18,7 @@ from headrace.catalog.rows.pipe_plugins import PIPE_PLUGINS
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
-from headrace.model.jobs import JobDefinition
+from headrace.model.jobs import JobDefinition, JobState
 from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, Pipe, PipeStage, without_prefix
 from headrace.model.tables import TableId
 from headrace.model.tree_status import TreeStatus
@@ -176,14 +176,39 @@ def refuse_users(connection: Connection, table: TableId, refusal: str) -> None:
         )
 
 
-def refuse_jobs_calling(connection: Connection, function: str, verb: str) -> None:
+def refuse_jobs_calling(connection: Connection, function: str) -> None:
     """Raise `IntegrityError` if a job calls a registered function. The spelling of its name shows its dialect."""
-    users = [f"{job.kind} {job}" for job in _definitions(connection) if function in job.functions]
+    users = [job for job, _ in _callers(connection, function)]
     if users:
         raise IntegrityError(
-            f"function {function} cannot be {verb}: {listed(users)} {'calls' if len(users) == 1 else 'call'} it",
-            hint="DROP these first, or create another function",
+            f"function {function} cannot be dropped: {_call_text(users)} it", hint="DROP these first, or create another function"
         )
+
+
+def require_resting_callers(connection: Connection, function: str) -> list[JobDefinition]:
+    """Return the jobs that call a registered function; raise `IntegrityError` if one of them is neither PAUSED nor STOPPED.
+
+    A job at rest is planned again when it resumes, and then calls the new version.
+    """
+    callers = list(_callers(connection, function))
+    running = [job for job, state in callers if state not in (JobState.PAUSED, JobState.STOPPED)]
+    if running:
+        raise IntegrityError(
+            f"function {function} cannot be replaced: {_call_text(running)} it",
+            hint=f"PAUSE {running[0].kind.upper()} {running[0]} first, and wait until it is PAUSED; RESUME it then",
+        )
+    return [job for job, _ in callers]
+
+
+def _callers(connection: Connection, function: str) -> Iterator[tuple[JobDefinition, JobState]]:
+    for row in connection.execute(select(JOBS).order_by(JOBS.c.name)).mappings():
+        job = definition_from_row(row)
+        if function in job.functions:
+            yield job, JobState(row["state"])
+
+
+def _call_text(jobs: Sequence[JobDefinition]) -> str:
+    return f"{listed(f'{job.kind} {job}' for job in jobs)} {'calls' if len(jobs) == 1 else 'call'}"
 
 
 def refuse_pipes_using(connection: Connection, plugin: str) -> None:

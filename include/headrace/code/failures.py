@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.code.host_main import CHANNEL_EXIT
 from headrace.code.protocol import GarbageError, Header
-from headrace.errors import Error, InvalidCodeError, TypeMismatchError, UserCodeError
+from headrace.errors import Error, FunctionError, InvalidCodeError, TypeMismatchError, UserCodeError
 
 MAX_TEXT_CHARACTERS: Final = 20_000
 
@@ -20,12 +20,13 @@ MAX_TEXT_CHARACTERS: Final = 20_000
 class Call:
     """What has been asked of user code: the function's name, and the rows, whose first column is a series or group.
 
-    `rows` says which rows there are if their first column does not.
+    `rows` says which rows there are if their first column does not. If it `is_function`, it fails because of its rows.
     """
 
     function: str
     table: pa.Table | None = None
     rows: str = ""
+    is_function: bool = False
 
     def failure(self, rows: str = "") -> str:
         """Return a text that says that the call has failed on some rows, by default on all."""
@@ -71,7 +72,12 @@ def error_of_answer(call: Call, error: Header) -> Error:
     place = f" at {line}" if line else ""
     cause = {"exit": f"ended the process by {type_name}", "memory": f"used more memory than allowed: {type_name}"}
     reason = f"{cause.get(kind, type_name)}{f': {message}' if message else ''}{place}"
-    failure = UserCodeError(f"{call.failure(rows_of(call, error))}: {reason}", hint=hints(kind))
+    message = f"{call.failure(rows_of(call, error))}: {reason}"
+    failure: UserCodeError | FunctionError
+    if call.is_function and call.table is not None:
+        failure = FunctionError(message, hint=hints(kind), cause=reason)
+    else:
+        failure = UserCodeError(message, hint=hints(kind))
     failure.traceback = trace
     return failure
 
@@ -90,7 +96,7 @@ def parameter_error(message: str, *, is_executed: bool = False, hint: str = "") 
 def hints(kind: str) -> str:
     if kind == "memory":
         return "process fewer rows at a time, or raise HEADRACE_CODE_MEMORY"
-    return "correct the function; its output is in the log of the code host"
+    return "see its output in the log of the code host, and correct it"
 
 
 def timeout_error(call: Call, timeout_s: float) -> UserCodeError:

@@ -126,13 +126,17 @@ class LibrarySeries:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactClass:
-    """A class of user code in an artifact, which code hosts run. Each machine has its own copy of the artifact."""
+    """A class of user code in an artifact, which code hosts run. Each machine has its own copy of the artifact.
+
+    `function` is the name by which queries call it, if messages should have that instead of the name of the class.
+    """
 
     store: ArtifactStore
     artifact: Artifact
     class_name: str
     owner: str
     limits: HostLimits
+    function: str = ""
 
     def configure(self, parameters: Parameters) -> CallDescription:
         """Validate a call of a UDTF, and say what it returns."""
@@ -158,7 +162,7 @@ class ArtifactClass:
 @lru_cache(maxsize=256)
 def hosted(class_: ArtifactClass) -> HostedClass:
     """Return the class for the hosts of this process. Its code is copied to this machine on first use."""
-    return HostedClass.of(class_.artifact, class_.class_name, class_.owner, class_.store, class_.limits)
+    return HostedClass.of(class_.artifact, class_.class_name, class_.owner, class_.store, class_.limits, class_.function)
 
 
 def one_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -30,7 +30,7 @@ from headrace.code.protocol import (
     Rows,
 )
 from headrace.code.sandbox import Confinement
-from headrace.errors import Error, InvalidCodeError, OperationalError, TypeMismatchError, UserCodeError
+from headrace.errors import Error, FunctionError, InvalidCodeError, OperationalError, TypeMismatchError, UserCodeError
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -119,14 +119,16 @@ class CodeHost:
         """Return what `read` makes of the answer to a request. It raises `GarbageError` for an answer that it cannot read.
 
         Raises:
-            UserCodeError: The code failed, took too long, or ended its process. The next request starts a new one, if need be.
+            FunctionError: A function failed on the rows of the request.
+            UserCodeError: The code failed otherwise, took too long, or ended its process. The next request starts a new one, if
+                need be.
             InvalidCodeError: The file has no such class.
             TypeMismatchError: The code does not accept the parameters of the call.
         """
         with self.lock:
             try:
                 return read(self._checked(call, self._exchange(request, table)))
-            except (UserCodeError, InvalidCodeError, TypeMismatchError):
+            except (FunctionError, UserCodeError, InvalidCodeError, TypeMismatchError):
                 raise
             except ChannelClosedError:
                 raise self._end_of_process(call) from None

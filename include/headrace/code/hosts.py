@@ -92,8 +92,9 @@ atexit.register(lambda: _current.close())
 class HostedClass:
     """A class of user code, which code hosts of this process run. It can be pickled.
 
-    All methods raise `UserCodeError` if the code fails, takes too long, or ends its process, `InvalidCodeError` if the file has no
-    such class, and `TypeMismatchError` if the class does not accept the parameters of a call.
+    All methods raise `FunctionError` if the code fails on rows, `UserCodeError` if it fails otherwise, takes too long, or its
+    process is killed, `InvalidCodeError` if the file has no such class, and `TypeMismatchError` if the class does not accept the
+    parameters of a call.
 
     Args:
         path: a file of Python code, a wheel, a zip, or a folder; empty for an installed package.
@@ -103,6 +104,7 @@ class HostedClass:
         owner: the user whose code it is. Code of two owners does not share a process.
         limits: what a host may use.
         user: what has a process of its own, such as the stage of a pipe; empty to share one.
+        function: the name by which queries call it, for messages; empty for that of the class.
     """
 
     path: str
@@ -112,12 +114,15 @@ class HostedClass:
     owner: str
     limits: HostLimits = field(default_factory=HostLimits)
     user: str = ""
+    function: str = ""
 
     @classmethod
-    def of(cls, artifact: Artifact, class_name: str, owner: str, store: ArtifactStore, limits: HostLimits) -> HostedClass:
+    def of(
+        cls, artifact: Artifact, class_name: str, owner: str, store: ArtifactStore, limits: HostLimits, function: str = ""
+    ) -> HostedClass:
         """Return a class `module.Class` of an artifact, which is copied to this machine."""
         module, _, name = class_name.rpartition(".")
-        return cls(str(store.local_path(artifact)), artifact.sha256, module, name, owner, limits)
+        return cls(str(store.local_path(artifact)), artifact.sha256, module, name, owner, limits, function=function)
 
     @property
     def location(self) -> list[str]:
@@ -180,7 +185,7 @@ class HostedClass:
     def ask(self, fields: Header, read: Callable[[Message], T], table: pa.Table | None = None) -> T:
         """Return what `read` makes of a host's answer to a request."""
         request = {**fields, "class": self.location}
-        call = Call(f"{self.module}.{self.class_name}", table)
+        call = Call(self.function or f"{self.module}.{self.class_name}", table, is_function=True)
         return current_hosts().host(self).ask(call, request, read, table)
 
 

@@ -62,6 +62,11 @@ def callable_functions(dialect: str, catalog: Catalog) -> tuple[RegisteredFuncti
     return (*own, *(function for function in trees if function.is_aggregate and function_key(function.name) not in names))
 
 
+def functions_named(dialect: str, catalog: Catalog, names: Collection[str]) -> tuple[RegisteredFunction, ...]:
+    """Return the present versions of some registered functions that a language calls."""
+    return tuple(function for function in callable_functions(dialect, catalog) if function.name in names) if names else ()
+
+
 @lru_cache(maxsize=64)
 def _with_functions(dialect: str, functions: tuple[RegisteredFunction, ...], settings: Settings) -> Language:
     own = language(dialect)

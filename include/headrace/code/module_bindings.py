@@ -38,7 +38,7 @@ def module_function(registered: RegisteredFunction, settings: Settings) -> Arrow
     assert registered.artifact is not None
     adapter = AGGREGATE if registered.is_aggregate else SCALAR
     store, limits = ArtifactStore.of(settings), HostLimits.from_settings(settings)
-    source = ArtifactClass(store, registered.artifact, f"{registered.module}.{adapter}", registered.owner, limits)
+    source = ArtifactClass(store, registered.artifact, f"{registered.module}.{adapter}", registered.owner, limits, registered.name)
     binding = ModuleBinding(source, registered)
     summary = f"the Python function {registered.class_name}"
     if registered.is_aggregate:

@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.code.function_classes import FunctionClass
-from headrace.errors import DataError
+from headrace.errors import DataError, Error, FunctionError
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
 from headrace.udf import Parameters
+
+MAX_ARGUMENT_CHARACTERS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,41 @@ class ScalarCall:
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """Return the value of each row. Raise `DataError` if one does not fit the declared type."""
         points, is_point = self._points(columns)
-        with closing(self.source.open_series(self.parameters)) as stream:
-            values = self._converted(stream.process(points, more=False)["value"].combine_chunks())
+        try:
+            values = self._values(points)
+        except FunctionError as error:
+            raise self._located(points, error) from None
         if is_point is None:
             return values
         positions = pc.subtract(pc.cumulative_sum(is_point.cast(pa.int64())), 1)
         return values.take(pc.if_else(is_point, positions, pa.scalar(None, pa.int64())))
+
+    def _values(self, points: pa.Table) -> pa.Array:
+        with closing(self.source.open_series(self.parameters)) as stream:
+            return self._converted(stream.process(points, more=False)["value"].combine_chunks())
+
+    def _located(self, points: pa.Table, error: FunctionError) -> FunctionError:
+        """Return the error of the first row on which the function fails, with the row's arguments, for that of all rows."""
+        while points.num_rows > 1:
+            middle = points.num_rows // 2
+            try:
+                self._values(points.slice(0, middle))
+                points = points.slice(middle)
+            except FunctionError as earlier:
+                points, error = points.slice(0, middle), earlier
+            except Error:
+                return error
+        try:
+            self._values(points)
+            return error
+        except FunctionError as own:
+            error = own
+        except Error:
+            return error
+        arguments = ", ".join(shown(column[0].as_py()) for column in points.columns[2:])
+        located = FunctionError(f"{self.function}({arguments}) failed: {error.cause}", hint=error.hint, cause=error.cause)
+        located.traceback = error.traceback
+        return located
 
     def _points(self, columns: Sequence[pa.Array]) -> tuple[pa.Table, pa.BooleanArray | None]:
         """Return the rows to call the function with, and which rows they are; None for all."""
@@ -66,4 +98,11 @@ class ScalarCall:
         try:
             return values.cast(pa.int64() if is_instant else arrow_type(self.type, Precision.MILLISECOND))
         except pa.ArrowInvalid as error:
-            raise DataError(f"a function returned a value that is no {self.type}: {error}", hint="declare a wider type") from None
+            message = f"{self.function} returned a value that is no {self.type}: {error}"
+            raise DataError(message, hint="declare a wider type") from None
+
+
+def shown(value: object) -> str:
+    """Return an argument as a statement would have it, shortened."""
+    text = "NULL" if value is None else repr(value)
+    return text if len(text) <= MAX_ARGUMENT_CHARACTERS else text[:MAX_ARGUMENT_CHARACTERS] + "…"

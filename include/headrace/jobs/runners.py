@@ -53,7 +53,7 @@ class Runner(Protocol):
         """Return True while results are delivered to receivers that answer."""
 
     def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:
-        """Return True if the runner should be replaced, since the KEEP of a database, given by its name, has changed."""
+        """Return True if the runner should be replaced: a function, or the KEEP of a database, given by its name, has changed."""
 
     def refresh(self, record: JobRecord) -> None:
         """Take over what users have asked for."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace import errors
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.columnar.tree_plans import evaluate_locally
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
-from headrace.errors import DataError, Error, LimitError, OperationalError
+from headrace.errors import DataError, LimitError, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
 from headrace.storage.spark.arrow_results import collect_arrow
+from headrace.storage.spark.task_errors import error_of_task
 from headrace.streams.sources.shares import TableShares, is_unsupported, stored_bounds
 from headrace.streams.sources.virtual_frames import virtual_frame
 
@@ -71,10 +71,6 @@ class CountedReader:
             yield batch
 
 
-TASK_ERROR: Final = re.compile(
-    r"^headrace\.errors\.(?P<kind>\w+): \[\w+\] (?P<message>.*)(?:\n *hint: (?P<hint>.*))?", re.MULTILINE
-)
-"""An error of ours in the traceback of a Python worker."""
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
 """Smaller tables are not worth collecting statistics for."""
@@ -290,15 +286,6 @@ def translated() -> Iterator[None]:
         if (own := error_of_task(str(error))) is not None:
             raise own from error
         raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error
-
-
-def error_of_task(text: str) -> Error | None:
-    """Return the error of ours that a Python worker has raised, by Spark's report of it; None if there is none."""
-    match = TASK_ERROR.search(text)
-    if match is None:
-        return None
-    kind: type[Error] = getattr(errors, match["kind"], OperationalError)
-    return kind(match["message"], hint=match["hint"] or "")
 
 
 def raised_error(message: str) -> LimitError | DataError:

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from headrace.catalog.processes import process_identity
 from headrace.context import Context, allow_all
-from headrace.errors import FencedError, OperationalError, PermissionDeniedError
+from headrace.errors import FencedError, OperationalError, PermissionDeniedError, TerminalError
 from headrace.history.backfill import fill_history
 from headrace.jobs.registry import kind_of
 from headrace.model.access import administrator
@@ -211,7 +211,12 @@ class EmbeddedRunner:
             if is_polled(record) and record.state is JobState.FILLING and record.desired is DesiredState.RUNNING
         ]
         for record in filling:
-            fill_history(self._context, record.definition.id)
+            try:
+                fill_history(self._context, record.definition.id)
+            except FencedError:
+                raise
+            except TerminalError as error:
+                stop_job(self._context, record.definition.id, error)
         return bool(filling)
 
     def _wait_for_snode(self) -> bool:

@@ -9,11 +9,21 @@ from typing import Final
 
 from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
-from headrace.errors import DataError, Error, InternalError, LimitError, NotFoundError, OperationalError, TransientError
+from headrace.errors import (
+    DataError,
+    Error,
+    FunctionError,
+    InternalError,
+    LimitError,
+    NotFoundError,
+    OperationalError,
+    TransientError,
+)
 from headrace.jobs.registry import kind_of
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
 from headrace.model.time import CalendarLengthError
+from headrace.storage.spark.task_errors import error_of_worker
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +51,19 @@ def from_spark(error: BaseException) -> Error:
 
     A value that cannot be computed is an error of the data, which a user has to fix. Lost executors and the like are transient.
     """
-    from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException, ParseException, SparkRuntimeException
+    from pyspark.errors import (
+        AnalysisException,
+        ArithmeticException,
+        NumberFormatException,
+        ParseException,
+        PythonException,
+        SparkRuntimeException,
+    )
 
     if (invalid := unassignable_raised(error)) is not None:
         return invalid
+    if isinstance(error, PythonException):
+        return error_of_worker(str(error))
     if isinstance(error, AnalysisException | ParseException):
         return InternalError(f"Spark rejected the plan: {first_line(error)}", hint="report this bug in Headrace")
     if isinstance(error, ArithmeticException | NumberFormatException | SparkRuntimeException):
@@ -62,6 +81,8 @@ def reason_of(error: BaseException, now: int, kind: str) -> StopReason:
     translated = to_error(error)
     is_transient = isinstance(translated, TransientError)
     hint = translated.hint or (RETRY_HINT if is_transient else kind_of(kind).fix_hint)
+    if isinstance(translated, FunctionError):
+        hint += f": CREATE OR REPLACE FUNCTION, then {kind_of(kind).resume_statement}"
     return StopReason(translated.code, translated.message, hint, now, is_transient)
 
 

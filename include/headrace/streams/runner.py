@@ -15,10 +15,12 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from headrace.code.languages import functions_named
 from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.jobs.runners import Advance
 from headrace.model.failpoints import failpoint
+from headrace.model.functions import RegisteredFunction
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
 from headrace.model.positions import Offsets, Position, SourceId, is_behind, latest
 from headrace.model.window_notes import WindowNote
@@ -101,6 +103,8 @@ class StreamRunner:
         sink: Callable[[Context, StreamPlan], Sink] = sink_of,
     ) -> None:
         self.context = replace(context, set_aside=SetAside())
+        self.definition = record.definition
+        self.functions = self._called_functions()
         self.plan = plan_recorded_stream(record.definition, context.catalog, context.settings)
         self.reader = reader
         self.progress = record.progress
@@ -150,9 +154,12 @@ class StreamRunner:
         return self.wake_at is not None and self.wake_at <= self.context.clock.now()
 
     def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:
-        """Return True if the target's database has another KEEP by now."""
+        """Return True if the target's database has another KEEP by now, or a function that the stream calls was replaced."""
         database = self.plan.target_database
-        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms
+        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms or self.functions != self._called_functions()
+
+    def _called_functions(self) -> tuple[RegisteredFunction, ...]:
+        return functions_named(self.definition.dialect, self.context.catalog, self.definition.functions)
 
     def is_record_due(self) -> bool:
         return self._record_at is not None and self._record_at <= time.monotonic()

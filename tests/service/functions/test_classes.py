@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.errors import IntegrityError, NotSupportedError, ProgrammingError, TypeMismatchError, UserCodeError
+from headrace.errors import FunctionError, IntegrityError, NotSupportedError, ProgrammingError, TypeMismatchError
 
 START = 1_700_000_000_000
 CODE = '''
@@ -163,7 +163,9 @@ def test_explain_says_where_functions_run(connection: headrace.Connection) -> No
 
 
 def test_errors(connection: headrace.Connection) -> None:
-    with pytest.raises(UserCodeError, match=r"mine\.Broken failed on .*ValueError: no way at mine\.py:\d+"):
+    with pytest.raises(
+        FunctionError, match=r"broken\(.*\) failed: ValueError|mine\.Broken failed on .*ValueError: no way at mine\.py:\d+"
+    ):
         fetch(connection, "select broken(a) from root.p.d1")
     with pytest.raises(TypeMismatchError, match=r"the number of the input series is not valid\. expected: 1\. actual: 2\."):
         fetch(connection, "select running(a, b) from root.p.d1")

@@ -28,7 +28,7 @@ from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import RemainingChanges, json_values, row_keys, set_aside
 from headrace.streams.quarantine.due_rows import due_rows, is_due, without_due
-from headrace.streams.quarantine.failing_rows import FailingRows, value_error
+from headrace.streams.quarantine.failing_rows import Budget, FailingRows, value_error
 from headrace.streams.quarantine.large_commits import (
     KeyReasons,
     Reason,
@@ -232,12 +232,13 @@ class Quarantine:
 
     def _failing_keys(self, attempt: Attempt, commit: LargeCommit) -> dict[RowKey, Reason]:
         reasons: dict[RowKey, Reason] = {}
+        budget = Budget()
         for changes in parts_of(self.plan, commit, attempt.changes):
             part, rows = attempt.with_changes(changes), changes.rows
             own = own_rows(self.plan, rows)
             trial = Trial(self.plan, self.held, part if is_divisible(self.plan) else part.from_no_state(), own)
             max_rows = self.context.settings.quarantine_rows - len(reasons)
-            errors = FailingRows(trial.compute, max_rows).search(np.flatnonzero(own))
+            errors = FailingRows(trial.compute, max_rows, budget).search(np.flatnonzero(own))
             keys = row_keys(rows.take(pa.array(list(errors), pa.int64())), self.plan.source, self.plan.query.precision)
             reasons |= {key: (QuarantineCode.DATA, error.message) for key, error in zip(keys, errors.values(), strict=True)}
         return reasons
@@ -249,8 +250,10 @@ class Quarantine:
             return self._compute(attempt, reasons)
         except Exception as error:
             cause = value_error(error)
-            if cause is None or self.plan.options.on_error is ErrorPolicy.STOP:
+            if cause is None:
                 raise
+            if self.plan.options.on_error is ErrorPolicy.STOP:
+                raise self._error_of_row(attempt, reasons, cause) from error
             if is_due(self.plan, attempt):
                 return self._process_due(attempt, reasons, cause)
             attempt = attempt.with_rows()
@@ -337,6 +340,24 @@ class Quarantine:
             return {}
         trial = Trial(self.plan, self.held, attempt, own)
         return FailingRows(trial.compute, self.context.settings.quarantine_rows).find(candidates, cause)
+
+    def _error_of_row(self, attempt: Attempt, reasons: Reasons, cause: Error) -> Error:
+        """Return the error of the first row that fails, which it names, for that of all rows."""
+        if is_due(self.plan, attempt) or isinstance(attempt.changes.source, LargeCommit):
+            return cause
+        rows = attempt.changes.rows
+        own = own_rows(self.plan, rows)
+        candidates = np.flatnonzero(own & ~mask(rows, reasons))
+        first = (
+            FailingRows(Trial(self.plan, self.held, attempt, own).compute, 1).first(candidates, cause) if len(candidates) else None
+        )
+        if first is None:
+            return cause
+        index, error = first
+        row = rows.slice(index, 1)
+        (key,), (values,) = row_keys(row, self.plan.source, self.plan.query.precision), json_values(row, self.plan.source)
+        message = f"{error.message} (in the row of {key.series} at {values[self.plan.source.timestamp.name]})"
+        return type(error)(message, hint=error.hint)
 
     def _check_room(self, attempt: Attempt, reasons: Reasons | KeyReasons) -> None:
         """Raise `QuarantineFullError` if there is no room for the rows to set aside."""

@@ -1,0 +1,39 @@
+"""Errors that code of ours, or of a user, has raised in Spark's Python workers, by Spark's report of them."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import Final
+
+from headrace import errors
+from headrace.errors import Error, InternalError, OperationalError
+
+TASK_ERROR: Final = re.compile(
+    r"^headrace\.errors\.(?P<kind>\w+): \[\w+\] (?P<message>.*)(?:\n *hint: (?P<hint>.*))?", re.MULTILINE
+)
+"""An error of ours in the traceback of a Python worker."""
+LAST_LINE: Final = re.compile(r"^(?:\w+\.)*(?P<kind>\w+)(?::.*)?$")
+PASSING: Final = (OSError, MemoryError)
+"""What the machine of a worker may be the cause of."""
+
+
+def error_of_task(text: str) -> Error | None:
+    """Return the error of ours that a Python worker has raised, by Spark's report of it; None if there is none."""
+    match = TASK_ERROR.search(text)
+    if match is None:
+        return None
+    kind: type[Error] = getattr(errors, match["kind"], OperationalError)
+    return kind(match["message"], hint=match["hint"] or "")
+
+
+def error_of_worker(text: str) -> Error:
+    """Return the error for an exception that Python code has raised in a worker, by Spark's report of it."""
+    if (own := error_of_task(text)) is not None:
+        return own
+    lines = [line.strip() for line in text.strip().splitlines() if LAST_LINE.match(line)]
+    last = lines[-1][:500] if lines else "an unknown exception"
+    kind = getattr(builtins, last.partition(":")[0].rpartition(".")[2], None)
+    if isinstance(kind, type) and issubclass(kind, PASSING):
+        return OperationalError(f"a task of Spark failed: {last}", hint="wait for the next try")
+    return InternalError(f"a task of Spark failed: {last}", hint="report this bug in Headrace")
