@@ -132,7 +132,7 @@ class Settings(BaseSettings):
         "`MAX_AHEAD`; with 0 they do not.",
     )
     quarantine_rows: int = non_negative(
-        1_000, "Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
+        100_000, "Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
     )
     metrics_interval_s: int = non_negative(10, "Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none.")
     metrics_keep_s: int = positive(

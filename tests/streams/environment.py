@@ -37,7 +37,7 @@ from headrace.streams.definition.define import StreamPlan, catalog_scope, define
 from headrace.streams.quarantine.stored_rows import HISTORY_BATCH
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sources import spill
-from headrace.streams.sources.lag import measure_counters
+from headrace.streams.sources.lag import measure_counters, measured_record
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.wide import dispatch
@@ -143,6 +143,11 @@ class StreamEnvironment:
         columns = [ts, pa.array([row[2] for row in rows], pa.int32()), [row[3] for row in rows], [row[0] for row in rows]]
         arrays = [pa.array(column).cast(stored.type) for column, stored in zip(columns, schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=schema)
+
+    def lag_ms(self, plan: StreamPlan) -> int | None:
+        """Return the age of the oldest commit that a stream has not handled; None if it cannot be measured."""
+        measured = measured_record(self.context, self.record(plan))
+        return None if measured is None else measured.progress.lag_ms(self.clock.now())
 
     def delete(self, subtable: str, first: int, last: int) -> None:
         """Delete rows from `first` to `last` ms after `START`, both inclusive, in one commit."""

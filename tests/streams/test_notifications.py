@@ -75,15 +75,16 @@ def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, se
     uuid.UUID(message["messageId"])
     assert list(message) == ["messageId", "timestamp", "streams"]
     assert message["timestamp"] == env.context.clock.now()
-    assert [list(stream) for stream in message["streams"]] == [["streamName", "events"]]
+    assert [list(stream) for stream in message["streams"]] == [["streamName", "database", "events"]]
     first, close, second = message["streams"][0]["events"]
     uid = env.catalog.subtables.get("db", "d0").uid
-    assert list(first) == ["eventType", "eventTime", "windowId", "windowType", "groupId", "windowStart", "tableName"]
+    assert list(first) == ["eventType", "eventTime", "windowId", "windowUid", "windowType", "groupId", "windowStart", "tableName"]
     assert list(close) == [*list(first)[:-1], "windowEnd", "result", "tableName"]
     assert [event["eventType"] for event in (first, close, second)] == [OPEN, CLOSE, OPEN]
     assert {event["windowType"] for event in (first, close, second)} == {"Time"}
     assert {event["groupId"] for event in (first, close, second)} == {str(uid)}
     assert first["windowId"] == close["windowId"] != second["windowId"]
+    assert [event["windowUid"] for event in (first, close)] == [f"db.s/{first['windowId']}"] * 2
     assert (close["windowStart"], close["windowEnd"]) == (START, START + 10_000)
     assert close["result"] == {"_wstart": START, "n": 1, "top": 'a "b"', "mean": 4.0, "seen": START + 1_000}
     assert close["tableName"] in env.results(plan, names=True)[0]
@@ -193,6 +194,28 @@ def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnv
         (INVALIDATION, 0, 10_000, None),
     ]
     assert len({event["windowId"] for event in server.events()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("trigger", "writes", "expected"),
+    [
+        ("at_once", [1, 11, 6], [(OPEN, 1), (CLOSE, 1), (OPEN, 11), (CLOSE, 11), (INVALIDATION, 11), (CLOSE, 1)]),
+        ("window_close", [1, 11, 6, 60], [(OPEN, 1), (OPEN, 11), (INVALIDATION, 11), (CLOSE, 1), (OPEN, 60)]),
+        ("window_close", [11, 6, 60], [(OPEN, 11), (INVALIDATION, 11), (OPEN, 6), (CLOSE, 6), (OPEN, 60)]),
+    ],
+)
+def test_a_session_that_merges_with_another_one_is_invalidated(
+    env: StreamEnvironment, server: WebSocketServer, trigger: str, writes: list[int], expected: list[tuple[str, int]]
+) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname session(ts, 5s)"
+    rows: list[list[Row]] = [[("d0", second * 1_000, 1, None)] for second in writes]
+    events = run(env, server, query, rows, f"trigger {trigger} watermark 30s")
+    assert sorted((brief(event)[:2] for event in events), key=str) == sorted(
+        ((type_, 1000 * at) for type_, at in expected), key=str
+    )
+    assert [brief(event)[0] for event in events].index(INVALIDATION) > max(
+        index for index, event in enumerate(events) if brief(event)[:2] == (OPEN, 11_000)
+    )
 
 
 def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
@@ -413,7 +436,7 @@ def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
             if event["eventType"] == CLOSE:
                 present[key] = event["result"]["n"], event["result"]["top"]
             elif event["eventType"] == INVALIDATION:
-                del present[key]
+                present.pop(key, None)
         rows = own.tables.scan(plan.target)
         starts = [start - START for start in millis(rows["_wstart"]) if start is not None]
         expected = zip(rows["tbname"].to_pylist(), starts, rows["n"].to_pylist(), rows["top"].to_pylist(), strict=True)

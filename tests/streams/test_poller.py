@@ -18,7 +18,6 @@ from headrace.model.tables import Table
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
 from headrace.streams.sources import commit_sizes
-from headrace.streams.sources.lag import measure_lag_ms
 from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.reader import ChangeReader
 from headrace.streams.sources.subscriptions import Subscription
@@ -298,17 +297,17 @@ def test_a_hanging_micro_batch_and_its_lag_are_reported(ticking_env: StreamEnvir
         activity = pollers(ticking_env).activity()[plan.id]
         assert activity.in_flight_ms > 0
         assert activity.lag_ms(clock.now()) == 5_000
-        assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) == 5_000
+        assert ticking_env.lag_ms(plan) == 5_000
     ticking_env.settle()
     activity = pollers(ticking_env).activity()[plan.id]
     assert (activity.in_flight_ms, activity.lag_ms(clock.now())) == (0, 0)
-    assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) == 0
+    assert ticking_env.lag_ms(plan) == 0
 
 
 def test_a_stream_without_position_has_no_lag(ticking_env: StreamEnvironment) -> None:
     plan = ticking_env.define(SQL.format(name="s"))
     ticking_env.catalog.jobs.create(plan.definition(created=0), target=plan.target)
-    assert measure_lag_ms(ticking_env.context, ticking_env.record(plan)) is None
+    assert ticking_env.lag_ms(plan) is None
 
 
 def test_pending_rows_are_counted_while_others_read(ticking_env: StreamEnvironment) -> None:

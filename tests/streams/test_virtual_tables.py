@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from headrace.model.failpoints import FailpointError, armed
 from headrace.streams.runner import state_store
-from headrace.streams.sources.lag import measure_lag_ms
 from tests.streams.effort import EXAMPLES, drawn, drawn_profiles
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, StreamEnvironment, open_profile, profile_of
 from tests.streams.scenarios import limit_shrinking, property_settings
@@ -133,14 +132,14 @@ def test_the_lag_is_that_of_the_oldest_commit_of_any_origin(devices: VirtualTabl
     env = devices.env
     plan = env.create(f"create stream s trigger at_once into out as {QUERIES['tumbling']}")
     env.settle()
-    assert measure_lag_ms(env.context, env.record(plan)) == 0
+    assert env.lag_ms(plan) == 0
     devices.apply(("pump", [(0, 1)]))
     committed = env.tables.changes.committed_at(devices.pump, env.tables.version(devices.pump))
     assert committed is not None
-    lag = measure_lag_ms(env.context, env.record(plan))
+    lag = env.lag_ms(plan)
     assert lag == max(0, env.context.clock.now() - committed)
     env.settle()
-    assert measure_lag_ms(env.context, env.record(plan)) == 0
+    assert env.lag_ms(plan) == 0
 
 
 def test_a_stream_keeps_the_origins_and_subtables_that_it_began_with(devices: VirtualTables) -> None:

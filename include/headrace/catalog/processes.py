@@ -11,6 +11,8 @@ from typing import Final
 
 IDENTITY: Final = re.compile(r"(?P<host>[^\s:]+):(?P<pid>\d+):(?P<machine>[0-9a-f]{12})\.(?P<start>\d+)")
 PROCESSES: Final = Path("/proc")
+CONNECTION: Final = "connection"
+"""How the name of a holder begins that is a connection, which runs jobs only while it settles."""
 ENDED_STATES: Final = ("Z", "X")
 """A zombie, and a process that is being removed."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, select, update
 
 from headrace.catalog.jobs import refuse_older
 from headrace.catalog.rows.jobs import JOBS
@@ -14,6 +15,8 @@ from headrace.model.quarantine import QuarantineChange, QuarantinedRow, Quaranti
 
 KEPT_BATCHES = 100
 """Micro-batches for which a released row is kept at least."""
+KEY_PREFIX: Final = "key_of_"
+"""How parameters begin that are the columns of a key."""
 IN_QUARANTINE = (QUARANTINE.c.released.is_(None), QUARANTINE.c.dropped.is_(None))
 
 
@@ -93,10 +96,11 @@ def _rewind(connection: Connection, job_id: str, batch: int) -> None:
     connection.execute(update(QUARANTINE).where(is_job, QUARANTINE.c.dropped > batch).values(dropped=None))
 
 
-def _end(connection: Connection, job_id: str, keys: Iterable[RowKey], **ended: int) -> None:
+def _end(connection: Connection, job_id: str, keys: Collection[RowKey], **ended: int) -> None:
     """Record the micro-batch that released or dropped some rows."""
-    for key in keys:
-        columns = key_to_row(key)
-        is_row = and_(*(QUARANTINE.c[name] == value for name, value in columns.items()))
-        held = update(QUARANTINE).where(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released.is_(None), is_row)
-        connection.execute(held.values(**ended))
+    if not keys:
+        return
+    rows = [{f"{KEY_PREFIX}{name}": value for name, value in key_to_row(key).items()} for key in keys]
+    is_row = and_(*(QUARANTINE.c[name.removeprefix(KEY_PREFIX)] == bindparam(name) for name in rows[0]))
+    held = update(QUARANTINE).where(QUARANTINE.c.job_id == job_id, QUARANTINE.c.released.is_(None), is_row)
+    connection.execute(held.values(**ended), rows)

@@ -18,7 +18,7 @@ from headrace.catalog.rows.pipe_plugins import PIPE_PLUGINS
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
-from headrace.model.jobs import JobDefinition, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobState
 from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, Pipe, PipeStage, without_prefix
 from headrace.model.tables import TableId
 from headrace.model.tree_status import TreeStatus
@@ -191,20 +191,22 @@ def require_resting_callers(connection: Connection, function: str) -> list[JobDe
     A job at rest is planned again when it resumes, and then calls the new version.
     """
     callers = list(_callers(connection, function))
-    running = [job for job, state in callers if state not in (JobState.PAUSED, JobState.STOPPED)]
+    running = [job for job, is_at_rest in callers if not is_at_rest]
     if running:
         raise IntegrityError(
             f"function {function} cannot be replaced: {_call_text(running)} it",
-            hint=f"PAUSE {running[0].kind.upper()} {running[0]} first, and wait until it is PAUSED; RESUME it then",
+            hint=f"PAUSE {running[0].kind.upper()} {running[0]} first, and RESUME it then",
         )
     return [job for job, _ in callers]
 
 
-def _callers(connection: Connection, function: str) -> Iterator[tuple[JobDefinition, JobState]]:
+def _callers(connection: Connection, function: str) -> Iterator[tuple[JobDefinition, bool]]:
+    """Yield the jobs that call a function, and whether each is at rest, or asked to be."""
     for row in connection.execute(select(JOBS).order_by(JOBS.c.name)).mappings():
         job = definition_from_row(row)
         if function in job.functions:
-            yield job, JobState(row["state"])
+            is_paused = row["desired"] == DesiredState.PAUSED or row["state"] == JobState.PAUSED
+            yield job, is_paused or row["state"] == JobState.STOPPED
 
 
 def _call_text(jobs: Sequence[JobDefinition]) -> str:

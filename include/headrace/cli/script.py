@@ -70,7 +70,7 @@ def show_result(result: Result, output_format: Format, separator: str) -> None:
     if result.rows is not None:
         show_rows(result, output_format, separator)
     elif output_format is Format.TABLE:
-        text = "OK" if result.affected < 0 else f"OK, {result.affected} rows{result.unwritten}"
+        text = result.note or ("OK" if result.affected < 0 else f"OK, {result.affected} rows{result.unwritten}")
         sys.stderr.write(styled(text, DIM, sys.stderr) + "\n")
 
 

@@ -85,15 +85,17 @@ def down(home: Home = None) -> None:
 
 def status(home: Home = None) -> None:
     """Show Airflow's components, snodes, streams and continuous queries. Exits with code 1 if any of them is not ready."""
-    from headrace.catalog import Catalog
     from headrace.runtime import embedded_airflow, supervision
+    from headrace.runtime.activity import read_present
+    from headrace.runtime.context import open_context
     from headrace.runtime.readiness import find_obstacles
     from headrace.settings import load
 
     settings = load(home=home)
     airflow = embedded_airflow.status(settings)
-    with Catalog.open(settings.catalog) as catalog:
-        state = supervision.read_snapshot(catalog, catalog.now(), settings.snode)
+    context = open_context(settings)
+    with context.catalog as catalog:
+        state = read_present(context, settings.snode)
         histories = catalog.executions.histories()
     out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
     if airflow.running:

@@ -75,6 +75,8 @@ class JobKind:
         counts_rows_in: Whether it is known how many rows a job has read.
         is_resident: Whether an snode runs a job, whose DAG then supervises it; otherwise Airflow runs it by its schedule.
         lag_ms: The age of the oldest work that is not done: by a job, its driver's report, its executions, and the present.
+        measured: Returns the record of a job with the work that is not done now, given a context and its record; None if it cannot
+            be measured. Without it, a driver's report counts.
         host: Creates the host of the jobs in a driver. Kinds with the same factory share a host.
         runner: Creates the runner of a job, if the host is that of the source pollers.
         drop: Removes a job, given a context and its definition. It is repeated if it is interrupted.
@@ -98,6 +100,7 @@ class JobKind:
     dag: Part[Callable[[JobDefinition, Settings], Any]]
     page: Part[Page]
     lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
+    measured: Part[Callable[[Context, JobRecord], JobRecord | None]] | None = None
     is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True
     runner: Part[RunnerFactory] | None = None
     lineage: Part[Callable[[Context, JobDefinition], Lineage]] | None = None

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+HISTORY: Final = "history"
+"""The run that backfills a job's history; other runs are recomputations that a user started."""
 
 
 class ChunkState(StrEnum):

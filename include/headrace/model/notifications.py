@@ -16,7 +16,7 @@ class EventType(StrEnum):
     WINDOW_CLOSE = "WINDOW_CLOSE"
     """Its result was written; with AT_ONCE possibly several times."""
     WINDOW_INVALIDATION = "WINDOW_INVALIDATION"
-    """Its result was removed. Sent to subscribers of WINDOW_CLOSE."""
+    """It is gone, as when it merges with another one, or its result was removed. Sent to subscribers of WINDOW_CLOSE."""
 
 
 SUBSCRIBABLE_EVENTS = (EventType.WINDOW_OPEN, EventType.WINDOW_CLOSE)

@@ -44,7 +44,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnodeMetrics:
-    """The measurements of an snode at one moment. `histories` is None if the catalog cannot be read."""
+    """The measurements of an snode at one moment, and its jobs with what they have not handled then.
+
+    `histories` is None if the catalog cannot be read.
+    """
 
     snode: str
     epoch: int

@@ -21,6 +21,7 @@ from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
+from headrace.runtime.activity import measured_records
 from headrace.runtime.asset_events import AssetEvents
 from headrace.runtime.authentication import authenticator
 from headrace.runtime.context import is_under_spark_submit
@@ -343,7 +344,7 @@ class Snode:
         reading = SnodeMetrics(
             self._name,
             keeper.epoch,
-            driver.records,
+            self._measured_records(),
             self._batch_durations,
             self._usage.memory_bytes(),
             driver.loop_age_s,
@@ -355,6 +356,14 @@ class Snode:
             self._triggers(),
         )
         return render_metrics(reading)
+
+    def _measured_records(self) -> Sequence[JobRecord]:
+        """Return the jobs with what they have not handled now; as their driver sees them while the catalog cannot be read."""
+        try:
+            return measured_records(self._context, self._driver.records)
+        except TransientError as error:
+            logger.warning("leaving what waits for streams out of the metrics: %s", error.message)
+            return self._driver.records
 
     def _histories(self) -> dict[str, ExecutionHistory] | None:
         """Return the newest executions of continuous queries; None while the catalog cannot be read."""

@@ -67,7 +67,6 @@ def labels_of(reading: SnodeMetrics, record: JobRecord) -> tuple[str, ...]:
 
 
 def lag_s(reading: SnodeMetrics, record: JobRecord) -> float | None:
-    """Return a stream's lag now, as its poller sees the source, else as of its last micro-batch."""
-    activity = reading.activity.get(record.definition.id)
-    lag_ms = record.progress.lag_ms(reading.now) if activity is None else activity.lag_ms(reading.now)
+    """Return a stream's lag now, in seconds."""
+    lag_ms = record.progress.lag_ms(reading.now)
     return None if lag_ms is None else lag_ms / 1000

@@ -61,6 +61,7 @@ class Snapshot:
     """The catalog at one moment of its own clock (epoch ms): jobs by id, leases and heartbeats by snode.
 
     `members` are the snodes that share jobs, and `ended` those whose leases are held by processes that are known to have ended.
+    The progress of `measured` jobs says what they have not handled at this moment.
     """
 
     now: int
@@ -69,6 +70,7 @@ class Snapshot:
     beats: dict[str, Heartbeat]
     members: tuple[str, ...] = ()
     ended: frozenset[str] = frozenset()
+    measured: frozenset[str] = frozenset()
 
     def driver(self, snode: str) -> DriverStatus:
         """Return the driver of an snode at this moment."""
@@ -156,8 +158,13 @@ class Supervisor:
         may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
         if snode not in state.ended and (may_be_starting or state.now < self._wait_until):
             return None
-        hint = "wait: it resumes when the driver is back; see its log for why it ended"
-        return StopReason(DRIVER_LOST, f"the driver of snode {snode} {problem}", hint, state.now, transient=True)
+        return lost_reason(snode, problem, state.now)
+
+
+def lost_reason(snode: str, problem: str, now: int) -> StopReason:
+    """Return the reason of a job whose driver is lost."""
+    hint = "wait: it resumes when the driver is back; see its log for why it ended"
+    return StopReason(DRIVER_LOST, f"the driver of snode {snode} {problem}", hint, now, transient=True)
 
 
 def duration_text(ms: int) -> str:

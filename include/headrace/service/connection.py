@@ -256,6 +256,11 @@ class Cursor:
         """Number of rows in the result, or of rows written or deleted; -1 if neither applies."""
         return self._result.affected if self._result.rows is None else self._result.count
 
+    @property
+    def note(self) -> str:
+        """What a user should know who expects something else of the statement, such as that there was nothing to drop."""
+        return self._result.note
+
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Cursor:
         """Execute one statement, with a value for each `?` in it.
 

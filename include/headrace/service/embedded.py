@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 from weakref import WeakSet
 
-from headrace.catalog.processes import process_identity
+from headrace.catalog.processes import CONNECTION, process_identity
 from headrace.context import Context, allow_all
 from headrace.errors import FencedError, OperationalError, PermissionDeniedError, TerminalError
 from headrace.history.backfill import fill_history
@@ -54,7 +54,7 @@ class EmbeddedRunner:
         self._pipes: RunningPipes | None = None
         self._sampler = StreamSampler(self._context)
         self._pipe_sampler = StreamSampler(self._context)
-        self._holder = f"connection {process_identity()} {threading.get_ident()}-{id(self)}"
+        self._holder = f"{CONNECTION} {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
         _runners.add(self)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotSupportedError, ProgrammingError
+from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.service.stage import PlanningContext
@@ -75,12 +75,35 @@ def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Da
 
 
 def find_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
-    """Return the stream of a name, or None if it is missing and `missing_ok`."""
+    """Return the stream of a name, or None if it is missing and `missing_ok`.
+
+    Without any database, the name says enough if only one stream has it.
+    """
+    if name.database is None and session.database is None:
+        return find_only_stream(name, session, missing_ok)
     jobs, database = session.context.catalog.jobs, database_of(name, session)
     if missing_ok:
         return jobs.find(database, name.name, STREAM)
     with with_span(name.span):
         return jobs.get(database, name.name, STREAM)
+
+
+def find_only_stream(name: Name, session: PlanningContext, missing_ok: bool) -> JobRecord | None:
+    found = streams_named(name.name, session)
+    if len(found) > 1:
+        names = ", ".join(str(record.definition) for record in found)
+        raise ProgrammingError(f"several streams are called {name.name}: {names}", hint="name the database", span=name.span)
+    if not found and not missing_ok:
+        raise NotFoundError(f"stream {name.name} does not exist", hint="SHOW STREAMS lists what there is", span=name.span)
+    return found[0] if found else None
+
+
+def streams_named(name: str, session: PlanningContext) -> list[JobRecord]:
+    """Return the streams of a name in all databases that the user may know of."""
+    from headrace.service.visible_rows import visible_jobs
+
+    named = [record for record in session.context.catalog.jobs.all(kind=STREAM) if record.definition.name == name]
+    return visible_jobs(session.context, named)
 
 
 def check_name(name: Name) -> None:

@@ -92,12 +92,13 @@ class Result:
     """The result of a statement: rows (None if it returns none), or the count of affected ones.
 
     `affected` counts the rows written or deleted, -1 if that does not apply, and `read` those of files that were loaded.
-    `verification` is the outcome of a verification.
+    `verification` is the outcome of a verification, and `note` what a user should know who expects something else.
     """
 
     rows: pa.Table | CatalogRows | None = None
     affected: int = -1
     verification: VerificationResult | None = None
+    note: str = ""
     read: int = -1
 
     @property

@@ -15,7 +15,8 @@ from headrace.model.positions import Offsets, SourceId
 from headrace.model.snodes import Heartbeat
 from headrace.model.statements import CreateStream
 from headrace.model.streams import TriggerMode
-from headrace.runtime.supervision import Snapshot, read_snapshot
+from headrace.runtime.activity import read_present
+from headrace.runtime.supervision import Snapshot
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
 from headrace.service.visible_rows import visible_jobs
 from headrace.sql import parse
@@ -131,7 +132,9 @@ TASK_COLUMNS: Final[dict[str, ColumnOf[Task]]] = {
 
 def streams(context: Context) -> CatalogRows:
     """Return a row for each stream."""
-    return read_columns(STREAM_COLUMNS, (recorded_stream(context, record) for record in stream_records(context)))
+    return read_columns(
+        STREAM_COLUMNS, (recorded_stream(context, record) for record in present_streams(context, read_present(context)))
+    )
 
 
 def recorded_stream(context: Context, record: JobRecord) -> RecordedStream:
@@ -147,14 +150,20 @@ def stream_tasks(context: Context) -> CatalogRows:
 
     A stream over a virtual table with several origins also has a row for each origin that it reads, which `info` names.
     """
-    state = read_snapshot(context.catalog, context.catalog.now())
+    state = read_present(context)
     dnodes = {member.name: member.dnode for member in context.catalog.members.all()}
 
     def tasks(record: JobRecord) -> list[Task]:
         sources = record.definition.source_ids
         return [Task(record, state, dnodes, source) for source in (*(sources if len(sources) > 1 else ()), None)]
 
-    return read_columns(TASK_COLUMNS, (task for record in stream_records(context) for task in tasks(record)))
+    return read_columns(TASK_COLUMNS, (task for record in present_streams(context, state) for task in tasks(record)))
+
+
+def present_streams(context: Context, state: Snapshot) -> list[JobRecord]:
+    """Return the streams of a snapshot that the user may know of, without those that are being dropped."""
+    streams = [record for record in state.jobs.values() if record.definition.kind == STREAM]
+    return [record for record in visible_jobs(context, streams) if record.desired is not DesiredState.DROPPED]
 
 
 def stream_records(context: Context) -> list[JobRecord]:

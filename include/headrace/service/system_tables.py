@@ -12,6 +12,7 @@ from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import ADMINISTRATOR, Grant, Privilege
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord
+from headrace.model.ledger import HISTORY
 from headrace.model.masking import masked
 from headrace.model.quarantine import QuarantinedRow, QuarantineRequest
 from headrace.model.statements import Select
@@ -23,9 +24,10 @@ from headrace.runtime.activity import (
     SLOW_BATCH_HINT,
     ReportedActivity,
     current_lag_ms,
+    read_present,
     reported_activity,
 )
-from headrace.runtime.supervision import read_snapshot, stale_after_ms
+from headrace.runtime.supervision import stale_after_ms
 from headrace.service import function_tables, lineage_table, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
 from headrace.service.visible_rows import visible, visible_jobs
@@ -124,7 +126,7 @@ def columns(context: Context) -> CatalogRows:
 
 def jobs(context: Context) -> CatalogRows:
     """Return a row for each job, by kind and name."""
-    state, histories = read_snapshot(context.catalog, context.catalog.now()), context.catalog.executions.histories()
+    state, histories = read_present(context), context.catalog.executions.histories()
     activity = reported_activity(state, stale_after_ms(context.settings))
     rows = [
         (
@@ -172,13 +174,13 @@ def state_word(record: JobRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
-    """A stream with what is measured of it when its row is asked for."""
+    """A stream at an instant, in epoch ms."""
 
     record: JobRecord
     activity: ReportedActivity
-    counters: JobCounters
-    lag_ms: int | None
+    now: int
     closed_until: int | None
+    rows_history: int | None
 
 
 PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
@@ -194,28 +196,32 @@ PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
     "target_table": (STRING, lambda stream: stream.record.definition.target and stream.record.definition.target.name),
     "snode": (STRING, lambda stream: stream.record.definition.snode),
     "message": (STRING, lambda stream: status_message(stream.record, stream.activity)),
-    "lag_ms": (BIGINT, lambda stream: stream.lag_ms),
+    "lag_ms": (BIGINT, lambda stream: current_lag_ms(stream.record, stream.activity, None, stream.now)),
     "closed_until": (INSTANT, lambda stream: stream.closed_until),
-    **{name: (BIGINT, partial(lambda name, stream: getattr(stream.counters, name), name)) for name in COUNTERS},
+    **{name: (BIGINT, partial(lambda name, stream: getattr(stream.record.progress.counters, name), name)) for name in COUNTERS},
     "updated": (INSTANT, lambda stream: stream.record.progress.updated),
+    "rows_history": (BIGINT, lambda stream: stream.rows_history),
     "batch_ms": (BIGINT, lambda stream: stream.activity.batch_ms),
 }
 
 
 def stream_progress(context: Context) -> CatalogRows:
     """Return a row for each stream, with its state, lag and counters."""
-    state = read_snapshot(context.catalog, context.catalog.now())
+    state = read_present(context)
     activity = reported_activity(state, stale_after_ms(context.settings))
     records = [record for record in visible_jobs(context, state.jobs.values()) if record.definition.kind == STREAM]
-    measured = (measured_stream(context, record, activity.get(record.definition.id, NO_ACTIVITY)) for record in records)
-    return read_columns(PROGRESS_COLUMNS, measured)
+    rows = (
+        StreamProgress(record, activity.get(record.definition.id, NO_ACTIVITY), state.now, *read_extent(context, record))
+        for record in records
+    )
+    return read_columns(PROGRESS_COLUMNS, rows)
 
 
-def measured_stream(context: Context, record: JobRecord, activity: ReportedActivity) -> StreamProgress:
-    from headrace.streams.sources.lag import measure_counters, measure_lag_ms
-
-    counters, lag_ms = measure_counters(context, record), measure_lag_ms(context, record)
-    return StreamProgress(record, activity, counters, lag_ms, read_closed_until(context, record))
+def read_extent(context: Context, record: JobRecord) -> tuple[int | None, int | None]:
+    """Return the instant by which all windows that end are closed, and the stored rows that were read for the history, if any."""
+    has_history = record.progress.boundary is not None
+    rows = context.catalog.ledger.summary(record.definition.id, HISTORY).rows_done if has_history else None
+    return read_closed_until(context, record), rows
 
 
 def read_closed_until(context: Context, record: JobRecord) -> int | None:
@@ -250,8 +256,9 @@ QUARANTINE_COLUMNS: Final[dict[str, ColumnOf[HeldRow]]] = {
 def stream_quarantine(context: Context) -> CatalogRows:
     """Return the rows in quarantine of all streams, oldest first."""
     held = [
-        HeldRow(record.definition, row, context.catalog.databases.get(record.definition.source.database).precision)
+        HeldRow(record.definition, row, precision)
         for record in stream_tables.stream_records(context)
+        for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
         for row in context.catalog.quarantine.rows(record.definition.id)
         if row.dropped is None
     ]
@@ -273,6 +280,8 @@ def status_message(record: JobRecord, activity: ReportedActivity) -> str | None:
     """Return why a stream is stopped, else that its micro-batch is slow, in one line."""
     if (reason := record.reason) is not None:
         return f"[{reason.code}] {reason.message} ({reason.hint})"
+    if record.desired is DesiredState.PAUSED and activity.batch_ms is not None:
+        return "the micro-batch in flight ends first"
     return None if activity.slow_batch is None else f"[{SLOW_BATCH}] {activity.slow_batch} ({SLOW_BATCH_HINT})"
 
 

@@ -36,6 +36,7 @@ KIND: Final = JobKind(
     lineage=imported("headrace.streams.lineage:stream_lineage"),
     metrics=imported("headrace.runtime.stream_families:stream_families"),
     lag_ms=commit_lag_ms,
+    measured=imported("headrace.streams.sources.lag:measured_record"),
     descriptions={
         JobState.CREATED: "recorded, not started by its snode yet",
         JobState.FILLING: "computing its history",

@@ -156,7 +156,10 @@ class StreamRunner:
     def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:
         """Return True if the target's database has another KEEP by now, or a function that the stream calls was replaced."""
         database = self.plan.target_database
-        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms or self.functions != self._called_functions()
+        return keep_ms.get(database.name, database.keep_ms) != database.keep_ms or self._has_replaced_functions()
+
+    def _has_replaced_functions(self) -> bool:
+        return self.functions != self._called_functions()
 
     def _called_functions(self) -> tuple[RegisteredFunction, ...]:
         return functions_named(self.definition.dialect, self.context.catalog, self.definition.functions)
@@ -272,7 +275,7 @@ class StreamRunner:
         if not self.sink.has_room():
             return Advance.FULL
         record = self._load_record()
-        if record is not None and record.desired is not DesiredState.RUNNING:
+        if record is not None and (record.desired is not DesiredState.RUNNING or self._has_replaced_functions()):
             return Advance.UNWANTED
         if not self._skip(record, state):
             self.handle(changes)

@@ -28,9 +28,10 @@ from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import Rate
+from headrace.runtime.activity import measure, read_present
 from headrace.runtime.context import Lazy, open_session, open_tables
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
-from headrace.runtime.supervision import Snapshot, read_snapshot
+from headrace.runtime.supervision import Snapshot
 from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
 from headrace.settings import Settings, current
 from headrace.web import actions, view
@@ -74,6 +75,7 @@ class PageData:
         self.settings = settings
         self._clock = clock
         self._catalog: Catalog | None = None
+        self._context: Context | None = None
         self._lock = threading.Lock()
         self._state: State | None = None
         self._read_at = 0.0
@@ -88,9 +90,11 @@ class PageData:
 
     @property
     def context(self) -> Context:
-        """The context in which the queries of jobs are planned."""
-        tables, spark = partial(open_tables, self.settings, self.catalog), partial(open_session, self.settings)
-        return Context(self.catalog, Lazy(tables), Lazy(spark), self._clock or SystemClock(), self.settings)
+        """The context in which the queries of jobs are planned, and what waits for them is measured; opened on first use."""
+        if self._context is None:
+            tables, spark = partial(open_tables, self.settings, self.catalog), partial(open_session, self.settings)
+            self._context = Context(self.catalog, Lazy(tables), Lazy(spark), self._clock or SystemClock(), self.settings)
+        return self._context
 
     def overview(self, access: MappedAccess, user: Any) -> view.Overview:
         """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
@@ -108,7 +112,7 @@ class PageData:
         try:
             if self._state is None or self._is_outdated.is_set() or time.monotonic() - self._read_at > MAX_SNAPSHOT_AGE_S:
                 self._is_outdated.clear()
-                state = read_snapshot(self.catalog, self.catalog.now())
+                state = read_present(self.context)
                 rates = self.catalog.stream_metrics.rates(since=state.now - SHOWN_SAMPLES * self.settings.metrics_interval_s * 1000)
                 histories, triggers = self.catalog.executions.histories(LISTED_INTERVALS), counted_triggers(self.catalog)
                 self._state = state, histories, rates, triggers
@@ -208,7 +212,8 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
     User: TypeAlias = Annotated[Any, Depends(access.authenticate)]
 
     def find_readable(job_id: str, user: User) -> JobRecord:
-        return readable_record(data.catalog, access, user, job_id)
+        record = readable_record(data.catalog, access, user, job_id)
+        return measure(data.context, record) or record
 
     ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
     add_job_views(router, access, data, find_readable)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.errors import NotFoundError
 from headrace.model.conversion import to_row
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
-from headrace.model.ledger import Chunk, ChunkState, RunSummary
+from headrace.model.ledger import HISTORY, Chunk, ChunkState, RunSummary
 from headrace.model.time import Precision
 from headrace.runtime.activity import NO_ACTIVITY, SLOW_BATCH_HINT
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.web.view import Overview
 
 Json = dict[str, Any]
-HISTORY: Final = "history"
 MAX_CHUNKS: Final = 200
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.jobs.registry import is_known, kind_of, kinds, unknown_kind
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState, StopReason
-from headrace.model.ledger import RunSummary
+from headrace.model.ledger import HISTORY, RunSummary
 from headrace.model.masking import masked
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.stream_metrics import Rate
@@ -18,7 +18,6 @@ from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.settings import Settings
-from headrace.web.stream_view import HISTORY
 from headrace.web.trigger_view import trigger_rows
 
 if TYPE_CHECKING:

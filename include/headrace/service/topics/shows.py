@@ -252,6 +252,7 @@ STREAM_COLUMNS: Final = [
     "batch_ms",
     *system_tables.COUNTERS,
     "updated",
+    "rows_history",
 ]
 JOB_COLUMNS: Final = ("job_name", "db_name", "kind", "owner", "status", "message", "snode", "lag_ms", "rows_out")
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")

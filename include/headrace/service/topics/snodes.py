@@ -52,7 +52,10 @@ ASKED: Final = "ask the snodes that are alive for the queries that they run"
 
 
 def plan_create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:
-    if statement.dnode == FIRST or statement.dnode in registered(session):
+    if statement.dnode == FIRST:
+        note = "the snode of dnode 1 is always there, so nothing was done"
+        return [Stage(on_catalog(Action.ALTER), lambda: [note], lambda _: Result(note=note))]
+    if statement.dnode in registered(session):
         raise ExistsError(
             f"dnode {statement.dnode} has an snode already", hint="SHOW SNODES lists what there is", span=statement.span
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import ExistsError
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.model.streams import TriggerMode
+from headrace.model.tables import Name
 from headrace.service.describing import explain_plan, indent
 from headrace.service.estimates import describe_execution, describe_history
-from headrace.service.names import find_stream
+from headrace.service.names import find_stream, streams_named
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, job_securable, on_job, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
@@ -22,7 +25,8 @@ from headrace.streams.sources.stored import count_rows
 
 def plan_create_stream(statement: CreateStream, session: PlanningContext) -> list[Stage]:
     """Plan CREATE STREAM: record the definition, and fill the history if asked for."""
-    existing = find_stream(statement.name, session, missing_ok=True)
+    name = replace(statement.name, database=statement.name.database or session.database or statement.target.database)
+    existing = find_stream(name, session, missing_ok=True)
     if existing is not None and statement.or_replace:
         return replace_stream(statement, existing, session)
     if existing is not None:
@@ -78,20 +82,33 @@ def announce_history(plan: StreamPlan, session: PlanningContext) -> Stage:
     return Stage(rights, lambda: described, lambda _: None)
 
 
+def nothing_to_do(name: Name, session: PlanningContext) -> Stage:
+    """Return the stage of a statement with IF EXISTS about a stream that does not exist, which it says."""
+    database = name.database or session.database
+    others = [str(record.definition) for record in streams_named(name.name, session)]
+    note = f"stream {database + '.' if database else ''}{name.name} does not exist, so nothing was done"
+    note += f"; there is {', '.join(others)}" if others else ""
+    return Stage((), lambda: [note], lambda _: Result(note=note))
+
+
 def plan_drop_stream(statement: DropStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [remove_job(record.definition), notify_airflow(job_securable(record.definition))]
+    return (
+        [nothing_to_do(statement.name, session)]
+        if record is None
+        else [remove_job(record.definition), notify_airflow(job_securable(record.definition))]
+    )
 
 
 def plan_pause_stream(statement: PauseStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
-    return [] if record is None else [suspend_job(record)]
+    return [nothing_to_do(statement.name, session)] if record is None else [suspend_job(record)]
 
 
 def plan_resume_stream(statement: ResumeStream, session: PlanningContext) -> list[Stage]:
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
-        return []
+        return [nothing_to_do(statement.name, session)]
     resumed = reactivate_job(record, ignore_untreated=statement.ignore_untreated)
     return [resumed, notify_airflow(job_securable(record.definition), resumed=True)]
 
@@ -128,7 +145,7 @@ def request_quarantine(
     """Plan a request to a stream about its rows in quarantine. One that does not run serves it when it is resumed."""
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
-        return []
+        return [nothing_to_do(statement.name, session)]
     job, rows = record.definition, session.context.catalog.quarantine.counts().get(record.definition.id, 0)
 
     def apply(session: SessionState) -> Result:

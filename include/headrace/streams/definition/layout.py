@@ -243,13 +243,24 @@ def column_count_error(statement: CreateStream, count: int, expected: str) -> In
 
 
 def existing_tags(statement: CreateStream, table: Table) -> tuple[tuple[TagFill, ...], str | None]:
-    """Return how an existing target's tags are filled; tags that are not named stay NULL."""
+    """Return how an existing target's tags are filled; tags that are not named stay NULL.
+
+    Without TAGS, a single BIGINT UNSIGNED tag takes the id of the group, and others the values of PARTITION BY in their order.
+    """
     if statement.tags is None:
         if not statement.query.partition_by:
             return tuple(TagFill(tag, None) for tag in table.tags), None
         if len(table.tags) == 1 and table.tags[0].type.kind is TypeKind.UBIGINT:
             return (), table.tags[0].name
-        raise InvalidStreamError(f"the tags of {table.name} have no values", hint="add TAGS (…)", span=statement.target.span)
+        if len(table.tags) == len(statement.query.partition_by):
+            pairs = zip(table.tags, statement.query.partition_by, strict=True)
+            return tuple(TagFill(tag, item.expression) for tag, item in pairs), None
+        count = len(statement.query.partition_by)
+        raise InvalidStreamError(
+            f"{table.name} has {len(table.tags)} tags, and PARTITION BY {count} value{'' if count == 1 else 's'}",
+            hint="add TAGS (…), which names the tags to fill",
+            span=statement.target.span,
+        )
     named = {tag.name: tag for tag in statement.tags}
     unknown = next((tag for tag in statement.tags if not table.is_tag(tag.name)), None)
     if unknown is not None:

@@ -102,11 +102,16 @@ def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) ->
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
+    """Return the windows in state that are gone, such as one that merged with another, or whose result is retracted."""
     before = evaluated.state_windows
-    had_result = before.filter(pa.array(to_numpy(before[EMITTED]) != EmitState.NONE)).select([*key, WEND])
-    if had_result.num_rows == 0 or emission.retractions.num_rows == 0:
-        return had_result.slice(0, 0)
-    return had_result.filter(pa.array(match_rows(had_result, distinct(emission.retractions, key), key) >= 0))
+    windows = before.select([*key, WEND])
+    if windows.num_rows == 0:
+        return windows
+    is_gone = match_rows(windows, evaluated.windows, key) < 0
+    if emission.retractions.num_rows:
+        had_result = to_numpy(before[EMITTED]) != EmitState.NONE
+        is_gone |= had_result & (match_rows(windows, distinct(emission.retractions, key), key) >= 0)
+    return windows.filter(pa.array(is_gone))
 
 
 def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:

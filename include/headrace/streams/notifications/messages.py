@@ -65,10 +65,12 @@ class MessageEncoder:
     def _fields(self, type_: EventType, windows: pa.Table, now: int) -> Fields:
         size = windows.num_rows
         group_ids, names = self._target.groups.identify(windows)
+        ids = window_ids(group_ids, to_numpy(windows[WSTART]).astype(np.int64))
         fields: Fields = {
             "eventType": constant(type_.value, size),
             "eventTime": constant(now, size),
-            "windowId": window_ids(group_ids, to_numpy(windows[WSTART]).astype(np.int64)),
+            "windowId": ids,
+            "windowUid": pc.binary_join_element_wise(f"{self._plan.database}.{self._plan.name}", ids, "/"),
             "windowType": constant(WINDOW_TYPES[type(self._plan.query.window)], size),
             "groupId": pa.array(group_ids, pa.uint64()).cast(pa.string()),
             "windowStart": self._to_target_ticks(windows[WSTART]),
@@ -115,10 +117,9 @@ class MessageEncoder:
 
     def _message(self, events: Sequence[str], position: Position, number: int, now: int) -> bytes:
         id_ = uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{self._plan.id}/{position.batch}/{number}")
-        name = json.dumps(self._plan.name, ensure_ascii=False)
-        return (
-            f'{{"messageId":"{id_}","timestamp":{now},"streams":[{{"streamName":{name},"events":[{",".join(events)}]}}]}}'
-        ).encode()
+        database, name = (json.dumps(part, ensure_ascii=False) for part in (self._plan.database, self._plan.name))
+        stream = f'"streamName":{name},"database":{database},"events":[{",".join(events)}]'
+        return f'{{"messageId":"{id_}","timestamp":{now},"streams":[{{{stream}}}]}}'.encode()
 
 
 def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:

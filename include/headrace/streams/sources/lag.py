@@ -12,20 +12,20 @@ from headrace.streams.sources.commit_sizes import CommitSizes
 from headrace.streams.sources.source_tables import source_tables
 
 
-def measure_lag_ms(context: Context, record: JobRecord) -> int | None:
-    """Return the age of the oldest commit that a stream has not handled, 0 if all are handled; None before the stream is live.
+def measured_record(context: Context, record: JobRecord) -> JobRecord | None:
+    """Return the record of a stream with what it has not handled now; None before it is live, and if a source cannot be read.
 
-    The sources themselves are read, so the answer is right even if a micro-batch hangs or no driver runs. If one cannot be read,
-    the answer is what was recorded after the last micro-batch.
+    The sources themselves are read, so the answer is right even if the stream is at rest, a micro-batch hangs or no driver runs.
     """
-    offsets, now = record.offsets, context.clock.now()
-    if offsets is None:
+    offsets = record.offsets
+    if offsets is None or not offsets.keys() >= set(record.definition.source_ids):
         return None
     try:
         pending_since = find_pending_since(context, record, offsets)
+        counters = measure_counters(context, record)
     except Error:
-        return record.progress.lag_ms(now)
-    return 0 if pending_since is None else max(0, now - pending_since)
+        return None
+    return replace(record, progress=replace(record.progress, pending_since=pending_since, counters=counters))
 
 
 def find_pending_since(context: Context, record: JobRecord, offsets: Offsets) -> int | None:
