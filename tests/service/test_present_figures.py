@@ -113,7 +113,9 @@ def test_a_stream_of_a_driver_that_was_killed_is_not_running(tmp_path: Path) -> 
         connection.settle()
         context = connection.session.context
         assert shown(connection)[0] == "RUNNING", "a connection that has settled is no driver that has died"
-        context.catalog.leases.release(context.catalog.leases.get("default"))
+        lease = context.catalog.leases.get("default")
+        assert lease is not None
+        context.catalog.leases.release(lease)
         if (child := os.fork()) == 0:
             (tmp_path / "holder").write_text(json.dumps(process_identity()))
             os._exit(0)

@@ -21,8 +21,9 @@ from headrace.errors import InvalidStreamError, NotSupportedError, OperationalEr
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
 from headrace.history.chunk_evaluation import windows_per_row
 from headrace.history.chunks import ChunkRange, chunk_by_duration, chunk_by_rows
+from headrace.model import ledger
 from headrace.model.jobs import JobRecord, JobState
-from headrace.model.ledger import HISTORY, Chunk, ChunkState
+from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
 from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration
@@ -35,6 +36,9 @@ from headrace.streams.owners import running_as_owner
 from headrace.streams.quarantine.stored_rows import set_aside_history
 from headrace.streams.sources.stored import count_rows, source_extents
 from headrace.streams.windows.retention import subtable_key
+
+HISTORY: Final = ledger.HISTORY
+"""The run of the ledger that backfills a history, as of all kinds of jobs."""
 
 
 def plan_of(context: Context, record: JobRecord) -> StreamPlan:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.model.jobs import JobDefinition, JobRecord
-from headrace.model.ledger import Chunk
+from headrace.model.ledger import HISTORY, Chunk
 from headrace.model.pipes import PipeStage
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.lookup import plugin_name, shown_attributes
 from headrace.web.stream_view import (
-    HISTORY,
     backfill_progress,
     chunk_row,
     find_precision,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import JobRecord
-from headrace.model.ledger import ChunkState
-from headrace.web.stream_view import HISTORY, find_precision, to_millis
+from headrace.model.ledger import HISTORY, ChunkState
+from headrace.web.stream_view import find_precision, to_millis
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
