@@ -83,7 +83,7 @@ def covering(at: datetime, zone: ZoneInfo, length: timedelta, step: timedelta, o
     """Return start and end (milliseconds) of every window that contains an instant, by trying all grid points around it."""
     here, epoch = at.astimezone(zone).replace(tzinfo=None), datetime(1970, 1, 1)
     nearest = (here - epoch - offset) // step
-    reach = int((length + timedelta(hours=4)) / step) + 1
+    reach = int((length + timedelta(hours=25)) / step) + 1
     points = [epoch + offset + number * step for number in range(nearest - reach, nearest + reach)]
     ends = {first_instant(point, zone): first_instant(point + length, zone) for point in points}
     return {(int(start.timestamp() * 1000), int(end.timestamp() * 1000)) for start, end in ends.items() if start <= at < end}
@@ -115,6 +115,27 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def test_on_days_when_the_clock_changes_every_row_is_in_the_windows_that_cover_it(
     small: SparkSession, interval: str, length: timedelta, step: timedelta, offset: timedelta, zone: str, changes: list[datetime]
 ) -> None:
+    check_windows(small, interval, length, step, offset, zone, changes)
+
+
+@pytest.mark.parametrize(
+    ("zone", "change", "interval", "length", "step"),
+    [
+        ("America/Moncton", datetime(2006, 10, 29, 3, 1, tzinfo=UTC), "(1d)", DAY, DAY),
+        ("America/Moncton", datetime(2006, 10, 29, 3, 1, tzinfo=UTC), "(2d) sliding(12h)", 2 * DAY, HOUR * 12),
+        ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC), "(1d)", DAY, DAY),
+        ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC), "(1d) sliding(6h)", DAY, HOUR * 6),
+    ],
+)
+def test_midnights_that_a_clock_repeats_and_days_that_it_skips_keep_rows_in_their_windows(
+    small: SparkSession, zone: str, change: datetime, interval: str, length: timedelta, step: timedelta
+) -> None:
+    check_windows(small, interval, length, step, timedelta(), zone, [change])
+
+
+def check_windows(
+    small: SparkSession, interval: str, length: timedelta, step: timedelta, offset: timedelta, zone: str, changes: list[datetime]
+) -> None:
     every = [change + timedelta(minutes=15 * place) for change in changes for place in range(-14, 14)]
     fixed = interval.startswith("(3h")
     wanted: dict[tuple[int, int], int] = {}
@@ -128,9 +149,17 @@ def test_on_days_when_the_clock_changes_every_row_is_in_the_windows_that_cover_i
     assert len(found) == len(wanted)
 
 
-@pytest.mark.parametrize("interval", ["(1d, 150m)", "(1d) sliding(1h)", "(1d) sliding(20m)", "(1d)"])
-def test_fill_leaves_no_gap_at_clock_changes(small: SparkSession, interval: str) -> None:
-    zone, days = "Europe/Berlin", [datetime(2024, 3, 29, 12, tzinfo=UTC), datetime(2024, 4, 2, 12, tzinfo=UTC)]
+@pytest.mark.parametrize(
+    ("zone", "interval"),
+    [
+        *(("Europe/Berlin", interval) for interval in ("(1d, 150m)", "(1d) sliding(1h)", "(1d) sliding(20m)", "(1d)")),
+        ("Pacific/Apia", "(1d)"),
+        ("America/Moncton", "(1d)"),
+    ],
+)
+def test_fill_leaves_no_gap_at_clock_changes(small: SparkSession, zone: str, interval: str) -> None:
+    month, year = {"Europe/Berlin": (3, 2024), "Pacific/Apia": (12, 2011), "America/Moncton": (10, 2006)}[zone]
+    days = [datetime(year, month, 27, 12, tzinfo=UTC), datetime(year, month, 31, 12, tzinfo=UTC)]
     hours = [days[0] + HOUR * number / 3 for number in range(12 * 24)]
     starts = "select cast(_wstart as bigint), cast(_wend as bigint)"
 

@@ -54,7 +54,11 @@ def test_a_query_is_answered_as_tdengine_does(rows: Served) -> None:
 def test_a_request_says_how_rows_are_written(rows: Served) -> None:
     answer = rows.sql("select ts, a from rest.t order by ts limit 1", tz="Asia/Shanghai", row_with_meta="true")
     assert answer["data"] == [{"ts": "2026-01-01T08:00:00.500+08:00", "a": 1}]
-    assert rows.http.post("/rest/sql?tz=Nowhere", content="select 1").status_code == 400
+    for zone in ("UTC-8", "GMT-08:00", "+08:00", "+0800", " 8"):
+        assert rows.sql("select ts from rest.t order by ts limit 1", tz=zone)["data"] == [["2026-01-01T08:00:00.500+08:00"]]
+    assert rows.sql("select ts from rest.t order by ts limit 1", tz="-03:30")["data"] == [["2025-12-31T20:30:00.500-03:30"]]
+    for unknown in ("Nowhere", "UTC-99", "+08:0"):
+        assert rows.http.post("/rest/sql", params={"tz": unknown}, content="select 1").status_code == 400
 
 
 def test_a_query_without_rows_and_one_of_the_catalog_are_answered(rows: Served) -> None:

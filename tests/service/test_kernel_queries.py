@@ -35,6 +35,7 @@ SELECTED = "_wstart, _wend, count(*), count(a), avg(a), sum(b), min(c), max(d), 
 BY_SERIES = (
     "interval(3s)",
     "interval(4s) sliding(1s)",
+    "interval(1n, 2s)",
     "session(ts, 1s)",
     "state_window(a)",
     "event_window start with a > 1 end with c < 1",
@@ -212,7 +213,7 @@ def test_what_kernels_cannot_compute_is_refused_only_if_they_are_forced(sides: S
     [
         ("partition by tbname count_window(2)", "query on Spark, windows by kernels from 1,000,000 rows on"),
         ("count_window(2)", "query on Spark, windows by Spark SQL: windows across series that depend on single rows"),
-        ("interval(1n)", "query on Spark, windows by Spark SQL: windows of a calendar"),
+        ("interval(1n)", "query on Spark, windows by kernels from 1,000,000 rows on"),
         ("", "query on Spark"),
     ],
 )

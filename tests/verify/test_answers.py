@@ -54,6 +54,23 @@ def test_a_start_that_the_clock_skips_moves_later() -> None:
     assert windows == [(BERLIN + 5 * HOUR // 2, 1), (BERLIN + 53 * HOUR // 2, 2)]
 
 
+def test_a_midnight_that_a_clock_repeats_begins_a_day_once() -> None:
+    """The clock shows 00:00 at `night`, and is put back to 23:01 a minute later."""
+    night, day = 1_162_090_800, 86_400
+    rows = small_table(("d1", night - 1_800, 1), ("d1", night + 1_800, 2), ("d1", night + 7_200, 3), timezone="America/Moncton")
+    windows = query_rows("select _wstart, _wend, sum(a) from d1 interval(1d)", rows)
+    edges = [1_000 * second for second in (night - day, night, night + day + 3_600)]
+    assert windows == [(edges[0], edges[1], 1), (edges[1], edges[2], 5)]
+
+
+def test_a_day_that_a_clock_skips_is_filled_once() -> None:
+    day, skipped = 86_400, 1_325_239_200
+    rows = small_table(("d1", skipped - day, 1), ("d1", skipped + day + 60, 2), timezone="Pacific/Apia")
+    windows = query_rows("select _wstart, _wend, sum(a) from d1 interval(1d) fill(prev)", rows)
+    starts = [1_000 * (skipped + number * day) for number in range(-1, 3)]
+    assert windows == list(zip(starts[:-1], starts[1:], (1, 1, 2), strict=True))
+
+
 def test_windows_are_filled_on_the_grid_of_the_wall_clock() -> None:
     night = BERLIN / 1000 + 86_400 + 2 * 3_600
     rows = small_table(("d1", night + 1_800, 1), ("d1", night + 3 * 86_400, 2), timezone="Europe/Berlin")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.compute.nodes import Node
+from headrace.model.calendar_windows import CalendarGrid
 from headrace.model.instants import PresentInstant
 from headrace.model.queries import FillMode
 from headrace.model.time import Duration, Precision
@@ -77,6 +78,11 @@ class IntervalWindow:
         if self.zone is not None or any(duration.is_calendar for duration in durations):
             return None
         return WindowGrid(*(duration.ticks(precision) for duration in durations))
+
+    def sequence(self, precision: Precision) -> WindowGrid | CalendarGrid:
+        """Return the windows one after another, whether they follow a calendar or not."""
+        calendar = CalendarGrid(self.length, self.sliding, self.offset, self.zone or "UTC", precision)
+        return self.grid(precision) or calendar
 
     def max_windows_per_instant(self, precision: Precision) -> int:
         """Return the maximum number of windows that contain one instant."""

@@ -68,6 +68,10 @@ class WindowGrid:
         total = max(0, (instant - self.length - start) // self.step + 1)
         return self._at(start + np.arange(min(total, count), dtype=np.int64) * self.step)
 
+    def lasts(self, starts: Int64s) -> Int64s:
+        """Return the last instants of windows."""
+        return starts + (self.length - 1)
+
     def end(self, start: int) -> int:
         """Return the end of the window at `start`, exclusive."""
         return start + self.length

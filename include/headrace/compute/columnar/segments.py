@@ -52,6 +52,7 @@ from headrace.compute.window_plans import (
     StateWindow,
 )
 from headrace.compute.windows.segments import ATTRIBUTES, key_columns, prepared_columns
+from headrace.model.calendar_windows import CalendarGrid
 from headrace.model.windows import WindowGrid
 
 NO_ROW: Final = -1
@@ -141,7 +142,7 @@ class SegmentKernel:
     prepared: Mapping[str, Node]
     rows: Mapping[str, Node]
     reducers: Mapping[str, Reducer]
-    grid: WindowGrid | None
+    grid: WindowGrid | CalendarGrid | None
     schema: pa.Schema = field(compare=False)
 
     @classmethod
@@ -281,7 +282,7 @@ class SegmentKernel:
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
         position: Arrays = {}
         if self.grid is not None and starts is not None:
-            position = {WSTART: pa.array(starts), WEND: pa.array(starts + (self.grid.length - 1))}
+            position = {WSTART: pa.array(starts), WEND: pa.array(self.grid.lasts(starts))}
         elif self.plan.window is not None:
             position = {WSTART: prepared[TS], WEND: prepared[TS]}
         if isinstance(self.plan.window, CountWindow):
@@ -345,13 +346,9 @@ class SegmentKernel:
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
 
 
-def interval_grid(plan: Plan) -> WindowGrid | None:
-    """Return the windows of INTERVAL; None for other windows. Raises `UnsupportedError` if they follow a calendar."""
-    if not isinstance(plan.window, IntervalWindow):
-        return None
-    if (grid := plan.window.grid(plan.precision)) is None:
-        raise UnsupportedError("windows of a calendar")
-    return grid
+def interval_grid(plan: Plan) -> WindowGrid | CalendarGrid | None:
+    """Return the windows of INTERVAL; None for other windows."""
+    return plan.window.sequence(plan.precision) if isinstance(plan.window, IntervalWindow) else None
 
 
 def tie_breakers(plan: Plan) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows.group_calls import absorb_rows
 from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
 from headrace.errors import NotSupportedError
+from headrace.model.windows import WindowGrid
 from headrace.storage.types import row_types
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: Sh
     Raise `NotSupportedError` if the table cannot be divided among tasks.
     """
     wanted, within_series = WantedShares(scan, kernel.columns, plan.range), is_within_series(plan, scan)
-    if kernel.grid is not None and not kernel.grid.overlaps:
+    if isinstance(kernel.grid, WindowGrid) and not kernel.grid.overlaps:
         with suppress(NotSupportedError):
             shares = provider.shares(replace(wanted, by_series=within_series, windows=kernel.grid))
             is_ordered = all(share.by_series for share in shares) and is_ordered_by_series(plan)

@@ -68,14 +68,6 @@ def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:
     return to_stored_columns(plan, fill_windows(plan, finish_as_ticks(plan, windows)), [IS_FILLED])
 
 
-def gap_windows(window: IntervalWindow, precision: Precision, gaps: DataFrame) -> DataFrame:
-    """Return the windows missing between two window starts, `_wstart` and `_next`: the other columns of `gaps`, `_at`, `_wend`."""
-    names = [name for name in gaps.columns if name not in (WSTART, NEXT)]
-    missing = add_starts(window, precision, add_steps(window, precision, gaps, None, None)).where(f"{STEP} > 0L")
-    starts = missing.selectExpr(*names, AT)
-    return starts.selectExpr("*", f"{intervals.end(window, AT, precision)} AS {WEND}")
-
-
 def add_starts(window: IntervalWindow, precision: Precision, stepped: DataFrame) -> DataFrame:
     """Add the window start that lies `_step` slides after a window as `_at`, without those that the clock skips."""
     point = intervals.add_slides(window, WALL, STEP, precision)

@@ -12,12 +12,10 @@ from typing import Final
 from headrace.compute import calendar
 from headrace.compute.nodes import bigint_sql, raw
 from headrace.compute.window_plans import IntervalWindow
+from headrace.model import zones
 from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
 
 DAY: Final = Duration(1, "d")
-MAX_CLOCK_CHANGE: Final = Duration(3, "h")
-"""No clock change is larger, except at the date line, where it happens at midnight."""
-
 MAX_UNROLLED_STARTS: Final = 8
 """Up to this many starts are written out, which Spark compiles. More are computed by a lambda, which it interprets."""
 
@@ -94,11 +92,14 @@ def has_whole_panes(window: IntervalWindow) -> bool:
 
 
 def has_shifted_starts(window: IntervalWindow, precision: Precision) -> bool:
-    """Return whether windows may start at times that a clock skips or repeats: if the grid is not of whole days."""
+    """Return whether changes of the clock may put starts out of the order of the grid, or two of them at one instant.
+
+    If the grid is of whole days, only the clocks of some zones do.
+    """
     if window.zone is None:
         return False
     parts = [part for part in (window.sliding, window.offset) if not part.is_calendar]
-    return any(part.ticks(precision) % DAY.ticks(precision) for part in parts)
+    return any(part.ticks(precision) % DAY.ticks(precision) for part in parts) or zones.reorders_days(window.zone)
 
 
 def starts(window: IntervalWindow, sql: str, precision: Precision) -> str:
@@ -119,7 +120,8 @@ def candidate_starts(window: IntervalWindow, sql: str, count: int, precision: Pr
     """
     margin = 0
     if has_shifted_starts(window, precision):
-        margin = 1 if window.sliding.is_calendar else -(-MAX_CLOCK_CHANGE.ticks(precision) // window.sliding.ticks(precision))
+        change = zones.max_change(window.zone or "UTC") * precision.ticks_per_second
+        margin = 1 if window.sliding.is_calendar else -(-change // window.sliding.ticks(precision))
     point = add_slides(window, grid_point(window, sql, precision), "-i", precision)
     shifted = calendar.to_utc(raw(point), window.zone or "UTC", precision)
     return f"transform(sequence({-margin}L, {count - 1 + margin}L), i -> {shifted})"

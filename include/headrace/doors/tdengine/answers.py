@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.instants import find_zone
 from headrace.model.time import Precision
 from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, UBIGINT, DataType, TypeKind
 from headrace.pipes.formats.scalars import as_array, json_strings, scalar_sql
@@ -48,6 +50,7 @@ ARROW_KINDS: Final = {
     pa.binary(): DataType(TypeKind.VARBINARY),
 }
 UNITS: Final = {Precision.MILLISECOND: "ms", Precision.MICROSECOND: "us", Precision.NANOSECOND: "ns"}
+OFFSET: Final = re.compile(r"(UTC|GMT)?([+ -])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 AFFECTED: Final = [["affected_rows", "INT", 4]]
 
 
@@ -149,6 +152,20 @@ def json_texts(values: pa.Array, type_: DataType, precision: Precision, timezone
 
 def quoted(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def zone_name(written: str) -> str | None:
+    """Return the zone that `tz` means as Arrow names it: an IANA name, `+08:00`, or `UTC-8`, which is 8 hours east in TDengine.
+
+    A `+` that a client leaves unescaped in a URL arrives as a blank. None if there is no such zone.
+    """
+    if matched := OFFSET.fullmatch(written):
+        prefix, sign, hours, minutes = matched.groups()
+        is_east = (sign != "-") != bool(prefix)
+        name = f"{'+' if is_east else '-'}{int(hours):02}:{minutes or '00'}"
+    else:
+        name = "UTC" if written.upper() in ("UTC", "Z", "GMT") else written
+    return name if find_zone(name) is not None else None
 
 
 def instant_texts(values: pa.Array, precision: Precision, timezone: str) -> pa.Array:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 import anyio
 from anyio.to_thread import run_sync
@@ -17,7 +16,7 @@ from starlette.routing import Route, Router
 
 from headrace.doors.gate import Origin, TooManyConnectionsError
 from headrace.doors.tdengine.access import Access, Credentials
-from headrace.doors.tdengine.answers import Format, answer
+from headrace.doors.tdengine.answers import Format, answer, zone_name
 from headrace.doors.tdengine.codes import OTHER, code_of, description
 from headrace.doors.tdengine.ingest import Ingestion
 from headrace.doors.tdengine.requests import TooLargeError, read_body
@@ -104,13 +103,10 @@ def text_of(body: bytes) -> str:
 
 def format_of(request: Request) -> Format:
     """Return how the request wants rows to be written."""
-    timezone = request.query_params.get("tz") or "UTC"
-    try:
-        ZoneInfo(timezone)
-    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        raise HTTPException(400, f"unknown time zone {timezone}") from None
-    except KeyError:
-        raise HTTPException(400, f"unknown time zone {timezone}") from None
+    written = request.query_params.get("tz") or "UTC"
+    timezone = zone_name(written)
+    if timezone is None:
+        raise HTTPException(400, f"unknown time zone {written}")
     return Format(timezone, request.query_params.get("row_with_meta", "").lower() == "true")
 
 

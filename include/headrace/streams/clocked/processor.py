@@ -52,7 +52,7 @@ class ClockedProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.grid = window_grid(plan.query, context.spark)
+        self.grid = window_grid(plan.query)
         self.results = ResultEvaluation(context, plan)
         self.arrivals = window_evaluation(context, arrival_plan(plan))
         self.needs_rows_before = needs_rows_before(plan.query)

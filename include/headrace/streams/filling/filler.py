@@ -74,7 +74,7 @@ class Filler:
         self.plan = plan
         self.target = target
         self.emitted = EmittedWindows(context, plan)
-        self.grid = window_grid(plan.query, context.spark)
+        self.grid = window_grid(plan.query)
         self.values = FilledValues(context, plan, target)
 
     def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit) -> bool:

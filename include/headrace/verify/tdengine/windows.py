@@ -98,11 +98,21 @@ class Grid:
         return f"({self.clock.month_start(months)} + {self.shift})"
 
     def covering(self, ticks: str) -> str:
-        """Return the same, also if the clock skips that start."""
+        """Return the same, also if the clock skips that start, or has shown the next one and was put back."""
         latest = self.latest(ticks)
-        if self.clock.offset is not None or self.sliding.is_calendar:
+        if self.clock.offset is not None:
             return latest
-        return f"CASE WHEN {self.clock.instant(latest)} > {ticks} THEN {latest} - {self.step} ELSE {latest} END"
+        before, after = self.moved(latest, -1), self.moved(latest, 1)
+        tests = (
+            f"WHEN {self.clock.instant(latest)} > {ticks} THEN {before} WHEN {self.clock.instant(after)} <= {ticks} THEN {after}"
+        )
+        return f"CASE {tests} ELSE {latest} END"
+
+    def moved(self, wall: str, count: int) -> str:
+        """Return the clock some starts later."""
+        if self.sliding.is_calendar:
+            return self.months_later(wall, str(count * self.sliding.months))
+        return f"({wall} + {count * self.step})"
 
     @property
     def shift(self) -> int:
@@ -115,11 +125,11 @@ class Grid:
     def starts(self, wall: str) -> str:
         """Return the list of the wall clock at the starts of windows that may contain an instant, from the last start `wall`."""
         if self.sliding.is_calendar:
-            return f"[{wall}, {self.months_later(wall, f'-{self.sliding.months}')}]"
-        max_length = Duration(31 * self.length.months, "d") if self.length.is_calendar else self.length
+            return f"[{self.moved(wall, 1)}, {wall}, {self.moved(wall, -1)}]"
         # A change of the clock moves a start, and lengthens a window, by at most this.
-        slack = Duration(3, "h").ticks(self.clock.precision) if self.clock.offset is None else 0
-        return f"range({wall}, {wall} - {max_length.ticks(self.clock.precision) + slack}, -{self.step})"
+        slack = Duration(1, "d").ticks(self.clock.precision) if self.clock.offset is None else 0
+        first = f"({wall} + {-(-slack // self.step) * self.step})"
+        return f"range({first}, {wall} - {self.length.max_ticks(self.clock.precision) + slack}, -{self.step})"
 
     def end(self, wall: str) -> str:
         """Return the last instant of the window that starts when the clock shows `wall`."""
