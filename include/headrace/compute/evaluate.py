@@ -63,7 +63,6 @@ from headrace.compute.windows.segments import (
     to_segments,
     update_columns,
 )
-from headrace.errors import InternalError
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -230,10 +229,7 @@ class Evaluator:
             case OneRow():
                 from pyspark.sql import SparkSession
 
-                session = SparkSession.getActiveSession()
-                if session is None:
-                    raise InternalError("no Spark session is active")
-                return session.range(1)
+                return SparkSession.active().range(1)
 
     def _join(self, source: JoinSource) -> DataFrame:
         """Join two sources, with their columns renamed."""

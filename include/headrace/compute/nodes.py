@@ -88,7 +88,7 @@ class Column(Node):
 class Value(Node):
     """A constant of a Spark type; type `void` is NULL."""
 
-    value: int | float | str | bool | None
+    value: int | float | str | bytes | bool | None
     type: str
 
     def __str__(self) -> str:
@@ -100,7 +100,9 @@ class Value(Node):
             case int():
                 return str(self.value) if self.type == "int" else bigint_sql(self.value)
             case float():
-                return double_sql(self.value)
+                return double_sql(self.value) if self.type == "double" else f"CAST({double_sql(self.value)} AS {self.type.upper()})"
+            case bytes():
+                return f"X'{self.value.hex()}'"
         return string_sql(self.value)
 
 
@@ -258,6 +260,24 @@ def both(*conditions: Node) -> Node:
 
 def either(*conditions: Node) -> Node:
     return conditions[0] if len(conditions) == 1 else Operation("or", conditions)
+
+
+def equals_any(equations: Iterable[Node]) -> Node:
+    """Return whether one of some equations holds. Those of an operand with constants become one look-up in a set of them."""
+    members: dict[tuple[Node, str], dict[Node, None]] = {}
+    tests: dict[Node, None] = {}
+    for equation in equations:
+        match equation:
+            case Operation(name="=", operands=(_, Value(type="void")) | (Value(type="void"), _)):
+                tests[NULL.cast("boolean")] = None
+            case Operation(name="=", operands=(operand, Value() | Operation(name="cast", operands=(Value(),)) as constant)):
+                members.setdefault((operand, constant.type), {})[constant] = None
+            case _:
+                tests[equation] = None
+    for (operand, _), constants in members.items():
+        one = next(iter(constants))
+        tests[operand.equals(one) if len(constants) == 1 else call("in", operand, *constants)] = None
+    return either(*tests)
 
 
 def negated(condition: Node) -> Node:

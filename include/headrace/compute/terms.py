@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import Enum
 
 from headrace.compute import calendar
-from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, Present, bigint, double, spark_sql, string
+from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, Present, Value, bigint, double, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
@@ -74,7 +74,7 @@ def literal(value: Scalar) -> Term:
         case Decimal():
             return Term(double(float(value)), DOUBLE, constant)
         case bytes():
-            return Term(spark_sql(f"X'{value.hex()}'"), DataType(TypeKind.VARBINARY), constant)
+            return Term(Value(value, "binary"), DataType(TypeKind.VARBINARY), constant)
         case str():
             return Term(string(value), VARCHAR, constant)
 

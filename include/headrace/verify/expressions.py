@@ -45,6 +45,8 @@ class Arguments:
 Rule = Callable[[Arguments], Value]
 Test = Callable[[Arguments], str]
 Compare = Callable[["Compiler", str, Value, Value], str]
+Sides = Callable[["Compiler", Value, Value], tuple[str, str] | None]
+"""Returns two values converted so that `=` of SQL compares them; None if that takes more than a conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def both_ways(tests: Mapping[str, Test]) -> dict[str, Rule]:
     return {name: _predicate(test) for name, test in tests.items()} | {f"not {name}": negated(test) for name, test in tests.items()}
 
 
-def logic(compare: Compare, condition: Callable[[Value], str]) -> dict[str, Rule]:
+def logic(compare: Compare, condition: Callable[[Value], str], sides: Sides) -> dict[str, Rule]:
     """Return the rules of AND, OR, NOT, comparisons, IN, BETWEEN and IS NULL."""
 
     def junction(word: str) -> Test:
@@ -134,7 +136,16 @@ def logic(compare: Compare, condition: Callable[[Value], str]) -> dict[str, Rule
 
     def is_in(use: Arguments) -> str:
         subject, *choices = use.values
-        return f"({' OR '.join(compare(use.compiler, '=', subject, choice) for choice in choices)})"
+        listed: dict[tuple[str, DataType | None], list[str]] = {}
+        tests: list[str] = []
+        for choice in choices:
+            plain = sides(use.compiler, subject, choice) if choice.is_constant else None
+            if plain is None:
+                tests.append(compare(use.compiler, "=", subject, choice))
+            else:
+                listed.setdefault((plain[0], choice.type), []).append(plain[1])
+        tests += [f"{value} IN ({', '.join(constants)})" for (value, _), constants in listed.items()]
+        return f"({' OR '.join(tests)})"
 
     def between(use: Arguments) -> str:
         subject, low, high = use.values

@@ -10,7 +10,7 @@ from typing import Protocol
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.scalars import ScalarArguments, ScalarFunction
 from headrace.compute.language import Language
-from headrace.compute.nodes import NULL, Node, bigint, both, case, either, if_, negated
+from headrace.compute.nodes import NULL, Node, bigint, both, case, either, equals_any, if_, negated
 from headrace.compute.terms import Constant, Term, instant_literal, is_instant, literal, shift_months
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
@@ -133,7 +133,7 @@ class Binder:
         """Return `IN`: true if a choice is equal, NULL if none is and one is NULL."""
         subject, *choices = terms
         converted = [self.language.operators.choice(subject, choice) for choice in choices]
-        test = either(*(self.comparison("=", subject, choice) for choice in converted))
+        test = equals_any(self.comparison("=", subject, choice) for choice in converted)
         return Term(negated(test) if name == "not in" else test, BOOL)
 
     def _bind_between(self, name: str, terms: Sequence[Term]) -> Term:

@@ -87,7 +87,7 @@ def operation_type(name: str, types: list[pa.DataType]) -> pa.DataType:
     if name in ORDERED:
         return require(len(types) == 2 and are_comparable(*types), TYPES["boolean"], name)
     if name == "in":
-        return require(all(type_ == types[0] and not pa.types.is_floating(type_) for type_ in types), TYPES["boolean"], name)
+        return require(len(set(types[1:])) == 1 and are_comparable(types[0], types[1]), TYPES["boolean"], name)
     if name in ("is null", "is not null"):
         return TYPES["boolean"]
     if name in ("+", "-", "*"):
@@ -113,7 +113,7 @@ def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
     """Return whether two types compare without a conversion, except of numbers to BIGINT or DOUBLE."""
     if all(pa.types.is_integer(type_) or pa.types.is_floating(type_) for type_ in (left, right)):
         return True
-    return bool(left == right and left in (TYPES["string"], TYPES["boolean"], TIMESTAMP))
+    return bool(left == right and left in (TYPES["string"], TYPES["binary"], TYPES["boolean"], TIMESTAMP))
 
 
 def common_type(types: list[pa.DataType]) -> pa.DataType:
@@ -310,7 +310,14 @@ def is_among(values: Values, *members: Values) -> Values:
     if any(not member.is_valid for member in members):
         raise UnsupportedError("IN with NULL")
     listed = pa.array([member.as_py() for member in members], members[0].type)
-    return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), pc.is_in(values, value_set=listed))
+    values, listed = as_common_number(values, listed)
+    if pa.types.is_floating(listed.type):
+        # A sum with 0.0 turns -0.0 into 0.0, from which the look-up would tell it apart.
+        values, listed = pc.add(values, 0.0), pc.add(listed, 0.0)
+    if values.type != listed.type:
+        values, listed = pc.cast(values, pa.int64()), pc.cast(listed, pa.int64())
+    found = pc.is_in(values, value_set=listed)
+    return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
 
 
 def choose(condition: Values, first: Values, second: Values) -> Values:

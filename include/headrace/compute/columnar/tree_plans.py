@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar.cells import Aggregation
-from headrace.compute.columnar.columns import call_types, value_type
+from headrace.compute.columnar.columns import as_array, call_types, value_type
 from headrace.compute.columnar.expressions import Values, evaluate, infer_type
 from headrace.compute.columnar.rows import (
     RowReader,
@@ -29,7 +29,7 @@ from headrace.compute.columnar.series_calls import add_calls
 from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
 from headrace.compute.plan import WSTART, AnyPlan, Plan
 from headrace.compute.plan_clauses import Output
-from headrace.compute.plan_sources import SeriesRows
+from headrace.compute.plan_sources import OneRow, SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import RangeWindow
@@ -44,6 +44,8 @@ def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result
     At most `max_rows` rows are read, and at most `max_result_rows` returned; None for as many as fit in memory.
     """
     try:
+        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
+            return evaluate_one_row(plan)
         return LocalPlan(plan).run(reader, max_rows, max_result_rows) if isinstance(plan, Plan) else None
     except UnsupportedError:
         return None
@@ -52,9 +54,24 @@ def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result
 def is_supported(plan: AnyPlan) -> bool:
     """Return whether `evaluate_locally` evaluates a plan, unless it has to read or to keep too much."""
     try:
+        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
+            return evaluate_one_row(plan) is not None
         return isinstance(plan, Plan) and LocalPlan(plan) is not None
     except UnsupportedError:
         return False
+
+
+def evaluate_one_row(plan: Plan) -> pa.Table:
+    """Return the result of a SELECT without FROM, or raise `UnsupportedError`."""
+    if plan.aggregated or plan.series.calls or plan.series.arrow_calls or plan.interp:
+        raise UnsupportedError("clause")
+    nodes = [stored_node(plan, output, {}, {}) for output in plan.outputs]
+    names = [output.name for output in plan.outputs]
+    row = pa.Table.from_arrays([as_array(evaluate(node, {}), 1) for node in nodes], names=names)
+    if plan.filter is not None:
+        infer_type(condition := at_present(plan, plan.filter), {})
+        row = row.slice(0 if evaluate(condition, {}).as_py() else 1)
+    return limit(plan, row)
 
 
 class LocalPlan:

@@ -135,6 +135,15 @@ def _compare(_: Compiler, sign: str, left: Value, right: Value) -> str:
     raise unsupported(f"a comparison of {left.type} and {right.type}")
 
 
+def _sides(_: Compiler, left: Value, right: Value) -> tuple[str, str] | None:
+    """Return the sides of an equation with a constant that is no NaN, and not 0, whose sign may matter."""
+    kinds = [value.type.kind if value.type else None for value in (left, right)]
+    if all(kind in NUMBERS for kind in kinds) and right.constant == right.constant and not _is_zero(right):
+        is_real = any(value.is_kind(*FLOATS) for value in (left, right))
+        return (double(left), double(right)) if is_real else (left.sql, right.sql)
+    return (left.sql, right.sql) if left.is_text and right.is_text else None
+
+
 def _dated(value: Value) -> str:
     if value.is_kind(TypeKind.DATE):
         return value.sql
@@ -176,7 +185,7 @@ def _compare_with_zero(sign: str, x: str) -> str:
     return f"({tests[sign]})"
 
 
-_LOGIC: Final = logic(_compare, to_condition)
+_LOGIC: Final = logic(_compare, to_condition, _sides)
 _PATTERNS: Final = both_ways({"like": _like, "match": _match})
 LANGUAGE: Final = Language(
     {

@@ -43,17 +43,22 @@ def _literal(compiler: Compiler, node: Expression) -> Value | None:
 
 
 def _compare(compiler: Compiler, sign: str, left: Value, right: Value) -> str:
-    """Compare two values: as instants if either is one, as numbers if either is one, else as text."""
+    first, second = _sides(compiler, left, right)
+    return f"({first} {sign} {second})"
+
+
+def _sides(compiler: Compiler, left: Value, right: Value) -> tuple[str, str]:
+    """Convert two values to compare them: to instants if either is one, to numbers if either is one, else as text."""
     if left.is_instant or right.is_instant:
         left, right = to_instant(compiler, left), to_instant(compiler, right)
-    first, second = left.sql, right.sql
-    if left.type is not None and right.type is not None:
-        if left.is_text != right.is_text:
-            convert = to_bool if BOOL in (left.type, right.type) else to_double
-            first, second = convert(left), convert(right)
-        elif (left.type == BOOL) != (right.type == BOOL):
-            first, second = to_double(left), to_double(right)
-    return f"({first} {sign} {second})"
+    if left.type is None or right.type is None:
+        return left.sql, right.sql
+    if left.is_text != right.is_text:
+        convert = to_bool if BOOL in (left.type, right.type) else to_double
+        return convert(left), convert(right)
+    if (left.type == BOOL) != (right.type == BOOL):
+        return to_double(left), to_double(right)
+    return left.sql, right.sql
 
 
 def _arithmetic(sign: str) -> Rule:
@@ -130,7 +135,7 @@ LANGUAGE: Final = Language(
     {
         **FUNCTIONS,
         **{sign: _arithmetic(sign) for sign in "+-*/%"},
-        **logic(_compare, to_condition),
+        **logic(_compare, to_condition, _sides),
         **_PATTERNS,
         "nmatch": _PATTERNS["not match"],
         "unary-": _negated,
