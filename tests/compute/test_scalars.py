@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from datetime import datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.compute import evaluate
+from headrace.compute.columnar.tree_plans import evaluate_locally
 from headrace.compute.tdengine.scalars import EXAMPLES, MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from tests.compute.samples import METERS, T0, answer, frame, meters, pairs, plan, scope, to_offset
@@ -56,6 +58,37 @@ def test_every_function_has_an_example_that_holds(small: SparkSession) -> None:
     assert set(EXAMPLES) <= names
     (found,) = evaluate(plan(f"select {', '.join(call for call, _ in EXAMPLES.values())}"), frame(small, METERS, [])).collect()
     assert dict(zip(EXAMPLES, map(written, found), strict=True)) == {name: value for name, (_, value) in EXAMPLES.items()}
+
+
+def test_a_query_without_a_table_is_answered_in_any_thread(small: SparkSession) -> None:
+    texts = "select upper('a'), length('b')"
+    with ThreadPoolExecutor(2) as threads:
+        assert (
+            list(threads.map(lambda sql: evaluate(plan(sql), frame(small, METERS, [])).collect(), [texts, texts]))
+            == [[("A", 1)]] * 2
+        )
+
+
+def test_a_query_without_a_table_needs_no_spark() -> None:
+    sql = "select 1, now(), abs(-1), -2.5, 'a', null, true, 3 in (1, 2), 1 + 1 limit 5"
+    for query in (sql, sql.replace(" limit", " where 1 < 2 limit")):
+        found = evaluate_locally(plan(query), NoTables(), 0)
+        assert found is not None
+        assert [list(row.values()) for row in found.to_pylist()] == [
+            [1, datetime.fromtimestamp(T0 / 1000, UTC), 1, -2.5, "a", None, True, False, 2.0]
+        ]
+    nothing = evaluate_locally(plan("select 1 where 1 > 2"), NoTables(), 0)
+    assert nothing is not None
+    assert nothing.num_rows == 0
+
+
+class NoTables:
+    """A reader that has nothing to read."""
+
+    def count(self, *_: Any) -> int:
+        raise AssertionError
+
+    batches = count
 
 
 def test_calendar_functions_follow_the_zone_of_the_statement(small: SparkSession) -> None:

@@ -71,6 +71,8 @@ class CountedReader:
             yield batch
 
 
+OVERFLOW: Final = "long overflow"
+"""What Java says of an instant with too many microseconds."""
 STATUS: Final = re.compile(r"(\d{3}): (.*)", re.DOTALL)
 MIN_LARGE_TABLE_ROWS: Final = 1_000_000
 """Smaller tables are not worth collecting statistics for."""
@@ -267,15 +269,22 @@ def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None 
 @contextmanager
 def translated() -> Iterator[None]:
     """Translate errors of Spark into ours."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except Py4JJavaError as error:
+        if OVERFLOW not in str(error):
+            raise
+        raise calendar_error() from error
     except PySparkException as error:
         if (invalid := unassignable_raised(error)) is not None:
             raise invalid from error
         condition = error.getCondition() or type(error).__name__
         first_line = str(error).strip().splitlines()[0]
+        if OVERFLOW in first_line:
+            raise calendar_error() from error
         if condition == "USER_RAISED_EXCEPTION":
             message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
             raise raised_error(message) from error
@@ -286,6 +295,13 @@ def translated() -> Iterator[None]:
         if (own := error_of_task(str(error))) is not None:
             raise own from error
         raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error
+
+
+def calendar_error() -> DataError:
+    """Return the error for an instant that no timestamp of Arrow can hold."""
+    return DataError(
+        "a timestamp of the result is outside the calendar", hint="numbers are ticks since 1970; leave it out with WHERE"
+    )
 
 
 def raised_error(message: str) -> LimitError | DataError:

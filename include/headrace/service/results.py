@@ -10,6 +10,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from headrace.errors import DataError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -147,7 +149,13 @@ class Result:
 def to_python_values(column: pa.Array) -> list[Any]:
     import pyarrow as pa
 
-    values = column.to_pylist()
+    try:
+        values = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        if not pa.types.is_timestamp(column.type):
+            raise
+        hint = "numbers are ticks since 1970; read it as Arrow, or leave it out with WHERE"
+        raise DataError("a timestamp of the result is outside the years 1 to 9999", hint=hint) from error
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if value is None else int(value) for value in values]
     return [value.item() if hasattr(value, "item") and not isinstance(value, Decimal) else value for value in values]

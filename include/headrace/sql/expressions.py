@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from headrace.errors import LimitError
@@ -14,6 +14,7 @@ from headrace.model.spans import Span
 from headrace.model.types import DataType
 from headrace.sql.cursor import Cursor
 from headrace.sql.lexical_rules import MAX_DIGITS
+from headrace.sql.numbers import finite, negative
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
 from headrace.sql.tokens import Token, TokenType
 
@@ -146,7 +147,7 @@ class ExpressionParser(Cursor, ABC):
         start = self._index
         self._advance()
         if token.word == "-" and self._token.kind is TokenType.NUMBER:
-            return Literal(-self._number_value(self._advance()), self._span(start))
+            return Literal(negative(self._number_value(self._advance())), self._span(start))
         operand = self._parse_nested(lambda: self._parse_operation(SIGN))
         return operand if token.word == "+" else self._make_call("unary-", (operand,), start)
 
@@ -182,14 +183,18 @@ class ExpressionParser(Cursor, ABC):
             return Star(table, self._span(start))
         return None
 
-    def _number_value(self, token: Token) -> int | float:
+    def _number_value(self, token: Token) -> int | float | Decimal:
         text = self.text[token.start : token.end].lower()
-        value: int | float | None = None
         if len(text) <= MAX_DIGITS and NUMBER.fullmatch(text):
-            value = int(text, 0) if text.startswith("0x") else int(text) if text.isdigit() else float(text)
-        if value is None or (isinstance(value, float) and math.isinf(value)):
-            self._fail_invalid("this is not a number, or out of range", token)
-        return value
+            try:
+                return int(text, 0) if text.startswith("0x") else self._parse_number_text(text)
+            except ValueError:
+                pass
+        return self._fail_invalid("this is not a number, or out of range", token)
+
+    def _parse_number_text(self, text: str) -> int | float | Decimal:
+        """Return a decimal number, or raise `ValueError` if it is out of range."""
+        return int(text) if text.isdigit() else finite(text)
 
     # Functions
 

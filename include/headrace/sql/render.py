@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import ClassVar
 
 from headrace.errors import InternalError
@@ -120,7 +121,7 @@ def text_if(condition: object, text: str) -> str:
 
 
 def _is_negative(value: Scalar) -> bool:
-    return isinstance(value, (int, float)) and str(value).startswith("-")
+    return isinstance(value, (int, float, Decimal)) and str(value).startswith("-")
 
 
 def shifted_sql(base: str, offset: int, unit_names: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Callable
 from typing import ClassVar, Final, NoReturn
@@ -21,14 +20,6 @@ NEXT_ROW: Final = re.compile(r"\s*(?:,\s*)?\(")
 
 MAX_NOW_OFFSET: Final = 10**20
 """Nanoseconds from now that exceed every timestamp."""
-
-
-def finite(text: str) -> float:
-    """Return a number, or raise `ValueError` if it is not finite."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
 
 
 @functools.cache

@@ -14,6 +14,8 @@ from headrace.model.expressions import Scalar
 from headrace.model.types import BIGINT, BOOL, DOUBLE, TEXTS, TIMESTAMP, UBIGINT, VARCHAR, DataType, TypeKind
 
 FLOATS: Final = (TypeKind.FLOAT, TypeKind.DOUBLE)
+FLOAT_LIMIT: Final = 2.0**128 - 2.0**103
+"""From here on, the nearest FLOAT is infinite."""
 _NAMES: Final = {
     TypeKind.BOOL: "BOOLEAN",
     TypeKind.UTINYINT: "UTINYINT",
@@ -89,7 +91,7 @@ def constant(value: Scalar) -> Value:
             type_ = BIGINT if -(2**63) <= value < 2**63 else UBIGINT
             return Value(f"CAST('{value}' AS {duck_type(type_)})", type_, True, value)
         case float() | Decimal():
-            return Value(f"CAST('{float(value)!r}' AS DOUBLE)", DOUBLE, True, float(value))
+            return Value(f"CAST('{float(value)!r}' AS DOUBLE)", DOUBLE, True, value)
         case bytes():
             return Value("'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB", DataType(TypeKind.VARBINARY), True, value)
         case str():
@@ -98,6 +100,12 @@ def constant(value: Scalar) -> Value:
 
 def instant(ticks: int) -> Value:
     return Value(f"CAST('{ticks}' AS BIGINT)", TIMESTAMP, True, ticks)
+
+
+def float_sql(number: float) -> str:
+    """Return the FLOAT nearest to a number, which may be infinite."""
+    limit = "inf" if number > 0 else "-inf"
+    return f"CAST('{limit if abs(number) >= FLOAT_LIMIT else repr(number)}' AS FLOAT)"
 
 
 def floored_mod(sql: str, divisor: int | str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.nodes import Column, Node, UnsupportedError
-from headrace.compute.tdengine.operators import truncate_text
+from headrace.compute.tdengine.conversions import truncate_text
 from headrace.model.types import DataType, TypeKind
 
 TEXTS = pa.array(["größe", None, ""])

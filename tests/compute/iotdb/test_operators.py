@@ -72,6 +72,37 @@ def test_comparisons_with_nan_are_false(small: SparkSession) -> None:
 
 
 @pytest.mark.spark
+def test_a_constant_is_compared_with_a_float_as_one(small: SparkSession) -> None:
+    rows = ((1, {"f": 0.1, "d": 0.1}), (2, {"f": 2.5, "d": 2.5}), (3, {"f": 100.1, "d": 100.1}))
+    items = (
+        call("=", ".f", 0.1),
+        call(">", 100.1, ".f"),
+        call("<=", ".f", 0.1),
+        call("between", ".f", 0.1, 100.1),
+        call("in", ".f", 0.1, 100.1),
+        call("not in", ".f", *(number + 0.1 for number in range(3000))),
+        call("=", ".f", ".d"),
+        call("<", ".f", 1e300),
+    )
+    assert columns(frame(small, rows), *items) == [
+        [True, False, False],
+        [True, True, False],
+        [True, False, False],
+        [True, True, True],
+        [True, False, True],
+        [False, True, False],
+        [False, True, False],
+        [True, True, True],
+    ]
+
+
+@pytest.mark.spark
+def test_bytes_as_text_are_text_or_hexadecimal_digits(small: SparkSession) -> None:
+    rows = ((1, {"o": b"abc"}), (2, {"o": b"\x98\xf4"}), (3, {"o": b""}))
+    assert columns(frame(small, rows), Cast(expression(".o"), TEXT)) == [["abc", "0x98f4", ""]]
+
+
+@pytest.mark.spark
 def test_comparisons_of_other_types_and_logic_of_three_values(small: SparkSession) -> None:
     positive = call(">", ".i", 0)
     items = (

@@ -432,7 +432,7 @@ FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Cal
         exact_type("shiftright", pa.int64(), pa.int32()),
         lambda values, places: pc.shift_right(values, pc.cast(places, values.type)),
     ),
-    "abs": (same_type(*FLOATS), pc.abs),
+    "abs": (same_type(*FLOATS, pa.int64()), pc.abs),
     "isnan": (constant_type(TYPES["boolean"], *FLOATS), is_nan),
     "sqrt": (same_type(pa.float64()), pc.sqrt),
     "unix_millis": (constant_type(pa.int64(), TIMESTAMP), to_ticks(1000)),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -64,9 +65,9 @@ class AggregateArguments:
     def number(self, index: int) -> float:
         """Return a numeric constant, or raise `TypeMismatchError`. Index 0 is the second argument."""
         value = self.constants[index]
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise TypeMismatchError(f"argument {index + 2} of {self.function} must be a constant number")
-        return value
+        return float(value) if isinstance(value, Decimal) else value
 
     def string(self, index: int) -> str:
         """Return a string constant, or raise `TypeMismatchError`. Index 0 is the second argument."""

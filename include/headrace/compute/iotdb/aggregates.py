@@ -25,7 +25,7 @@ from headrace.compute.functions.aggregates import (
     simple_partial,
 )
 from headrace.compute.iotdb.types import EVERY, EXECUTION_ERROR, FLOATING, NUMERIC, SEMANTIC_ERROR, type_error, type_list, type_name
-from headrace.compute.nodes import FALSE, NULL, TRUE, call, if_, negated, spark_sql, string
+from headrace.compute.nodes import FALSE, NULL, TRUE, bigint, call, either, if_, negated, spark_sql, string
 from headrace.compute.tdengine.aggregates import (
     POPULATION,
     SAMPLE,
@@ -121,10 +121,13 @@ def greatest(arguments: AggregateArguments) -> AggregateRule:
 
 
 def extreme(arguments: AggregateArguments) -> AggregateRule:
-    """Return the rule of the value farthest from 0; of two, the positive one."""
-    high = -H if arguments.type.kind in FLOATING else H
-    value = if_(call("abs", high.cast("double")) >= call("abs", L.cast("double")), high, L)
-    return AggregateRule(arguments.type, (greatest_partial(arguments), simple_partial("l", "min", X)), value)
+    """Return the rule of the value farthest from 0; of two, the positive one. As in Java, the least integer is never farthest."""
+    is_floating = arguments.type.kind in FLOATING
+    high = -H if is_floating else H
+    is_high = call("abs", high.cast("double")) >= call("abs", L.cast("double"))
+    if not is_floating:
+        is_high = either(L.equals(bigint(arguments.type.integer_range()[0])), is_high)
+    return AggregateRule(arguments.type, (greatest_partial(arguments), simple_partial("l", "min", X)), if_(is_high, high, L))
 
 
 def value_at(function: str) -> Callable[[AggregateArguments], AggregateRule]:

@@ -47,11 +47,12 @@ def quoted_input(sql: Node) -> Node:
 
 
 def as_text(term: Term) -> Node:
-    """Convert to TEXT; a date becomes its digits, such as 20240131."""
+    """Convert to TEXT; a date becomes its digits, such as 20240131, and bytes that are no text their hexadecimal digits."""
     if term.type is not None and term.type.kind is TypeKind.DATE:
         return spark_sql("date_format({}, 'yyyyMMdd')", term.node)
     if term.type is not None and term.type.kind is TypeKind.VARBINARY:
-        return spark_sql("make_valid_utf8(CAST({} AS STRING))", term.node)
+        text = term.node.cast("string")
+        return spark_sql("if(is_valid_utf8({text}), {text}, concat('0x', lower(hex({bytes}))))", text=text, bytes=term.node)
     return to_string(term)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
 from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
 from headrace.compute.nodes import negated as inverted
+from headrace.compute.tdengine.comparisons import constant_number, to_float32
 from headrace.compute.tdengine.operators import null_test
 from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, shift_instant, to_double, to_string
 from headrace.compute.types import spark_type
@@ -96,6 +97,7 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     if left.type is None or right.type is None:
         return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
     if left.type.kind in ORDERED and right.type.kind in ORDERED:
+        left, right = as_float(left, right), as_float(right, left)
         return Term(compare_numbers(COMPARISONS[sign], left, right), BOOL)
     if left.type.kind in TEXTUAL and right.type.kind in TEXTUAL:
         return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
@@ -106,6 +108,15 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     if kind is TypeKind.BOOL and COMPARISONS[sign] not in ("=", "<>"):
         raise type_error("Unsupported Type", hint="compare BOOLEAN with = or !=", status=301)
     return Term(call(COMPARISONS[sign], first.node, second.node), BOOL)
+
+
+def as_float(term: Term, other: Term) -> Term:
+    """Return a constant number that is compared with a stored FLOAT as the nearest FLOAT, any other term unchanged."""
+    number = constant_number(term)
+    is_narrowed = other.type is not None and other.type.kind is TypeKind.FLOAT and isinstance(other.node, Column)
+    if number is None or not is_narrowed or term.type is None or term.type.kind not in NUMERIC:
+        return term
+    return literal(to_float32(float(number)))
 
 
 def mismatch(left: Term, right: Term) -> TypeMismatchError:
@@ -270,12 +281,11 @@ def choice(subject: Term, choice: Term) -> Term:
     if kind not in READERS:
         return choice
     try:
-        constant = literal(READERS[kind](written))
+        return literal(READERS[kind](written))
     except ValueError:
         raise type_error(
             f'"{written}" cannot be cast to [{type_name(subject.type)}]', f"write a {type_name(subject.type)}", EXECUTION_ERROR
         ) from None
-    return Term(cast(constant, subject.type), subject.type) if kind in FLOATING else constant
 
 
 def read_boolean(written: str) -> bool:
@@ -289,7 +299,7 @@ READERS: Final[dict[TypeKind, Callable[[str], bool | int | float]]] = {
     TypeKind.BOOL: read_boolean,
     TypeKind.INT: int,
     TypeKind.BIGINT: int,
-    TypeKind.FLOAT: float,
+    TypeKind.FLOAT: lambda written: to_float32(float(written)),
     TypeKind.DOUBLE: float,
 }
 

@@ -26,11 +26,16 @@ from headrace.compute.functions.aggregates import (
 )
 from headrace.compute.nodes import NULL, Column, Node, bigint, call, case, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
+from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, decimal_arithmetic, decimal_of, result_type
+from headrace.compute.terms import Term
 from headrace.compute.types import spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, INTEGER_BITS, UBIGINT, UNSIGNED, DataType, TypeKind
 
 H, K, L, M, N, Q, S, V = map(Column, ("h", "k", "l", "m", "n", "q", "s", "v"))
+
+
+COUNT: Final = decimal_of(BIGINT) or BIGINT
 
 
 def sum_partial(name: str, value: Node, type_: str = "bigint") -> PartialRule:
@@ -68,7 +73,13 @@ def total(arguments: AggregateArguments) -> AggregateRule:
     return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"),), S)
 
 
-def average(_: AggregateArguments) -> AggregateRule:
+def average(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of `avg`: DOUBLE, or DECIMAL for DECIMAL."""
+    if arguments.type.kind is TypeKind.DECIMAL:
+        total = DataType(TypeKind.DECIMAL, DECIMAL_DIGITS, arguments.type.scale or 0)
+        quotient = decimal_arithmetic("/", Term(S, total), Term(N, BIGINT), result_type("/", total, COUNT))
+        assert quotient.type is not None
+        return AggregateRule(quotient.type, (sum_partial("s", X, spark_type(total)), count_partial()), quotient.node)
     return AggregateRule(DOUBLE, (sum_partial("s", X.cast("double"), "double"), count_partial()), per_value(S))
 
 
@@ -189,7 +200,7 @@ TABLE: Final = (
         "count", ANY, count, "number of rows with `count(*)`, of non-NULL values with `count(x)`; 0 if there are none"
     ),
     AggregateFunction("sum", NUMERIC, total, "sum; NULL if it is out of range for BIGINT"),
-    AggregateFunction("avg", NUMERIC, average, "arithmetic mean"),
+    AggregateFunction("avg", NUMERIC, average, "arithmetic mean; a DECIMAL for DECIMAL"),
     AggregateFunction("min", ORDERED, extreme("min"), "minimum; the earliest row if several have it", pick="min", order=LEAST),
     AggregateFunction("max", ORDERED, extreme("max"), "maximum; the earliest row if several have it", pick="max", order=GREATEST),
     AggregateFunction("spread", MEASURED, spread, "maximum minus minimum; 0 for a single value"),

@@ -9,15 +9,16 @@ from headrace.compute.language import Language, NullRules, Operators, PseudoColu
 from headrace.compute.tdengine import limits, operators
 from headrace.compute.tdengine.aggregates import TABLE
 from headrace.compute.tdengine.assignment import assign
+from headrace.compute.tdengine.comparisons import COMPARISONS
+from headrace.compute.tdengine.conversions import common_type, convert, convert_to, truth
 from headrace.compute.tdengine.lists import LIST_TABLE
-from headrace.compute.tdengine.operators import convert_to
 from headrace.compute.tdengine.scalars import MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.tdengine.series import SERIES_TABLE
 from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause
 from headrace.model.tables import TBNAME
 
-TESTS: Final = frozenset((*operators.COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between"))
+TESTS: Final = frozenset((*COMPARISONS, "like", "not like", "match", "nmatch", "in", "not in", "between", "not between"))
 
 
 TDENGINE: Final = Language(
@@ -26,12 +27,12 @@ TDENGINE: Final = Language(
     operators=Operators(
         unary=operators.UNARY,
         binary=operators.BINARY,
-        comparisons=frozenset(operators.COMPARISONS),
+        comparisons=frozenset(COMPARISONS),
         instant=operators.timestamp,
-        truth=operators.truth,
+        truth=truth,
         cast=convert_to,
-        common_type=operators.common_type,
-        convert=operators.convert,
+        common_type=common_type,
+        convert=convert,
         assign=assign,
     ),
     pseudo_columns=PseudoColumns(

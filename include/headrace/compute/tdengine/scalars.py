@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction, finite, number
-from headrace.compute.nodes import NULL, Node, call, double, either, if_, integer, spark_sql, string
-from headrace.compute.tdengine.operators import arithmetic, common_type, convert, to_whole
+from headrace.compute.nodes import NULL, Node, bigint, call, double, either, if_, integer, spark_sql, string
+from headrace.compute.tdengine.conversions import common_type, convert, to_whole
+from headrace.compute.tdengine.operators import arithmetic
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text, spark_type
-from headrace.model.types import BIGINT, DOUBLE, FLOATS, VARCHAR, DataType, TypeKind
+from headrace.model.types import BIGINT, DOUBLE, FLOATS, SIGNED, VARCHAR, DataType, TypeKind
 
 
 def result_type(arguments: ScalarArguments) -> DataType:
@@ -37,8 +38,10 @@ def integer_function(template: str) -> Build:
 
 
 def length(arguments: ScalarArguments) -> Term:
-    """Build `length(x)`: the bytes of text or binary data."""
+    """Build `length(x)`: the bytes of text or binary data; NCHAR has four for each character."""
     term = arguments.terms[0]
+    if term.type is not None and term.type.kind is TypeKind.NCHAR:
+        return Term(call("char_length", term.node).cast("bigint") * bigint(4), BIGINT)
     if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
         arguments.text(0)
     return Term(call("octet_length", term.node).cast("bigint"), BIGINT)
@@ -116,7 +119,7 @@ TEXT_TABLE: Final = (
         find_in_set,
         "position of x in the list y, or 0 if it is not in the list; z is the separator (default: a comma)",
     ),
-    ScalarFunction("length", 1, 1, length, "number of bytes in UTF-8"),
+    ScalarFunction("length", 1, 1, length, "number of bytes: of NCHAR four for each character, else those in UTF-8"),
     ScalarFunction("lower", 1, 1, text_function("lower({x})"), "x in lower case"),
     ScalarFunction("ltrim", 1, 1, text_function("ltrim({x})"), "x without leading spaces"),
     ScalarFunction("position", 2, 2, integer_function("locate({x}, {y})"), "position of x in y, or 0 if y does not contain x"),
@@ -154,6 +157,16 @@ def same_type_function(function: str) -> Build:
     return build
 
 
+def absolute(arguments: ScalarArguments) -> Term:
+    """Build `abs(x)` in the type of x. The least integer has no opposite in its type, and does not change."""
+    term = arguments.terms[0]
+    if term.type is None or term.type.kind not in SIGNED:
+        return same_type_function("abs")(arguments)
+    least, _ = term.type.integer_range()
+    value = call("abs", term.node.cast("bigint")).cast(spark_type(term.type))
+    return Term(if_(term.node.equals(bigint(least)), term.node, value), term.type)
+
+
 def integral_function(apply: Callable[[Node], Node]) -> Build:
     """Return a function that rounds fractions: integers do not change, FLOAT and DOUBLE keep their type."""
 
@@ -169,12 +182,24 @@ def integral_function(apply: Callable[[Node], Node]) -> Build:
 
 
 def round_number(arguments: ScalarArguments) -> Term:
+    """Build `round(x[, digits])`. Negative digits round integers, too."""
+    if len(arguments.terms) > 1 and arguments.terms[1].constant is None:
+        scale = power_of_ten(arguments.terms[1])
+        return integral_function(lambda x: call("round", x * scale, integer(0)) / scale)(arguments)
     digits = arguments.integer(1) if len(arguments.terms) > 1 else 0
+    type_ = arguments.terms[0].type
+    if digits < 0 and type_ is not None and type_.is_integer:
+        value = arguments.terms[0].node if type_.kind is TypeKind.UBIGINT else arguments.terms[0].node.cast("bigint")
+        return Term(call("round", value, integer(digits)).try_cast(spark_type(type_)), type_)
     return integral_function(lambda x: call("round", x, integer(digits)))(arguments)
 
 
+def power_of_ten(digits: Term) -> Node:
+    return call("power", double(10), call("floor", number(digits)))
+
+
 def truncate_number(arguments: ScalarArguments) -> Term:
-    scale = double(10.0 ** arguments.integer(1))
+    scale = double(10.0 ** arguments.integer(1)) if arguments.terms[1].constant else power_of_ten(arguments.terms[1])
 
     def cut(x: Node) -> Node:
         scaled = x * scale
@@ -214,7 +239,7 @@ def checksum(arguments: ScalarArguments) -> Term:
 
 EXTREME: Final = "argument; NULL if any argument is NULL; compared as text if any argument is text"
 MATH_TABLE: Final = (
-    ScalarFunction("abs", 1, 1, same_type_function("abs"), "absolute value"),
+    ScalarFunction("abs", 1, 1, absolute, "absolute value; the least integer of a type does not change"),
     ScalarFunction("acos", 1, 1, real_function("acos"), "arc cosine, in radians"),
     ScalarFunction("asin", 1, 1, real_function("asin"), "arc sine, in radians"),
     ScalarFunction("atan", 1, 1, real_function("atan"), "arc tangent, in radians"),

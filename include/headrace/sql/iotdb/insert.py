@@ -16,7 +16,8 @@ from headrace.sql.iotdb.parser import InsertHeader, Parser
 from headrace.sql.iotdb.status import semantic_error
 from headrace.sql.iotdb.words import INSTANT, LEXICAL_RULES, UNITS, TreeLexis, canonical_instant
 from headrace.sql.lexical_rules import QUOTED_NAME
-from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner, finite
+from headrace.sql.numbers import finite
+from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner
 
 BLANKS: Final = rf"(?:\s+|{TreeLexis.COMMENT})*+"
 INSERT: Final = re.compile(rf"{BLANKS}(EXPLAIN\b{BLANKS})?INSERT\b", re.IGNORECASE | re.DOTALL)

@@ -24,7 +24,8 @@ from headrace.model.statements import (
 from headrace.model.tables import Name
 from headrace.model.time import NANOSECONDS
 from headrace.sql.lexical_rules import BLANKS
-from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner, finite
+from headrace.sql.numbers import exact
+from headrace.sql.rows import MAX_NOW_OFFSET, RowScanner
 from headrace.sql.tdengine.parser import Parser
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
@@ -57,7 +58,7 @@ def _convert_other(text: str) -> RowValue:
         return CONSTANTS[word]
     if NOW.fullmatch(word):
         return _parse_now(word)
-    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else finite(word)
+    return int(word, 0) if word.lstrip("+-")[:2] in ("0x", "0b") else exact(word)
 
 
 def _parse_now(word: str) -> Now:
@@ -85,7 +86,7 @@ class InsertScanner(RowScanner):
     """
 
     VALUE = VALUE
-    CONVERT = (str, int, float, str, str, _convert_other)
+    CONVERT = (str, int, exact, str, str, _convert_other)
     EXPECTED_VALUE = "a value (number, string, TRUE, FALSE, NULL or now)"
 
     def parse(self) -> Insert | InsertFiles | InsertSelect | Explain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from headrace.model.expressions import Cast, DurationLiteral, Expression, Literal
@@ -11,6 +12,7 @@ from headrace.model.queries import InterpolationClause, WindowClause
 from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration
 from headrace.model.types import DataType, TypeKind
+from headrace.sql.numbers import exact
 from headrace.sql.queries import ASOF, Clause, Fields, QueryParser, misplaced_hints
 from headrace.sql.tdengine.words import BARE_FUNCTIONS, BINARY, CALLABLE, LEXICAL_RULES, NEGATED, PREDICATES
 from headrace.sql.tokens import Token
@@ -111,6 +113,9 @@ class TDengineQueries(QueryParser):
             operand = Literal(self._parse_string(), Span(text.start, text.end))
             return Cast(operand, DataType(TypeKind.TIMESTAMP), self._span(start))
         return super()._parse_word(token)
+
+    def _parse_number_text(self, text: str) -> int | float | Decimal:
+        return int(text) if text.isdigit() and int(text) < 2**64 else exact(text)
 
     def _parse_duration(self) -> Duration:
         """Parse a duration such as `10s`, which may be in quotes."""

@@ -28,6 +28,7 @@ from headrace.model.statements import (
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
 from headrace.model.types import NUMBERS, DataType, TypeKind
+from headrace.sql.numbers import negative
 from headrace.sql.tdengine.queries import TDengineQueries
 from headrace.sql.tokens import Token
 from headrace.sql.tokens import TokenType as TokenKind
@@ -262,7 +263,7 @@ class TDengineTables(TDengineQueries):
         if token.kind is TokenKind.NUMBER:
             self._advance()
             number = self._number_value(token)
-            return TagValue(-number if sign == "-" else number, self._span(start))
+            return TagValue(negative(number) if sign == "-" else number, self._span(start))
         if sign is None and token.word in self.CONSTANTS:
             self._advance()
             return TagValue(self.CONSTANTS[token.word], self._span(start))

@@ -152,13 +152,14 @@ def _nchar(value: object, type_: DataType, _: TimeContext) -> str:
 
 def _varbinary(value: object, type_: DataType, _: TimeContext) -> bytes:
     r"""Bytes as `\x…` in hexadecimal, or the text's own in UTF-8."""
-    content = value if isinstance(value, bytes) else _decode_hex(_text(value))
+    content = value if isinstance(value, bytes) else to_bytes(_text(value))
     if len(content) > (type_.length or math.inf):
         raise InvalidValueError(f"at most {type_.length} bytes, this has {len(content)}")
     return content
 
 
-def _decode_hex(text: str) -> bytes:
+def to_bytes(text: str) -> bytes:
+    r"""Return the bytes of a VARBINARY written as `\x…` in hexadecimal or as text, or raise `InvalidValueError`."""
     if not text.lower().startswith("\\x"):
         return _encode(text)
     matched = _HEX.fullmatch(text)

@@ -57,6 +57,11 @@ def _extreme(use: Arguments) -> _Aggregate:
     if not value.is_kind(*NUMBERS):
         raise unsupported(f"extreme of {value.type}")
     low, high = (_least_or_greatest(function, value) for function in ("min", "max"))
+    if value.type is not None and value.type.is_integer:
+        # The least integer has no opposite in its type, and is never chosen.
+        least, _ = value.type.integer_range()
+        choice = f"CASE WHEN {{a}}.l = {least} OR {{a}}.h >= -CAST({{a}}.l AS HUGEINT) THEN {{a}}.h ELSE {{a}}.l END"
+        return _Aggregate(f"struct_pack(l := {low}, h := {high})", value.type, choice)
     return _Aggregate(f"struct_pack(l := {low}, h := {high})", value.type, "CASE WHEN {a}.h >= -{a}.l THEN {a}.h ELSE {a}.l END")
 
 

@@ -14,7 +14,7 @@ from headrace.model.types import DOUBLE, TIMESTAMP, TypeKind
 from headrace.verify.expressions import MIRRORED, Arguments, Compiler, Language, Rule, both_ways, logic
 from headrace.verify.iotdb.conversions import NUMBERS, cast, double, to_condition, unify
 from headrace.verify.iotdb.functions import FUNCTIONS, INFINITY, NAN
-from headrace.verify.values import FLOATS, Value, constant, instant, quoted, unsupported
+from headrace.verify.values import FLOATS, Value, constant, float_sql, instant, quoted, unsupported
 
 LIKE_WILDCARDS: Final = {"%": ".*?", "_": "."}
 ORDERED: Final = (*NUMBERS, TypeKind.TIMESTAMP)
@@ -138,6 +138,7 @@ def _compare(_: Compiler, sign: str, left: Value, right: Value) -> str:
 def _sides(_: Compiler, left: Value, right: Value) -> tuple[str, str] | None:
     """Return the sides of an equation with a constant that is no NaN, and not 0, whose sign may matter."""
     kinds = [value.type.kind if value.type else None for value in (left, right)]
+    right = _as_float(right, left)
     if all(kind in NUMBERS for kind in kinds) and right.constant == right.constant and not _is_zero(right):
         is_real = any(value.is_kind(*FLOATS) for value in (left, right))
         return (double(left), double(right)) if is_real else (left.sql, right.sql)
@@ -154,6 +155,7 @@ def _dated(value: Value) -> str:
 
 def _compare_numbers(sign: str, left: Value, right: Value) -> str:
     """Compare numbers: integers exactly, others as DOUBLE. NaN fulfills none except that it is not a constant."""
+    left, right = _as_float(left, right), _as_float(right, left)
     if not any(value.is_kind(*FLOATS) for value in (left, right)):
         return f"({left.sql} {sign} {right.sql})"
     if _is_zero(left):
@@ -165,6 +167,13 @@ def _compare_numbers(sign: str, left: Value, right: Value) -> str:
     if not numbers or (sign == "<>" and (left.is_constant or right.is_constant)):
         return f"({compared})"
     return f"(CASE WHEN ({compared}) IS NULL THEN NULL ELSE {compared} AND {' AND '.join(numbers)} END)"
+
+
+def _as_float(value: Value, other: Value) -> Value:
+    """Return a constant number that is compared with a FLOAT as FLOAT."""
+    if value.is_constant and value.is_kind(*NUMBERS) and other.is_kind(TypeKind.FLOAT) and other.sql.isidentifier():
+        return Value(float_sql(float(value.constant or 0)), other.type, True, value.constant)
+    return value
 
 
 def _is_zero(value: Value) -> bool:

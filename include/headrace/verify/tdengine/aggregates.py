@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from headrace.model.expressions import Call, DurationLiteral, Expression, Scalar, walk
@@ -35,9 +36,9 @@ class RowsCall:
     def number(self, position: int, default: int | None = None) -> float:
         """Return the constant at a position, which must be a number."""
         value = self.constants[position] if position < len(self.constants) else default
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise unsupported(f"{self.function} with {value!r}")
-        return value
+        return float(value) if isinstance(value, Decimal) else value
 
 
 def constants_of(rows: Compiler, call: Call) -> Constants:
@@ -236,13 +237,30 @@ def _quantile_range(use: AggregateCall) -> Value:
     return Value(f"CASE WHEN {count} > 0 THEN [{values}[{low}], {values}[{high}]] END", DOUBLE)
 
 
+def _average(use: AggregateCall) -> Value:
+    """Average numbers as DOUBLE, those of type DECIMAL exactly to at least six digits, rounded half away from zero."""
+    if not use.x.is_kind(TypeKind.DECIMAL):
+        return _real("avg({0})")(use)
+    assert use.x.type is not None
+    scale, more = use.x.type.scale or 0, max(6 - (use.x.type.scale or 0), 0)
+    total = f"CAST(replace(CAST(CAST(sum({use.x.sql}) AS DECIMAL(38, {scale})) AS VARCHAR), '.', '') AS HUGEINT)"
+    count = f"count({use.x.sql})"
+    quotient = f"CAST((2 * abs({total}) * {10**more} + {count}) // (2 * {count}) AS VARCHAR)"
+    digits = f"lpad({quotient}, CAST(greatest({scale + more + 1}, length({quotient})) AS INTEGER), '0')"
+    sign = f"CASE WHEN {total} < 0 THEN '-' ELSE '' END"
+    text = f"{sign} || {digits}[:{-(scale + more) - 1}] || '.' || {digits}[{-(scale + more)}:]"
+    type_ = DataType(TypeKind.DECIMAL, 38, scale + more)
+    return Value(f"CASE WHEN {count} > 0 THEN CAST({text} AS {duck_type(type_)}) END", type_)
+
+
 SELECTIONS: Final = ("min", "max", "first", "last", "last_row")
 AGGREGATES: Final[dict[str, Rule]] = {
     **dict.fromkeys(("first", "last", "last_row", "_group_key"), lambda use: selected_value(use, use.x)),
     **dict.fromkeys(("stddev", "stddev_pop"), _real("stddev_pop({0})")),
     **dict.fromkeys(("variance", "var_pop"), _real("var_pop({0})")),
-    **{name: _real(f"{name}({{0}})") for name in ("avg", "stddev_samp", "var_samp")},
+    **{name: _real(f"{name}({{0}})") for name in ("stddev_samp", "var_samp")},
     **{name: _extreme(name) for name in ("min", "max")},
+    "avg": _average,
     "count": lambda use: Value(f"count({use.x.sql})", BIGINT),
     "sum": _sum,
     "spread": _real("(max({0}) - min({0}))"),

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final
 
 from headrace.model.instants import parse_instant
-from headrace.model.types import BIGINT, BOOL, DOUBLE, INTEGER_BITS, TEXTS, TIMESTAMP, UNSIGNED, VARCHAR, DataType, TypeKind
+from headrace.model.types import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    INTEGER_BITS,
+    TEXTS,
+    TIMESTAMP,
+    UBIGINT,
+    UNSIGNED,
+    VARCHAR,
+    DataType,
+    TypeKind,
+)
 from headrace.verify.expressions import Compiler
-from headrace.verify.values import FLOATS, Value, duck_type, instant, quoted, unsupported
+from headrace.verify.values import FLOATS, Value, constant, duck_type, float_sql, instant, quoted, unsupported
 
 NUMBER_AT_START: Final = r"^\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 FRACTIONS: Final = (*FLOATS, TypeKind.DECIMAL)
@@ -29,14 +43,27 @@ def to_double(value: Value) -> str:
 
 def to_bigint(value: Value) -> str:
     """Convert to BIGINT: fractions are truncated, invalid values become NULL."""
+    if value.is_kind(TypeKind.DECIMAL):
+        return f"TRY_CAST(round({value.sql}, 0) AS BIGINT)"
     if value.is_kind(*FRACTIONS, *TEXTS):
         return f"TRY_CAST(trunc({to_double(value)}) AS BIGINT)"
     return f"TRY_CAST({value.sql} AS BIGINT)"
 
 
+def to_bits(value: Value) -> str:
+    """Convert to BIGINT for a bitwise operator: BIGINT UNSIGNED to the number that has the same bits."""
+    if not value.is_kind(TypeKind.UBIGINT):
+        return to_bigint(value)
+    wide = f"CAST({value.sql} AS HUGEINT)"
+    return f"CAST(CASE WHEN {wide} >= {2**63} THEN {wide} - {2**64} ELSE {wide} END AS BIGINT)"
+
+
 def to_text(value: Value) -> str:
-    if value.is_kind(*FRACTIONS, TypeKind.VARBINARY):
+    if value.is_kind(TypeKind.VARBINARY):
         raise unsupported(f"{value.type} as text")
+    if value.is_kind(*FLOATS):
+        digits = 6 if value.is_kind(TypeKind.FLOAT) else 15
+        return f"printf('%.{digits}g', {to_double(value)})"
     return value.sql if value.is_text else f"CAST({value.sql} AS VARCHAR)"
 
 
@@ -65,13 +92,13 @@ def to_instant(compiler: Compiler, value: Value, *, lenient: bool = False) -> Va
         if ticks is None and not lenient:
             raise unsupported(f"the timestamp {value.constant!r}")
         return Value("CAST(NULL AS BIGINT)", TIMESTAMP) if ticks is None else instant(ticks)
-    if isinstance(value.constant, int | float):
+    if isinstance(value.constant, int | float | Decimal):
         return instant(int(value.constant))
     return Value(to_bigint(value), TIMESTAMP)
 
 
 def common_type(types: Sequence[DataType | None]) -> DataType | None:
-    """Return the type that can hold values of all types: text, else instants, else integers, else DOUBLE."""
+    """Return the type that can hold values of all types: text, else instants, else integers, else DECIMAL, else DOUBLE."""
     distinct = list(dict.fromkeys(type_ for type_ in types if type_ is not None))
     if len(distinct) < 2:
         return distinct[0] if distinct else None
@@ -79,7 +106,61 @@ def common_type(types: Sequence[DataType | None]) -> DataType | None:
         return VARCHAR
     if TIMESTAMP in distinct:
         return TIMESTAMP
-    return BIGINT if all(type_.is_integer or type_ == BOOL for type_ in distinct) else DOUBLE
+    if not all(type_.is_integer or type_.kind in (TypeKind.BOOL, TypeKind.DECIMAL) for type_ in distinct):
+        return DOUBLE
+    if all(type_.kind in UNSIGNED for type_ in distinct):
+        return UBIGINT if UBIGINT in distinct else BIGINT
+    if UBIGINT not in distinct and not any(type_.kind is TypeKind.DECIMAL for type_ in distinct):
+        return BIGINT
+    scale = max(type_.scale or 0 for type_ in distinct)
+    digits = max(_digits(type_) - (type_.scale or 0) for type_ in distinct) + scale
+    return DataType(TypeKind.DECIMAL, digits, scale) if digits <= 38 else DOUBLE
+
+
+def _digits(type_: DataType) -> int:
+    """Return how many digits a type has as a DECIMAL."""
+    if type_.kind is TypeKind.DECIMAL:
+        return type_.length or 38
+    return {8: 3, 16: 5, 32: 10, 64: 20}[INTEGER_BITS[type_.kind]] if type_.is_integer else 1
+
+
+def as_written(value: Value, type_: DataType) -> str:
+    """Return a constant in the type that it is compared with, a number for DECIMAL with all its digits."""
+    match value.constant:
+        case None | bool() | bytes():
+            return value.sql
+        case str(text) if type_.kind is TypeKind.VARBINARY:
+            content = bytes.fromhex(text[2:]) if text.lower().startswith("\\x") else text.encode()
+            return constant(content).sql
+        case written:
+            number = re.match(NUMBER_AT_START, str(written))
+            digits = Decimal(number[1] if number else 0)
+    if type_.kind is TypeKind.DECIMAL:
+        whole, scale = max(digits.adjusted() + 1, 1), max(0, -int(digits.as_tuple().exponent))
+        if whole + scale > 38:
+            raise unsupported(f"a DECIMAL compared with {digits}")
+        return f"CAST('{digits:f}' AS DECIMAL({whole + scale}, {scale}))"
+    return float_sql(float(digits))
+
+
+def decimal_arithmetic(sign: str, left: Value, right: Value) -> Value:
+    """Compile `+ - *` of DECIMAL and other exact numbers, as long as all digits fit."""
+    if not all(value.type is not None and (value.type.is_integer or value.is_kind(TypeKind.DECIMAL)) for value in (left, right)):
+        divisor = f"nullif({to_double(right)}, 0)" if sign in "/%" else to_double(right)
+        return Value(f"({to_double(left)} {sign} {divisor})", DOUBLE)
+    assert left.type is not None
+    assert right.type is not None
+    scales, digits = (left.type.scale or 0, right.type.scale or 0), (_digits(left.type), _digits(right.type))
+    whole = max(count - scale for count, scale in zip(digits, scales, strict=True))
+    longer = max(scales)
+    length, scale = (sum(digits) + 1, sum(scales)) if sign == "*" else (whole + longer + 1, longer)
+    if sign in "/%" or length > 38:
+        raise unsupported(f"{left.type} {sign} {right.type}, which has more digits than DuckDB")
+    first, second = (
+        f"CAST({value.sql} AS DECIMAL({count}, {own}))" for value, count, own in zip((left, right), digits, scales, strict=True)
+    )
+    type_ = DataType(TypeKind.DECIMAL, length, scale)
+    return Value(f"CAST({first} {sign} {second} AS {duck_type(type_)})", type_)
 
 
 def convert(value: Value, type_: DataType) -> str:

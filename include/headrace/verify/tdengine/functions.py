@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model.time import Precision
-from headrace.model.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, DataType, TypeKind
+from headrace.model.types import BIGINT, DOUBLE, SIGNED, TIMESTAMP, VARCHAR, DataType, TypeKind
 from headrace.verify.expressions import Arguments, Rule
 from headrace.verify.steps import floor_to
 from headrace.verify.tdengine.conversions import to_bigint, to_double, to_text, unify
@@ -39,7 +39,11 @@ def _same_type(sql: str) -> Rule:
         value = use.values[0]
         type_ = value.type or DOUBLE
         number = f"CAST({value.sql} AS HUGEINT)" if type_.is_integer else to_double(value)
-        return Value(f"CAST({sql.format(number)} AS {duck_type(type_)})", type_)
+        result = f"CAST({sql.format(number)} AS {duck_type(type_)})"
+        if type_.kind in SIGNED:
+            # The least integer has no opposite in its type.
+            result = f"coalesce(TRY_CAST({sql.format(number)} AS {duck_type(type_)}), {value.sql})"
+        return Value(result, type_)
 
     return rule
 
@@ -113,6 +117,8 @@ def _trim(use: Arguments) -> Value:
 
 def _byte_length(use: Arguments) -> Value:
     value = use.values[0]
+    if value.is_kind(TypeKind.NCHAR):
+        return Value(f"CAST(4 * length({value.sql}) AS BIGINT)", BIGINT)
     return Value(f"CAST({'octet_length' if value.is_kind(TypeKind.VARBINARY) else 'strlen'}({value.sql}) AS BIGINT)", BIGINT)
 
 

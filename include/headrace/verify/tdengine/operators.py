@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from decimal import Decimal
 from typing import Final
 
 from headrace.model.expressions import Call, DurationLiteral, Expression
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP
-from headrace.verify.expressions import COMPARISONS, Arguments, Compiler, Language, Rule, both_ways, logic
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, TypeKind
+from headrace.verify.expressions import COMPARISONS, MIRRORED, Arguments, Compiler, Language, Rule, both_ways, logic
 from headrace.verify.tdengine.conversions import (
+    as_written,
     compile_cast,
+    decimal_arithmetic,
     to_bigint,
+    to_bits,
     to_bool,
     to_condition,
     to_double,
@@ -19,9 +22,12 @@ from headrace.verify.tdengine.conversions import (
     unify,
 )
 from headrace.verify.tdengine.functions import FUNCTIONS
+from headrace.verify.tdengine.patterns import like_regex, posix_regex
 from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import Value, constant, instant, quoted, unsupported
 
+OF_ITS_TYPE: Final = (TypeKind.FLOAT, TypeKind.DECIMAL, TypeKind.VARBINARY)
+"""Types that constants take which values of these types are compared with."""
 TESTS: Final = (*COMPARISONS, *(f"{word}{test}" for test in ("like", "in", "between") for word in ("", "not ")), "match", "nmatch")
 
 
@@ -43,8 +49,29 @@ def _literal(compiler: Compiler, node: Expression) -> Value | None:
 
 
 def _compare(compiler: Compiler, sign: str, left: Value, right: Value) -> str:
+    sign = COMPARISONS[sign]
+    if left.is_constant and not right.is_constant:
+        left, right, sign = right, left, MIRRORED[sign]
+    if left.is_kind(TypeKind.FLOAT) and right.is_kind(TypeKind.DOUBLE) and not right.is_constant:
+        return _compare_nearly(sign, f"{to_double(left)} - {right.sql}")
+    if left.is_kind(TypeKind.DOUBLE) and right.is_kind(TypeKind.FLOAT) and not right.is_constant:
+        return _compare_nearly(sign, f"{left.sql} - {to_double(right)}")
     first, second = _sides(compiler, left, right)
     return f"({first} {sign} {second})"
+
+
+def _compare_nearly(sign: str, difference: str) -> str:
+    """Compare a FLOAT and a DOUBLE, which are equal if they differ by less than 2^-23."""
+    near, less = f"abs({difference}) < pow(2, -23)", f"({difference}) < 0"
+    tests = {
+        "=": near,
+        "<>": f"NOT {near}",
+        "<": f"{less} AND NOT {near}",
+        "<=": f"{less} OR {near}",
+        ">": f"NOT ({less} OR {near})",
+        ">=": f"NOT ({less} AND NOT {near})",
+    }
+    return f"({tests[sign]})"
 
 
 def _sides(compiler: Compiler, left: Value, right: Value) -> tuple[str, str]:
@@ -53,6 +80,8 @@ def _sides(compiler: Compiler, left: Value, right: Value) -> tuple[str, str]:
         left, right = to_instant(compiler, left), to_instant(compiler, right)
     if left.type is None or right.type is None:
         return left.sql, right.sql
+    if left.is_kind(*OF_ITS_TYPE) and right.is_constant:
+        return left.sql, as_written(right, left.type)
     if left.is_text != right.is_text:
         convert = to_bool if BOOL in (left.type, right.type) else to_double
         return convert(left), convert(right)
@@ -71,6 +100,8 @@ def _arithmetic(sign: str) -> Rule:
                 return _months_later(use.compiler, moved, node.value.months if sign == "+" else -node.value.months)
         if sign in "+-" and (left.is_instant or right.is_instant) and _is_ticks(left) and _is_ticks(right):
             return _shifted(sign, left, right)
+        if left.is_kind(TypeKind.DECIMAL) or right.is_kind(TypeKind.DECIMAL):
+            return decimal_arithmetic(sign, left, right)
         divisor = f"nullif({to_double(right)}, 0)" if sign in "/%" else to_double(right)
         return Value(f"({to_double(left)} {sign} {divisor})", DOUBLE)
 
@@ -104,30 +135,37 @@ def _shifted(sign: str, left: Value, right: Value) -> Value:
 def _negated(use: Arguments) -> Value:
     (operand,) = use.values
     value = operand.constant
+    if isinstance(value, Decimal):
+        return constant(value.copy_negate())
     if isinstance(value, int | float) and not isinstance(value, bool) and not operand.is_instant:
         return constant(-value)
+    if operand.is_kind(TypeKind.DECIMAL):
+        return Value(f"(-{operand.sql})", operand.type)
     return Value(f"(-{to_double(operand)})", DOUBLE)
 
 
 def _bitwise(sign: str) -> Rule:
-    return lambda use: Value(f"({to_bigint(use.values[0])} {sign} {to_bigint(use.values[1])})", BIGINT)
+    return lambda use: Value(f"({to_bits(use.values[0])} {sign} {to_bits(use.values[1])})", BIGINT)
 
 
 def _like(use: Arguments) -> str:
-    """Compile LIKE: `%` is any characters, `_` is one; a backslash escapes either, or itself."""
+    """Compile LIKE, which ignores case; a backslash escapes `%` and `_`."""
     subject, pattern = use.values
     if pattern.type is None:
         return "CAST(NULL AS BOOLEAN)"
     if not isinstance(pattern.constant, str):
         raise unsupported("LIKE with a pattern that is not constant")
-    tokens = re.findall(r"\\[%_\\]|.", pattern.constant, re.DOTALL)
-    wildcards = {"%": ".*", "_": "."}
-    regex = "".join(wildcards.get(token) or re.escape(token[-1]) for token in tokens)
-    return f"regexp_full_match({to_text(subject)}, {quoted(regex)}, 's')"
+    regex = like_regex(pattern.constant, is_national=subject.is_kind(TypeKind.NCHAR))
+    return f"regexp_full_match({to_text(subject)}, {quoted(regex)})"
 
 
 def _match(use: Arguments) -> str:
-    return f"regexp_matches({to_text(use.values[0])}, {to_text(use.values[1])})"
+    subject, pattern = use.values
+    if not isinstance(pattern.constant, str):
+        raise unsupported("MATCH with a pattern that is not constant")
+    # The empty pattern occurs nowhere.
+    regex = posix_regex(pattern.constant) if pattern.constant else r"[^\s\S]"
+    return f"regexp_matches({to_text(subject)}, {quoted(regex)})"
 
 
 _PATTERNS: Final = both_ways({"like": _like, "match": _match})
