@@ -136,10 +136,17 @@ FORMS: Final = (
     ("`CASE WHEN c THEN x … [ELSE y] END`, `CASE v WHEN w THEN x … END`", "value of the first branch whose condition is true"),
     ("`NOW`, `NOW()`, `TODAY`, `TODAY()`", "the current time, and the start of the current day"),
     ("`TIMESTAMP '2024-05-01'`", "a timestamp"),
-    ("`x + y`, `x - y`, `x * y`, `x / y`, `x % y`", "DOUBLE; a timestamp and a duration give a timestamp"),
+    (
+        "`x + y`, `x - y`, `x * y`, `x / y`, `x % y`",
+        "DOUBLE, or DECIMAL of DECIMAL and integers; a timestamp and a duration give a timestamp",
+    ),
     ("`x & y`, `x \\| y`", "bitwise AND and OR of integers"),
-    ("`x [NOT] LIKE 'a%'`", "whether text matches a pattern: `%` any characters, `_` one character"),
-    ("`x MATCH 'a.*'`, `x NMATCH 'a.*'`", "whether a regular expression matches part of the text, or not"),
+    (
+        "`x [NOT] LIKE 'a%'`",
+        "whether text matches a pattern, in any case: `%` any characters, `_` one character of NCHAR or one byte of VARCHAR; "
+        "`\\%` and `\\_` are the signs themselves",
+    ),
+    ("`x MATCH 'a.*'`, `x NMATCH 'a.*'`", "whether a POSIX extended regular expression matches part of the text, or not"),
     ("`x [NOT] IN (…)`, `x [NOT] BETWEEN y AND z`, `x IS [NOT] NULL`", "as in SQL"),
     ("`tag->'name'`, `tag CONTAINS 'name'`", "a member of a JSON tag as text, and whether the member exists"),
 )
