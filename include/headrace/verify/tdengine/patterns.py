@@ -49,7 +49,7 @@ def posix_regex(pattern: str) -> str:
         depth += {"(": 1, ")": -1}.get(token, 0)
         if token == ")" and depth < 0:
             token, depth = r"\)", 0
-        parts.append(token if is_repetition else _translate(token))
+        parts.append(token.replace("{,", "{0,") if is_repetition else _translate(token))
         was_repeated = is_repetition
     return "".join(parts)
 
@@ -67,12 +67,13 @@ def _translate(token: str) -> str:
 def _brackets(token: str) -> str:
     inside = token[2:-1] if token[1] == "^" else token[1:-1]
     parts: list[str] = []
-    for name, member, character in MEMBER.findall(inside):
+    for match in MEMBER.finditer(inside):
+        name, member, character = match.groups()
         if name:
             if name not in CLASSES:
                 raise unsupported(f"MATCH with [:{name}:]")
             parts.append(CLASSES[name])
         else:
-            is_range = character == "-" and parts and len("".join(parts)) and inside[-1] != "-"
+            is_range = character == "-" and parts and match.end() < len(inside)
             parts.append("-" if is_range else re.escape(member or character))
     return f"[{'^' if token[1] == '^' else ''}{''.join(parts)}]"
