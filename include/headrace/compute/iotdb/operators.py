@@ -12,7 +12,8 @@ from typing import Final
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
 from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
 from headrace.compute.nodes import negated as inverted
-from headrace.compute.tdengine.comparisons import constant_number, to_float32
+from headrace.compute.tdengine.comparisons import to_float32
+from headrace.compute.tdengine.decimals import constant_number
 from headrace.compute.tdengine.operators import null_test
 from headrace.compute.terms import ColumnRole, Term, cast, instant_literal, is_instant, literal, shift_instant, to_double, to_string
 from headrace.compute.types import spark_type

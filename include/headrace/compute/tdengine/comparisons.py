@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from decimal import Decimal
 from typing import Final
 
 from headrace.compute.nodes import Node, Value, call, double
 from headrace.compute.tdengine.conversions import text_to_bool, to_real
-from headrace.compute.tdengine.decimals import compare_with_constant
+from headrace.compute.tdengine.decimals import compare_with_constant, constant_number
 from headrace.compute.terms import Term, cast, literal
 from headrace.compute.types import is_text
 from headrace.errors import TypeMismatchError
@@ -18,7 +16,6 @@ from headrace.storage.values.scalars import InvalidValueError, to_bytes
 
 COMPARISONS: Final = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-NUMBER: Final = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 EPSILON: Final = 2.0**-23
 """A FLOAT and a DOUBLE are equal if they differ by less."""
 VARBINARY: Final = DataType(TypeKind.VARBINARY)
@@ -39,20 +36,6 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
         return Term(compare_nearly(sign, to_real(left) - to_real(right)), BOOL)
     first, second = to_comparable(left, right)
     return Term(call(sign, first, second), BOOL)
-
-
-def constant_number(term: Term) -> Decimal | None:
-    """Return a constant as a number, by its digits as written; text counts as the number it begins with, or 0."""
-    match term.constant_value:
-        case str(text):
-            match_ = NUMBER.match(text)
-            return Decimal(match_[1]) if match_ else Decimal(0)
-        case bool() | bytes() | None:
-            return None
-        case float(number):
-            return Decimal(repr(number))
-        case number:
-            return Decimal(number)
 
 
 def to_float32(value: float) -> float:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.nodes import NULL, TRUE, Node, both, call, case, double, if_, integer, spark_sql, string
-from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, decimal_of
+from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, constant_number, decimal_of
 from headrace.compute.terms import Term, cast, integer_literal, to_double, to_string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
@@ -131,7 +131,9 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
     if type_.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
         return Term(to_real(term).cast(spark_type(type_)), type_)
     if type_.kind is TypeKind.DECIMAL:
-        return Term(term.node.try_cast(spark_type(type_)), type_)
+        number = None if is_text(term.type) else constant_number(term)
+        value = term.node if number is None else string(format(number, "f"))
+        return Term(value.try_cast(spark_type(type_)), type_)
     if type_.kind is TypeKind.VARBINARY and (is_text(term.type) or term.type.kind is TypeKind.VARBINARY):
         return Term(cast(term, type_), type_)
     raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")

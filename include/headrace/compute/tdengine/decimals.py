@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from typing import Final
 
@@ -11,6 +12,7 @@ from headrace.compute.types import spark_type
 from headrace.model.types import DataType, TypeKind
 
 DECIMAL_DIGITS: Final = 38
+NUMBER: Final = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 MIN_SCALE: Final = 6
 """How many digits after the point remain at least if a result has too many digits."""
 DIGITS: Final = {
@@ -76,6 +78,20 @@ def decimal_arithmetic(sign: str, left: Term, right: Term, type_: DataType) -> T
     first, second = as_decimal(left), as_decimal(right)
     divisor = call("nullif", second, string("0").cast("decimal(1,0)")) if sign in "/%" else second
     return Term(call(sign, first, divisor).cast(spark_type(type_)), type_)
+
+
+def constant_number(term: Term) -> Decimal | None:
+    """Return a constant as a number, by its digits as written; text counts as the number it begins with, or 0."""
+    match term.constant_value:
+        case str(text):
+            match_ = NUMBER.match(text)
+            return Decimal(match_[1]) if match_ else Decimal(0)
+        case bool() | bytes() | None:
+            return None
+        case float(number):
+            return Decimal(repr(number))
+        case number:
+            return Decimal(number)
 
 
 def compare_with_constant(sign: str, term: Term, constant: Decimal) -> Node:
