@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.compute import evaluate
@@ -88,7 +90,8 @@ class NoTables:
     def count(self, *_: Any) -> int:
         raise AssertionError
 
-    batches = count
+    def batches(self, *_: Any) -> Iterator[pa.RecordBatch]:
+        raise AssertionError
 
 
 def test_calendar_functions_follow_the_zone_of_the_statement(small: SparkSession) -> None:

@@ -109,7 +109,7 @@ def test_ties_go_to_the_positive_or_the_earliest(small: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_the_least_integer_is_never_the_extreme_of_several(small: SparkSession) -> None:
-    least: Rows = ((1, {"i": -(2**31), "l": -(2**63)}), (2, {"i": 5, "l": 2**63 - 1}))
+    least = ((1, {"i": -(2**31), "l": -(2**63)}), (2, {"i": 5, "l": 2**63 - 1}))
     extremes = [call("extreme", name) for name in (".i", ".l")]
     assert answer(frame(small, least), *extremes) == [(5, 2**63 - 1)]
     assert answer(frame(small, least[:1]), *extremes) == [(-(2**31), -(2**63))]

@@ -98,8 +98,7 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     if left.type is None or right.type is None:
         return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
     if left.type.kind in ORDERED and right.type.kind in ORDERED:
-        left, right = as_float(left, right), as_float(right, left)
-        return Term(compare_numbers(COMPARISONS[sign], left, right), BOOL)
+        return Term(compare_numbers(COMPARISONS[sign], as_float(left, right), as_float(right, left)), BOOL)
     if left.type.kind in TEXTUAL and right.type.kind in TEXTUAL:
         return Term(call(COMPARISONS[sign], left.node, right.node), BOOL)
     first, second = match_dates(left, right)
