@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.nodes import NULL, Node, bigint, both, call, if_, integer, spark_sql, string
-from headrace.compute.tdengine.operators import NUMBER_TEXT, convert_to
+from headrace.compute.tdengine.conversions import NUMBER_TEXT, convert_to
 from headrace.compute.terms import Term
 from headrace.compute.types import double_to_number, is_text, spark_type
 from headrace.model.types import FLOATS, MAX_LENGTHS, TIMESTAMP, DataType, TypeKind
