@@ -8,7 +8,7 @@ import pytest
 
 import headrace
 from headrace.code.hosts import current_hosts
-from headrace.errors import ExistsError
+from headrace.errors import ExistsError, ProgrammingError
 from headrace.model.paths import quote_node
 from tests.service.iotdb.conftest import START
 from tests.service.iotdb.test_series import fetch
@@ -97,6 +97,22 @@ def test_into_writes_to_series_of_any_name(dotted: headrace.Connection, name: st
     (row,) = fetch(dotted, f"select plain into root.n.into.{node}({node}) from root.n.`a.b`")
     assert row == ("root.n.`a.b`.plain", target, 3)
     assert [row[1] for row in fetch(dotted, f"select {node} from root.n.into.{node}")] == [6.0, 8.0, 9.0]
+
+
+def test_placeholders_of_into_combine_names(connection: headrace.Connection) -> None:
+    connection.execute("insert into root.n.`d 1`(time, `a.b`) values (1, 5)")
+    source = "root.n.`d 1`"
+    targets = [
+        ("root.into.`e.${2}`(`s_${3}`)", "root.into.`e.d 1`.`s_a.b`"),
+        ("root.into.${2}(`${3}.${3}`)", "root.into.`d 1`.`a.b.a.b`"),
+        ("root.into.t(${3})", "root.into.t.`a.b`"),
+    ]
+    for target, expected in targets:
+        assert fetch(connection, f"select `a.b` into {target} from {source}") == [(f"{source}.`a.b`", expected, 1)]
+    (row,) = fetch(connection, f"select `a.b` into ::(`c.1`) from {source} align by device")
+    assert row == (source, "`a.b`", f"{source}.`c.1`", 1)
+    with pytest.raises(ProgrammingError, match=r"701: s_`a\.b` is illegal, unquoted node name"):
+        connection.execute(f"select `a.b` into root.into.t(s_${{3}}) from {source}")
 
 
 def test_a_template_has_series_of_any_name(connection: headrace.Connection) -> None:

@@ -54,7 +54,7 @@ def check_into(query: TreeQuery) -> None:
     if query.grouping is not None and query.grouping.tags:
         raise into_error("GROUP BY TAGS clause are not supported.", query)
     for target in query.into:
-        if len(target.device) == 1:
+        if len(target.device) == 1 and target.device[0] != COPY:
             raise ProgrammingError(
                 "root is not a legal path, because it is no longer than default sg level: 1",
                 hint="name a database and a device",
@@ -205,7 +205,9 @@ def expand_levels(query: TreeQuery, template: str, nodes: Sequence[str]) -> str:
 
     if LEVEL.fullmatch(template):
         return LEVEL.sub(node_of, template)
-    name = LEVEL.sub(node_of, unquote_node(template))
+    if template.startswith("`"):
+        return quote_node(LEVEL.sub(lambda match: unquote_node(node_of(match)), unquote_node(template)))
+    name = LEVEL.sub(node_of, template)
     if "`" in name:
-        raise ProgrammingError(NODE_RULE.format(name), hint="choose placeholders of plain nodes", span=query.span)
+        raise ProgrammingError(NODE_RULE.format(name), hint="write the target in back-quotes", span=query.span)
     return quote_node(name)

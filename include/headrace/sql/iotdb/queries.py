@@ -131,8 +131,7 @@ class TreeQueries(GroupParser):
         self._advance()
         written = self.text[token.start : token.end]
         if token.kind is TokenType.QUOTED:
-            name = self.LEXICAL_RULES.name(written)
-            return name if INTO_NODE.fullmatch(name) and "$" in name else quote_node(name)
+            return quote_node(self.LEXICAL_RULES.name(written))
         if not INTO_NODE.fullmatch(written):
             self._semantic(INTO_NODE_RULE.format(written), token, hint=f"write `{written}`")
         return written
