@@ -83,6 +83,24 @@ def test_sessions_divide_the_rows_at_long_gaps(times: list[int], gap: int) -> No
     assert all(after[0] - before[1] > gap for before, after in itertools.pairwise(sessions))
 
 
+def test_empty_windows_of_years_are_skipped_or_refused() -> None:
+    far = [0, 5, 10**15, 10**15 + 1]
+    skipping = SlidingTimeWindowAccessStrategy(10, skips_empty=True)
+    assert [(start, rows) for start, _, rows in cut(skipping, far)] == [(0, [0, 5]), (10**15, [10**15, 10**15 + 1])]
+    begun = SlidingTimeWindowAccessStrategy(10, 40, -(10**15), 10**16, skips_empty=True)
+    assert [(start, rows) for start, _, rows in cut(begun, [*far, 10**15 + 30])] == [(0, [0, 5]), (10**15, [10**15, 10**15 + 1])]
+    with pytest.raises(AccessStrategyError, match="makes 100000000000001 windows, at most 10000000 are possible"):
+        cut(SlidingTimeWindowAccessStrategy(10), far)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, unique=True), st.integers(1, 20), st.integers(1, 20), st.integers(-60, 20))
+def test_windows_that_skip_empty_ones_are_the_others(times: list[int], interval: int, step: int, begin: int) -> None:
+    every, others = (
+        cut(SlidingTimeWindowAccessStrategy(interval, step, begin, skips_empty=skips), sorted(times)) for skips in (False, True)
+    )
+    assert others == [window for window in every if window[2]]
+
+
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [

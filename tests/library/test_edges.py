@@ -25,6 +25,8 @@ SERIES: Final = {
     "constant": [3.0] * 20,
     "NaN first and last": [math.nan, *(float(value * value % 7) for value in range(20)), math.nan],
 }
+FAR: Final = [*range(0, 20_000, 1_000), 10**15]
+"""Times that do not end for thirty thousand years."""
 NEEDS_TWO_VALUES: Final = {("UDTFValueRepair", name) for name in ("one point", "one NaN", "special values")}
 
 
@@ -38,6 +40,17 @@ def test_an_unusual_series_gives_points_or_a_clear_error(name: str, series: str)
         return
     points = compute(FUNCTIONS[name], SERIES[series], **attributes)
     assert len({time for time, _ in points}) == len(points)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("attributes", [{}, {"window": "40000ms"}, {"interval": "1"}])
+def test_a_gap_of_years_costs_no_more_than_its_points(name: str, attributes: dict[str, str]) -> None:
+    values = [float(value * value % 7) for value in range(len(FAR))]
+    try:
+        points = compute(FUNCTIONS[name], values, FAR, **REQUIRED.get(name, {}), **attributes)
+    except ParameterError:  # it takes too many steps, or does not take the attribute
+        points = []
+    assert len(points) <= 100
 
 
 @pytest.mark.parametrize("method", ["linear", "previous", "mean", "ar", "screen", "likelihood"])

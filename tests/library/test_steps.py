@@ -11,7 +11,7 @@ import pytest
 from headrace.code.languages import with_library
 from headrace.compute.functions.arrow import ArrowArguments, ArrowFunction
 from headrace.compute.language import language
-from headrace.errors import TypeMismatchError
+from headrace.errors import LimitError
 from headrace.library import IOTDB_LIBRARY, find_class
 from headrace.library.signatures import SIGNATURES
 from headrace.library.steps import MAX_STEPS
@@ -75,5 +75,5 @@ def test_the_setting_is_the_limit(dialect: str) -> None:
     constants, attributes = (("1,2,3", 1), ()) if dialect == "tdengine" else ((), (("pattern", "1,2,3"), ("threshold", "1")))
     rule = function.make_rule(ArrowArguments("dtw_match", (DOUBLE,), constants, Precision.MILLISECOND, attributes))
     rows = pa.table({"group": [0] * ROWS, "time": range(ROWS), "x0": np.ones(ROWS)})
-    with pytest.raises(TypeMismatchError, match="HEADRACE_LIBRARY_MAX_STEPS"):
+    with pytest.raises(LimitError, match="HEADRACE_LIBRARY_MAX_STEPS"):
         rule.apply(rows, 1)

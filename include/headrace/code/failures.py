@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.code.host_main import CHANNEL_EXIT
 from headrace.code.protocol import GarbageError, Header
-from headrace.errors import Error, FunctionError, InvalidCodeError, TypeMismatchError, UserCodeError
+from headrace.errors import Error, FunctionError, InvalidCodeError, LimitError, TypeMismatchError, UserCodeError
 
 MAX_TEXT_CHARACTERS: Final = 20_000
 
@@ -91,6 +91,13 @@ def parameter_error(message: str, *, is_executed: bool = False, hint: str = "") 
     )
 
     return type_error(message, hint, EXECUTION_ERROR if is_executed else SEMANTIC_ERROR)
+
+
+def limit_error(message: str) -> LimitError:
+    """Return the error for a function that would take too many steps, or too much memory."""
+    from headrace.compute.iotdb.types import EXECUTION_ERROR
+
+    return LimitError(message, hint="narrow the query with WHERE, or change the parameters").with_status(EXECUTION_ERROR)
 
 
 def hints(kind: str) -> str:

@@ -13,13 +13,13 @@ import pyarrow as pa
 from headrace.code.aggregate_calls import AggregateCall, is_mergeable
 from headrace.code.answers import CallDescription
 from headrace.code.artifacts import ArtifactStore
-from headrace.code.failures import parameter_error
+from headrace.code.failures import limit_error, parameter_error
 from headrace.code.hosts import HostedClass, HostLimits
 from headrace.code.series_calls import SeriesCall
 from headrace.code.series_runs import SeriesRun
 from headrace.compute.functions.series_streams import SeriesStream
 from headrace.library import find_class
-from headrace.library.steps import DEFAULT_MAX_STEPS, MAX_STEPS
+from headrace.library.steps import DEFAULT_MAX_STEPS, MAX_STEPS, StepLimitError
 from headrace.model.functions import Artifact
 from headrace.udf import UDAF, UDTF, MappableRowByRowAccessStrategy, ParameterError, Parameters
 from headrace.udf.strategies import AccessStrategyError
@@ -175,6 +175,10 @@ def parameter_errors(*, is_executed: bool = False) -> Iterator[None]:
     """Turn errors of parameters into those of types, possibly of a function that is executed."""
     try:
         yield
+    except StepLimitError as error:
+        raise limit_error(str(error)) from error
+    except MemoryError as error:
+        raise limit_error(f"a function needs more memory than there is: {error}") from error
     except ParameterError as error:
         is_executed = is_executed or isinstance(error, AccessStrategyError)
         raise parameter_error(str(error), is_executed=is_executed, hint=LIBRARY_HINT) from error

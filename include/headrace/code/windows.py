@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,11 @@ from headrace.udf import (
     StateWindowAccessStrategy,
     Type,
 )
+from headrace.udf.strategies import AccessStrategyError
 from headrace.udf.types import NUMERIC
 
+MAX_TIME_WINDOWS: Final = 10_000_000
+"""Windows of a fixed time in one series. Calling a function for each takes some ten seconds."""
 Ticks = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -50,18 +54,44 @@ def time_windows(strategy: SlidingTimeWindowAccessStrategy, rows: pa.RecordBatch
     """Yield windows of a fixed time, also those without rows, until no row follows.
 
     A window that has no row ends one tick later than one that has some, unless the last row is then, as in IoTDB.
+
+    Raises:
+        AccessStrategyError: There are too many windows.
     """
     times = times_of(rows)
     begin, end = strategy.display_window_begin, strategy.display_window_end
     if not len(times):
         return
     start = int(times[0]) if begin is None else begin
+    if strategy.skips_empty:
+        start = first_window_of(int(times[0]), start, strategy)
+    else:
+        check_count(start, int(times[-1]) + 1 if end is None else min(end, int(times[-1]) + 1), strategy.step)
     while start <= times[-1] and (end is None or start < end):
         stop = start + strategy.time_interval if end is None else min(start + strategy.time_interval, end)
         first, after = np.searchsorted(times, [start, stop])
         shown_end = stop if after == first and stop < times[-1] else start + strategy.time_interval - 1
-        yield RowWindow(rows.slice(first, after - first), types, start, shown_end)
+        if after > first or not strategy.skips_empty:
+            yield RowWindow(rows.slice(first, after - first), types, start, shown_end)
         start += strategy.step
+        following = int(np.searchsorted(times, start))
+        if strategy.skips_empty and following < len(times):
+            start = first_window_of(int(times[following]), start, strategy)
+
+
+def first_window_of(time: int, start: int, strategy: SlidingTimeWindowAccessStrategy) -> int:
+    """Return the start of the first window from `start` on that ends after a time."""
+    return start + strategy.step * max(0, -((start + strategy.time_interval - 1 - time) // strategy.step))
+
+
+def check_count(start: int, end: int, step: int) -> None:
+    """Raise `AccessStrategyError` if there are too many windows from a time to before another one."""
+    count = -((start - end) // step)
+    if count > MAX_TIME_WINDOWS:
+        raise AccessStrategyError(
+            f"SlidingTimeWindowAccessStrategy makes {count} windows, at most {MAX_TIME_WINDOWS} are possible; "
+            "make the sliding step longer, set the display window, or skip empty windows"
+        )
 
 
 @windows.register

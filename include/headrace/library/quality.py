@@ -28,6 +28,7 @@ from headrace.udf import (
     SlidingTimeWindowAccessStrategy,
     Type,
     UDTFConfigurations,
+    Validator,
 )
 
 MIN_ROWS: Final = 11
@@ -42,13 +43,17 @@ MAX_ROWS: Final = 2**31 - 1
 class QualityFunction(UDTF, ABC):
     """A function that scores windows."""
 
+    def validate(self, validator: Validator) -> None:
+        """Require one input, of any type."""
+        validator.validate_input_series_number(1)
+
     def before_start(self, parameters: Parameters, configurations: UDTFConfigurations) -> None:
         """Declare the windows."""
         self.downtime = parameters.get_boolean_or_default("downtime", default=True)
         self._is_numeric = parameters.get_data_type(0) in NUMERIC
         window = parameters.get_string_or_default("window", str(MAX_ROWS))
         if duration := parse_duration(window, parameters):
-            configurations.set_access_strategy(SlidingTimeWindowAccessStrategy(duration))
+            configurations.set_access_strategy(SlidingTimeWindowAccessStrategy(duration, skips_empty=True))
         else:
             rows = parameters.get_int_or_default("window", MAX_ROWS)
             configurations.set_access_strategy(SlidingSizeWindowAccessStrategy(rows))

@@ -53,12 +53,14 @@ class SlidingTimeWindowAccessStrategy(AccessStrategy):
     """`transform` receives windows of `time_interval` ticks, which begin every `sliding_step` ticks.
 
     The first begins at `display_window_begin`, by default at the first row. Rows from `display_window_end` on are left out.
+    `transform` also receives windows without rows, unless `skips_empty` is set.
     """
 
     time_interval: int
     sliding_step: int | None = None
     display_window_begin: int | None = None
     display_window_end: int | None = None
+    skips_empty: bool = False
 
     @property
     def step(self) -> int:

@@ -13,6 +13,8 @@ from headrace.verify.values import floored_mod
 if TYPE_CHECKING:
     import duckdb
 
+MAX_ROWS: Final = 2**62 - 1
+"""DuckDB's largest LIMIT and OFFSET."""
 TS: Final = "_ts"
 """The column with the instant of a row."""
 WINDOW: Final = "_w"
@@ -54,7 +56,9 @@ class Steps:
     def sorted(self, relation: str, order: Sequence[str], limit: int | None, offset: int | None, *columns: str) -> str:
         """Compute a relation in an order, with the numbers of its rows as `_n`, LIMIT, OFFSET and more columns."""
         by = f"ORDER BY {', '.join(order)}" if order else ""
-        limits = (f" LIMIT {limit}" if limit is not None else "") + (f" OFFSET {offset}" if offset else "")
+        limits = (f" LIMIT {min(limit, MAX_ROWS)}" if limit is not None else "") + (
+            f" OFFSET {min(offset, MAX_ROWS)}" if offset else ""
+        )
         selected = ", ".join(["*", *columns, f"row_number() OVER ({by}) AS _n"])
         return self.step("answer", f"SELECT {selected} FROM {relation} {by}{limits}")
 

@@ -9,11 +9,13 @@ from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import NO_CALLS, ResultOrder, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.windows.numbering import over
+from headrace.errors import LimitError
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+MAX_SPARK_ROWS: Final = 2**31 - 1
 RANK: Final = "_rank"
 RANGE_PARTITION: Final = "_range_partition"
 """The rank of a subtable's name, from 0, and the range partition of that rank."""
@@ -96,9 +98,17 @@ def order_sql(sorts: Sequence[Sort]) -> str:
 
 
 def apply_limit(rows: DataFrame, order: ResultOrder) -> DataFrame:
-    if order.offset:
-        rows = rows.offset(order.offset)
-    return rows if order.limit is None else rows.limit(order.limit)
+    """Apply LIMIT and OFFSET, which Spark adds up as 32-bit integers. A limit beyond these is none: no result has so many rows.
+
+    Raises:
+        LimitError: The offset is beyond them.
+    """
+    offset = order.offset or 0
+    if offset > MAX_SPARK_ROWS:
+        raise LimitError(f"OFFSET is at most {MAX_SPARK_ROWS}", hint="narrow the query with WHERE instead")
+    if offset:
+        rows = rows.offset(offset)
+    return rows if order.limit is None or offset + order.limit > MAX_SPARK_ROWS else rows.limit(order.limit)
 
 
 def apply_series_limit(plan: Plan, rows: DataFrame) -> DataFrame:

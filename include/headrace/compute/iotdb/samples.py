@@ -15,6 +15,7 @@ from headrace.compute.functions.arrow import TIME, SeriesArrowArguments, SeriesA
 from headrace.compute.functions.series_streams import VALUE, whole_series
 from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes, top_indexes
 from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, Attributes, check_inputs, type_error
+from headrace.errors import LimitError
 from headrace.model.types import DOUBLE, TypeKind
 
 Array = npt.NDArray[Any]
@@ -22,6 +23,7 @@ Places = npt.NDArray[np.int64]
 
 SELECTABLE: Final = (*NUMERIC, TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.DATE, TypeKind.TIMESTAMP)
 MAX_K: Final = 1000
+MAX_WINDOW_ROWS: Final = 100_000_000
 UNBOUNDED: Final = 2**63 - 1
 AGGREGATIONS: Final = ("avg", "min", "max", "sum", "extreme", "variance")
 REAL_AGGREGATIONS: Final = ("avg", "variance")
@@ -137,6 +139,9 @@ def window_rows(times: Array, sliding: SlidingWindows) -> tuple[Places, Places]:
     if sliding.end < UNBOUNDED:
         newest = np.where(at < sliding.end, np.minimum(newest, -((begin - sliding.end) // sliding.step) - 1), -1)
     counts = np.maximum(newest - oldest + 1, 0)
+    if (total := counts.sum(dtype=np.float64)) > MAX_WINDOW_ROWS:
+        message = f"m4 reads {total:.0f} rows, since its windows overlap; at most {MAX_WINDOW_ROWS} are possible"
+        raise LimitError(message, hint="make 'slidingStep' longer").with_status(EXECUTION_ERROR)
     places = np.repeat(np.arange(len(times)), counts)
     within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
     windows = np.repeat(oldest, counts) + within

@@ -53,10 +53,11 @@ class TimestampRepair(RepairFunction):
         if len(times) < 3:
             return times, self.truncate(values)
         interval = find_interval(times, self.method) if self.interval is None else self.interval
-        grid = make_grid(times, interval)
-        if len(grid) == len(times) and (grid == times).all():
+        regular = regular_times(times, interval)
+        if len(regular) == len(times) and (np.asarray(regular, np.int64) == times).all():
             return times, self.truncate(values)
-        self.limit.add(STEPS_PER_PAIR * len(grid) * len(times), f"{len(times)} points and {len(grid)} regular times")
+        self.limit.add(STEPS_PER_PAIR * len(regular) * len(times), f"{len(times)} points and {len(regular)} regular times")
+        grid = np.asarray(regular, np.int64)
         repaired = np.full(len(grid), np.nan)
         for place, index in match_times(times, grid):
             repaired[place] = values[index]
@@ -99,12 +100,13 @@ def find_largest_cluster(values: npt.NDArray[np.int64]) -> int:
         centers = np.where(counts > 0, sums // np.maximum(counts, 1), centers)
 
 
-def make_grid(times: Times, interval: int) -> Times:
-    """Return regular times from the first time or just before to the last one or just after."""
+def regular_times(times: Times, interval: int) -> range:
+    """Return regular times from the first time or just before to the last one or just after. They may be very many."""
     remainder = find_mode(times % interval)
-    start = times[0] - (times[0] - remainder) % interval
-    number = -((start - times[-1]) // interval) + 1
-    return np.asarray(start + interval * np.arange(number), np.int64)
+    first, last = int(times[0]), int(times[-1])
+    start = first - (first - remainder) % interval
+    number = -((start - last) // interval) + 1
+    return range(start, start + number * interval, interval)
 
 
 def match_times(times: Times, grid: Times) -> list[tuple[int, int]]:

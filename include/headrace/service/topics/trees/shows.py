@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -168,7 +169,7 @@ def timeseries(statement: TreeShow, context: Context) -> CatalogRows:
         matched = iter(latest_first(list(matched), context))
     if statement.limit is not None:
         # `answer` applies the offset.
-        matched = islice(matched, (statement.offset or 0) + statement.limit)
+        matched = islice(matched, min((statement.offset or 0) + statement.limit, sys.maxsize))
     return CatalogRows(types, [series_row(device, series) for device, series in matched])
 
 
