@@ -104,12 +104,16 @@ class Recorder(PipeSink):
     def customize(self, parameters, runtime):
         self.path = parameters.get_string("path")
         self.record("customize", runtime.user)
+        with open(self.path + ".processes", "a") as file:
+            file.write(f"{os.getpid()}\\n")
 
     def handshake(self):
         self.record("handshake")
 
     def heartbeat(self):
         self.record("heartbeat")
+        if os.path.exists(self.path + ".away"):
+            raise ConnectionError("the receiver is away")
 
     def transfer(self, event):
         match event:

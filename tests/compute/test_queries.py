@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.compute import evaluate
+from headrace.errors import LimitError
 from headrace.model.tables import TBNAME
 from tests.compute.samples import KEYED, METERS, T0, WIDE, answer, collect_rows, frame, meters, pairs, plan
 
@@ -95,6 +96,11 @@ def test_rows_without_order_by_come_by_time_and_windows_by_group_and_start(rows:
 def test_limit_takes_the_first_rows_and_of_a_partitioned_query_those_of_each_partition(rows: DataFrame) -> None:
     every = answer("select tbname, ts from meters partition by tbname", rows)
     first, second = ([row for row in every if row[0] == name] for name in ("d1", "d2"))
+    everything = answer("select tbname, ts from meters order by ts, tbname", rows)
+    assert answer(f"select tbname, ts from meters order by ts, tbname limit {2**31} offset 1", rows) == everything[1:]
+    assert answer(f"select tbname, ts from meters order by ts, tbname limit {2**31 - 1} offset 1", rows) == everything[1:]
+    with pytest.raises(LimitError, match=f"OFFSET is at most {2**31 - 1}"):
+        answer(f"select tbname, ts from meters limit 1 offset {2**31}", rows)
     assert answer("select tbname, ts from meters partition by tbname limit 2 offset 1", rows) == first[1:3] + second[1:3]
     assert (
         answer("select tbname, ts from meters partition by tbname order by ts desc, tbname limit 3", rows)

@@ -39,6 +39,7 @@ class Recorder:
     failures: int = 0
     terminal: bool = False
     connections: int = 0
+    is_away: bool = False
     closed: int = 0
 
     def events(self) -> list[Event]:
@@ -77,7 +78,9 @@ class RecordingSink:
         self._recorder.connections += 1
 
     def heartbeat(self) -> None:
-        """Do nothing."""
+        """Fail if the receiver is away."""
+        if self._recorder.is_away:
+            raise OperationalError("the receiver is away", hint="wait")
 
     def transfer(self, delivery: Delivery) -> None:
         if self._recorder.failures:

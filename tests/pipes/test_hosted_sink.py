@@ -12,9 +12,12 @@ import pytest
 from headrace.code.hosts import HostLimits, current_hosts
 from headrace.errors import UserCodeError
 from headrace.model.pipes import PipeStage
+from headrace.pipes import shared_sinks
+from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.events import DeleteEvent, StatementEvent
 from headrace.pipes.hosted.sink import HostedSink
 from headrace.pipes.plugins import Delivery
+from headrace.pipes.shared_sinks import SharedSinks
 from tests.code.pipe_samples import instance
 from tests.pipes.plugin_samples import insert, rows
 
@@ -74,6 +77,36 @@ def test_a_host_that_dies_fails_one_delivery(tmp_path: Path) -> None:
     one.heartbeat()
     begun = ["customize", "handshake"]
     assert [line[0] for line in recorded(tmp_path)] == [*begun, *begun, "insert", *begun, "heartbeat"]
+
+
+def test_a_heartbeat_that_fails_connects_again_and_others_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_sinks, "HEARTBEAT_S", 0.0)
+    shared = SharedSinks()
+    one = shared.take(PipeAttributes({}), "1", lambda: sink(tmp_path))
+    shared.beat()
+    one.transfer(Delivery("1", 1, [insert({1: 1.5})]))
+    assert shared.beat() == {"1": None}
+    (tmp_path / "log.away").touch()
+    for _ in range(2):
+        assert "the receiver is away" in str(shared.beat()["1"])
+    (tmp_path / "log.away").unlink()
+    assert shared.beat() == {"1": None}
+    shared.give_back(one, "1")
+    begun = ["customize", "handshake"]
+    failed = ["heartbeat", "close", *begun]
+    assert [line[0] for line in recorded(tmp_path)] == [*begun, "insert", "heartbeat", *failed, *failed, "heartbeat", "close"]
+
+
+def test_attempts_of_a_sink_that_fails_share_a_process(tmp_path: Path) -> None:
+    shared = SharedSinks()
+    one = shared.take(PipeAttributes({}), "1", lambda: sink(tmp_path))
+    for _ in range(3):
+        with pytest.raises(UserCodeError, match="ConnectionError"):
+            one.transfer(Delivery("1", 1, [insert({666: 1.5})]))
+    one.transfer(Delivery("1", 1, [insert({1: 1.5})]))
+    shared.give_back(one, "1")
+    processes = (tmp_path / "log.processes").read_text().split()
+    assert (len(processes), len(set(processes))) == (4, 1)
 
 
 @pytest.mark.parametrize(("act", "message"), [("loop", TIMEOUT), ("exit", "status 5"), ("allocate", "more memory than allowed")])

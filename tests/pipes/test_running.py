@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace.model.failpoints import FailpointError, calling
 from headrace.model.jobs import JobRecord, JobState
+from headrace.pipes import running, shared_sinks
 from headrace.pipes.events import Event
 from headrace.pipes.kind import PIPE
 from headrace.pipes.running import RunningPipes
@@ -25,6 +26,7 @@ from headrace.settings import load
 from tests.pipes.receivers import Points, apply_events
 from tests.pipes.recording import RECORDERS, described, recording_sinks
 from tests.pipes.test_change_source import expected, writes
+from tests.support.waiting import wait_until
 
 numbers = count()
 FAILPOINTS = ("pipes.checkpoint.rename", "pipes.processed", "pipes.delivered", "pipes.recorded")
@@ -168,6 +170,32 @@ def test_a_receiver_that_stays_away_stops_the_pipes_that_use_it_and_no_others(co
     received: Points = {}
     apply_events(received, RECORDERS[sink.split("'")[3]].deliveries[-1].events)
     assert received == {(f"root.{database}.d", 2, "a"): 2.0}
+
+
+def test_a_receiver_that_does_not_answer_heartbeats_is_shown(
+    connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_sinks, "HEARTBEAT_S", 0.0)
+    monkeypatch.setattr(running, "BEAT_CHECK_S", 0.0)
+    sink = f"'name'='beaten{next(numbers)}'"
+    recorder = RECORDERS[sink.split("'")[3]]
+    _, first, second = create_pair(connection, (sink, sink))
+    pipes = RunningPipes(connection.session.context)
+    pipes.reconcile(pipe_records(connection, first, second))
+    while pipes.step(None):
+        pass
+
+    def messages() -> list[str]:
+        pipes.beat()
+        return [str(connection.execute(f"show pipe {pipe}").fetchall()[0][6]) for pipe in (first, second)]
+
+    recorder.is_away = True
+    wait_until(lambda: all("the receiver is away" in message for message in messages()), "both pipes to say so")
+    states = [connection.execute(f"show pipe {pipe}").fetchall()[0][2] for pipe in (first, second)]
+    assert (states, recorder.connections > 1) == (["RUNNING", "RUNNING"], True)
+    recorder.is_away = False
+    wait_until(lambda: messages() == ["", ""], "both pipes to say nothing")
+    pipes.close()
 
 
 def test_maintenance_keeps_what_a_pipe_has_yet_to_read(connection: headrace.Connection) -> None:

@@ -21,7 +21,7 @@ from headrace.pipes.feeds import Feeds
 from headrace.pipes.runner import PipeRunner
 from headrace.pipes.shared import Shared
 from headrace.pipes.shared_sinks import SharedSink
-from headrace.streams.failures import stop_job, to_error
+from headrace.streams.failures import reason_of, stop_job, to_error
 from headrace.streams.metering import RunnerSample
 from headrace.streams.sources.subscriptions import Retry
 
@@ -48,6 +48,8 @@ class RunningPipe:
     started_at: float = 0.0
     retry: Retry = field(default_factory=Retry)
     is_removed: bool = False
+    receiver_failure: Error | None = None
+    """Why the receiver does not answer, as it is recorded."""
 
     @property
     def id(self) -> str:
@@ -125,7 +127,8 @@ class RunningPipes:
         state = JobState.RUNNING if record.definition.id in runnable else record.state
         if record.desired is DesiredState.PAUSED and record.state is not JobState.STOPPED:
             state = JobState.PAUSED
-        if state is not record.state:
+        is_obsolete = state is JobState.RUNNING and record.reason is not None  # a receiver did not answer the last driver
+        if state is not record.state or is_obsolete:
             self.context.catalog.jobs.set_state(record.definition.id, state, epoch=self.context.epoch or None)
 
     def step(self, timeout_s: float | None) -> bool:
@@ -166,7 +169,24 @@ class RunningPipes:
         """Have the receivers checked that have had nothing for a while. Does not wait."""
         if time.monotonic() - self._beaten_at >= BEAT_CHECK_S:
             self._beaten_at = time.monotonic()
-            self._pool.submit(self.shared.sinks.beat)
+            self._pool.submit(self._beat)
+
+    def _beat(self) -> None:
+        """Have receivers checked, and record which do not answer as the reason of their pipes, which go on."""
+        failures = self.shared.sinks.beat()
+        for pipe in list(self._pipes.values()):
+            if pipe.id in failures and failures[pipe.id] is not pipe.receiver_failure:
+                try:
+                    self._record_receiver(pipe, failures[pipe.id])
+                except Error as error:
+                    logger.warning("not recording the state of a receiver: %s", error.message)
+
+    def _record_receiver(self, pipe: RunningPipe, failure: Error | None) -> None:
+        record = self.context.catalog.jobs.by_id(pipe.id)
+        reason = None if failure is None else reason_of(failure, self.context.clock.now(), record.definition.kind)
+        if record.state is JobState.RUNNING and record.desired is DesiredState.RUNNING:
+            self.context.catalog.jobs.replace_state(record, JobState.RUNNING, reason)
+            pipe.receiver_failure = failure
 
     def _advance(self, pipe: RunningPipe) -> Advance:
         if pipe.runner is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.errors import Error
+from headrace.errors import Error, UserCodeError
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.plugins import Delivery, Sink
 
@@ -28,19 +28,25 @@ def key_of(attributes: PipeAttributes, owner: str = "") -> SinkKey:
 
 @dataclass(slots=True)
 class SharedSink:
-    """A sink and its users. It is connected by the first delivery, and again after a failure. Thread-safe."""
+    """A sink and its users. It is connected by the first delivery, and again after a failure. Thread-safe.
+
+    `failure` is why the last heartbeat failed, until a heartbeat or a delivery succeeds.
+    """
 
     key: SinkKey
     create: Callable[[], Sink]
     users: set[str] = field(default_factory=set)
-    used_at: float = 0.0
+    used_at: float | None = None
+    failure: Error | None = None
     _sink: Sink | None = None
+    _is_connected: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def transfer(self, delivery: Delivery) -> None:
         """Deliver events. After a failure, the next delivery connects again."""
         with self._lock:
             self._run(lambda sink: sink.transfer(delivery))
+            self.failure = None
 
     def connect(self) -> None:
         """Connect, unless it is connected."""
@@ -48,13 +54,20 @@ class SharedSink:
             self._run(lambda _: None)
 
     def beat(self) -> None:
-        """Check the receiver of a connected sink that has had nothing to deliver for a while."""
-        if self._sink is None or time.monotonic() - self.used_at < HEARTBEAT_S or not self._lock.acquire(blocking=False):
+        """Check the receiver of a sink that was connected and has had nothing to deliver for a while; connect again if it fails."""
+        is_due = self.used_at is not None and time.monotonic() - self.used_at >= HEARTBEAT_S
+        if not is_due or not self._lock.acquire(blocking=False):
             return
+        was_connected = self._is_connected
         try:
             self._run(lambda sink: sink.heartbeat())
+            self.failure = None
         except Error as error:
             logger.warning("the receiver of a sink does not answer: %s", error.message)
+            self.failure = error
+            if was_connected:
+                with suppress(Error):  # the next heartbeat tries again
+                    self._run(lambda _: None)
         finally:
             self._lock.release()
 
@@ -67,8 +80,13 @@ class SharedSink:
         try:
             if self._sink is None:
                 self._sink = self.create()
+            if not self._is_connected:
                 self._sink.handshake()
+                self._is_connected = True
             use(self._sink)
+        except UserCodeError:
+            self._is_connected = False  # its process stays, which takes seconds to start
+            raise
         except BaseException:
             self._discard()
             raise
@@ -76,7 +94,7 @@ class SharedSink:
             self.used_at = time.monotonic()
 
     def _discard(self) -> None:
-        sink, self._sink = self._sink, None
+        sink, self._sink, self._is_connected = self._sink, None, False
         if sink is not None:
             with suppress(Exception):  # what has failed may fail again while it is closed
                 sink.close()
@@ -115,7 +133,13 @@ class SharedSinks:
         with self._lock:
             return frozenset(self._sinks[key].users) if key in self._sinks else frozenset()
 
-    def beat(self) -> None:
-        """Check the receivers of sinks that have had nothing to deliver for a while."""
+    def beat(self) -> Mapping[str, Error | None]:
+        """Check the receivers of sinks that have had nothing to deliver for a while.
+
+        Returns:
+            Why the receiver of each pipe does not answer, by the pipe's id; None if it does.
+        """
         for sink in list(self._sinks.values()):
             sink.beat()
+        with self._lock:
+            return {user: sink.failure for sink in self._sinks.values() for user in sink.users}

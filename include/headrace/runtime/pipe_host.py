@@ -80,9 +80,10 @@ class PipeHost:
 
     def _step(self) -> None:
         try:
-            if self.pipes.step(MAX_STEP_S):
-                return
+            has_worked = self.pipes.step(MAX_STEP_S)
             self.pipes.beat()
+            if has_worked:
+                return
         except FencedError:
             raise
         except Error as error:
