@@ -235,10 +235,13 @@ class Settings(BaseSettings):
         "Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
         "matches any characters, as in `*.example.com`; if empty, none.",
     )
+    udf_folder: Path = setting(Path("ext/udf"), "Folder of the code of functions; a relative one is below the home folder.")
+    trigger_folder: Path = setting(Path("ext/trigger"), "Folder of the code of triggers, likewise.")
+    pipe_folder: Path = setting(Path("ext/pipe"), "Folder of the code of plugins of pipes, likewise.")
     code_source_folders: str = setting(
         "",
-        "Folders, separated by colons, from which `file:` URIs of user code may be read, beside `ext/udf`, `ext/trigger` "
-        "and `ext/pipe` in the home folder.",
+        "Folders, separated by colons, from which `file:` URIs of user code may be read, beside `udf_folder`, `trigger_folder` "
+        "and `pipe_folder`.",
     )
     code_uris: str = setting(
         "",
@@ -252,6 +255,12 @@ class Settings(BaseSettings):
     )
     code_max_bytes: int = positive(67_108_864, "Maximum size of the user code of a function, in bytes.")
     code_download_timeout_s: int = positive(30, "Seconds after which a download of user code fails.")
+    pipe_threads: int = positive(32, "Number of pipes that an snode runs at the same time; others wait for their turn.")
+    pipe_sink_timeout_ms: int = positive(
+        60_000,
+        "Milliseconds after which a sink to IoTDB waits no longer for a connection or an answer. Other sinks have an attribute "
+        "for it, and those of users `HEADRACE_CODE_TIMEOUT_S`.",
+    )
     cq_min_every_ms: int = positive(1_000, "Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = non_negative(
         60_000, "Continuous queries whose EVERY is shorter, in milliseconds, are executed by the snode; others by Airflow."
@@ -365,6 +374,11 @@ class Settings(BaseSettings):
     def code_log_folder(self) -> Path:
         """The folder of the logs of user code."""
         return self.home_path / "logs" / "code"
+
+    def plugin_folder(self, kind: str) -> Path:
+        """Return the folder of the user code of a kind, absolute: udf, trigger or pipe."""
+        folder: Path = getattr(self, f"{kind}_folder")
+        return self.home_path / folder.expanduser()
 
     @property
     def own_snodes(self) -> tuple[str, ...]:

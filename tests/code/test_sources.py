@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.code.sources import locate_class, locate_file, locate_uri, plugin_folder
+from headrace.code.sources import locate_class, locate_file, locate_uri
 from headrace.errors import ConfigurationError, Error, LimitError, NotFoundError, ProgrammingError, StorageError
 from headrace.settings import Settings, load
 from tests.code.https_server import HttpsServer, running_https_server
@@ -23,7 +23,7 @@ CODE = b"raise SystemExit('imported')\n"
 @pytest.fixture
 def folder(settings: Settings) -> Path:
     """Return the plugin folder of functions."""
-    path = plugin_folder("udf", settings)
+    path = settings.plugin_folder("udf")
     path.mkdir(parents=True)
     return path
 
@@ -50,7 +50,7 @@ def members(content: bytes) -> list[str]:
 
 def test_files_of_the_plugin_folders_are_read(folder: Path, settings: Settings) -> None:
     write(folder / "double.py")
-    trigger = write(plugin_folder("trigger", settings) / "alert.py")
+    trigger = write(settings.plugin_folder("trigger") / "alert.py")
     for uri in (f"file:{folder}/double.py", f"file://{folder}/double.py", f"file://localhost{folder}/double.py", "file:double.py"):
         source = locate_uri(uri, "udf", settings)
         assert (source.name, source.read()) == ("double.py", CODE)
@@ -82,6 +82,23 @@ def test_files_elsewhere_are_refused_whether_they_exist_or_not(folder: Path, set
         assert "HEADRACE_CODE_SOURCE_FOLDERS" in refused.value.hint
     with pytest.raises(ProgrammingError, match="code must not be read from"):
         locate_uri(f"file:{folder}/%2e%2e/%2e%2e/%2e%2e/outside.py", "udf", settings)
+
+
+@pytest.mark.parametrize("kind", ["udf", "trigger", "pipe"])
+def test_settings_name_the_plugin_folders(kind: str, tmp_path: Path) -> None:
+    write(tmp_path / "home" / "lib" / "here.py")
+    write(tmp_path / "elsewhere" / "there.py")
+    for value, module, name in (
+        ("lib", "here", "the folder lib of the home"),
+        (str(tmp_path / "elsewhere"), "there", f"the folder that HEADRACE_{kind.upper()}_FOLDER names"),
+    ):
+        settings = load(home=tmp_path / "home", **{f"{kind}_folder": value})
+        source = locate_class(f"{module}.Class", kind, settings)
+        assert source is not None
+        assert source.name == f"{module}.py"
+        with pytest.raises(ProgrammingError, match="code must not be read") as refused:
+            locate_file("/etc/passwd.py", kind, settings)
+        assert name in (refused.value.hint or "")
 
 
 def test_a_link_within_the_plugin_folder_is_followed(folder: Path, settings: Settings) -> None:
@@ -125,7 +142,7 @@ def test_a_file_that_changes_into_something_else_is_not_read(folder: Path, setti
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     settings = load(home=tmp_path / "home", code_max_bytes=10)
-    write(plugin_folder("udf", settings) / "large.py", b"#" * 11)
+    write(settings.plugin_folder("udf") / "large.py", b"#" * 11)
     with pytest.raises(LimitError, match=r"large.py has more than 10 bytes"):
         locate_file("large.py", "udf", settings).read()
 
@@ -337,7 +354,7 @@ def test_other_classes_are_not_found(class_name: str, settings: Settings) -> Non
 
 def test_a_package_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     settings = load(home=tmp_path / "home", code_max_bytes=10)
-    write(plugin_folder("udf", settings) / "tools/__init__.py", b"#" * 11)
+    write(settings.plugin_folder("udf") / "tools/__init__.py", b"#" * 11)
     source = locate_class("tools.Double", "udf", settings)
     assert source is not None
     with pytest.raises(LimitError, match="the package tools has more than 10 bytes"):

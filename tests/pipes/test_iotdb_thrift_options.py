@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from headrace.errors import Error, NotSupportedError
+from headrace.errors import Error, NotSupportedError, OperationalError
 from headrace.pipes.attributes import PipeAttributes
-from headrace.pipes.sinks.iotdb_thrift import validate
+from headrace.pipes.sinks.iotdb_thrift import sink, validate
 from headrace.pipes.sinks.iotdb_thrift_options import read_options
 
 NODE = {"sink.ip": "127.0.0.1", "sink.port": "6667"}
@@ -91,3 +93,11 @@ def test_options_have_defaults_and_hide_passwords() -> None:
     assert "hidden123" not in repr(options)
     ignored = {"batch.enable": "false", "leader-cache.enable": "false", "parallel.tasks": "4", "realtime-first": "true"}
     assert read_options(PipeAttributes({**NODE, **ignored})) == read_options(PipeAttributes(NODE))
+
+
+def test_a_receiver_that_does_not_answer_is_given_up_after_the_time_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        one = sink(PipeAttributes({"sink.ip": "127.0.0.1", "sink.port": str(silent.getsockname()[1])}), timeout_ms=100)
+        with pytest.raises(OperationalError):
+            one.handshake()
+        one.close()

@@ -35,14 +35,11 @@ class CodeSource:
     read: Callable[[], bytes]
 
 
-def folder_name(kind: str) -> str:
-    """Return how messages call a plugin folder, without telling where the home is."""
-    return f"the folder ext/{kind} of the home"
-
-
-def plugin_folder(kind: str, settings: Settings) -> Path:
-    """Return the folder for user code of one of `PLUGIN_KINDS` in the home."""
-    return settings.home_path / "ext" / kind
+def folder_name(kind: str, settings: Settings) -> str:
+    """Return how messages call a plugin folder, without telling where it is on this machine."""
+    folder: Path = getattr(settings, f"{kind}_folder")
+    is_below_home = not folder.expanduser().is_absolute()
+    return f"the folder {folder} of the home" if is_below_home else f"the folder that HEADRACE_{kind.upper()}_FOLDER names"
 
 
 def check_uri(uri: str) -> None:
@@ -77,15 +74,15 @@ def locate_file(path: str, kind: str, settings: Settings) -> CodeSource:
         ProgrammingError: The file is in no folder that the settings allow.
         NotFoundError: There is no such file.
     """
-    folder = plugin_folder(kind, settings)
+    folder = settings.plugin_folder(kind)
     if not path or "\0" in path:
         raise ProgrammingError("the path of the code is empty or has a zero byte", hint="name a file")
-    allowed = [plugin_folder(other, settings) for other in PLUGIN_KINDS]
+    allowed = [settings.plugin_folder(other) for other in PLUGIN_KINDS]
     allowed += [Path(part).expanduser() for part in settings.code_source_folders.split(":") if part]
     resolved = Path(os.path.realpath(folder / path))
     # The message does not reveal whether a file exists elsewhere.
     if not any(resolved.is_relative_to(os.path.realpath(place)) for place in allowed):
-        raise ProgrammingError(f"code must not be read from {path}", hint=untrusted_hint(kind))
+        raise ProgrammingError(f"code must not be read from {path}", hint=untrusted_hint(kind, settings))
     if not os.path.isfile(resolved):
         raise NotFoundError(f"{path} does not exist or is no file", hint="check the path")
     return _source_of(resolved, settings)
@@ -101,7 +98,7 @@ def locate_class(class_name: str, kind: str, settings: Settings) -> CodeSource |
     module = class_name.rpartition(".")[0]
     if module.partition(".")[0] == OWN_PACKAGE:
         return None
-    folder = plugin_folder(kind, settings)
+    folder = settings.plugin_folder(kind)
     if (source := _source_in(folder, module, settings)) is not None:
         return source
     archives = (archive for archive in _archives(folder) if holds_module(archive, module))
@@ -144,7 +141,7 @@ def _source_of(path: Path, settings: Settings) -> CodeSource:
 
 def _locate_remote(uri: str, kind: str, settings: Settings) -> CodeSource:
     if not is_allowed_uri(uri, settings):
-        raise ProgrammingError(f"code must not be read from {uri}", hint=untrusted_hint(kind))
+        raise ProgrammingError(f"code must not be read from {uri}", hint=untrusted_hint(kind, settings))
     name = unquote(urlsplit(uri).path).rpartition("/")[2]
     check_suffix(name)
 
@@ -156,9 +153,10 @@ def _locate_remote(uri: str, kind: str, settings: Settings) -> CodeSource:
     return CodeSource(name, uri, read)
 
 
-def untrusted_hint(kind: str) -> str:
+def untrusted_hint(kind: str, settings: Settings) -> str:
     """Return what to do about code in a place from which it must not be read."""
-    return f"move it to {folder_name(kind)}, or have HEADRACE_CODE_SOURCE_FOLDERS or HEADRACE_CODE_URIS allow its place"
+    places = "HEADRACE_CODE_SOURCE_FOLDERS or HEADRACE_CODE_URIS"
+    return f"move it to {folder_name(kind, settings)}, or have {places} allow its place"
 
 
 def check_suffix(name: str) -> None:

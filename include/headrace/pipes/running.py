@@ -27,8 +27,6 @@ from headrace.streams.sources.subscriptions import Retry
 
 logger = logging.getLogger(__name__)
 
-PIPE_THREADS: Final = 32
-"""Pipes that run at the same time."""
 MAX_PIPES_PER_SINK: Final = 2
 """Pipes of a shared sink that run at the same time: one delivers, another one reads. So a receiver that hangs takes two threads."""
 CLOSE_GRACE_S: Final = 5.0
@@ -76,7 +74,7 @@ class RunningPipes:
         self.context = context
         self.shared = Shared(Feeds(context), leaves_history=leaves_history)
         self._observe = observe
-        self._pool = ThreadPoolExecutor(PIPE_THREADS, thread_name_prefix="pipe")
+        self._pool = ThreadPoolExecutor(context.settings.pipe_threads, thread_name_prefix="pipe")
         self._lock = threading.RLock()
         self._pipes: dict[str, RunningPipe] = {}
         self._beaten_at = time.monotonic()

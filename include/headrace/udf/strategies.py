@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.udf.parameters import ParameterError
@@ -60,7 +60,7 @@ class SlidingTimeWindowAccessStrategy(AccessStrategy):
     sliding_step: int | None = None
     display_window_begin: int | None = None
     display_window_end: int | None = None
-    skips_empty: bool = False
+    skips_empty: bool = field(default=False, kw_only=True)
 
     @property
     def step(self) -> int:

@@ -31,15 +31,15 @@ MAX_SHOWN: Final = 80
 class ThriftSink:
     """Sends to the nodes of an IoTDB cluster. What is sent again after a failure has no other effect than the first time."""
 
-    def __init__(self, options: ThriftOptions) -> None:
-        """Take the options; nothing is connected yet."""
+    def __init__(self, options: ThriftOptions, timeout_ms: int) -> None:
+        """Take the options, and how long an answer may take; nothing is connected yet."""
         self._options = options
         self._cluster = f"headrace-{uuid.uuid4()}"
         self._compressor = requests.Compressor(options.compressors, options.zstd_level)
         self._pace = Pace(options.bytes_per_second)
         self._policy = FailurePolicy(options.ignores_conflicts, options.conflict_seconds, options.other_seconds)
         tls = tls_context(options.trust_store, options.trust_store_password) if options.has_tls else None
-        login = Login(options.user, options.password, tls)
+        login = Login(options.user, options.password, tls, timeout_ms)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, options.strategy, self._introduce)
         self._precision: Precision | None = None
 

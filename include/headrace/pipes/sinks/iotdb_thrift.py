@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.plugins import PipeContext, Sink
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from headrace.pipes.iotdb.receiver import ThriftSink
 
 __all__ = ["create", "validate"]
+DEFAULT_TIMEOUT_MS: Final = 60_000
 
 
-def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
-    """Return the sink."""
-    return sink(attributes)
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
+    """Return the sink, whose time limit is that of the settings."""
+    return sink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
 
 
-def sink(attributes: PipeAttributes) -> ThriftSink:
+def sink(attributes: PipeAttributes, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> ThriftSink:
     """Return the sink. The modules of the RPC are imported only now."""
     from headrace.pipes.iotdb.receiver import ThriftSink
 
-    return ThriftSink(read_options(attributes))
+    return ThriftSink(read_options(attributes), timeout_ms)

@@ -42,7 +42,7 @@ class CodeLocation:
         if statement.uri is None:
             source = locate_class(statement.class_name, self.folder, settings)
             if source is None:
-                hint = f"write 'module.Class', and put the module into {folder_name(self.folder)}, or install it"
+                hint = f"write 'module.Class', and put the module into {folder_name(self.folder, settings)}, or install it"
                 raise self.load_error(statement, hint)
             return source
         try:
