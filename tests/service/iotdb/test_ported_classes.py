@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 from headrace.code.hosts import current_hosts
-from headrace.errors import InvalidCodeError, TriggerFireError
+from headrace.errors import InvalidCodeError, TriggerFireError, TypeMismatchError
 from tests.support.alert_receiver import receiving_alerts
 
 FUNCTIONS: Final = """
@@ -265,6 +265,8 @@ def test_functions_and_aggregates_return_what_the_guide_says(connection: headrac
     sql = "select my_avg(s1), multiply(s1) from root.sg.d group by ([0, 40), 20ms)"
     assert fetch(connection, sql) == [(0, 10 / 3, 14.0), (20, 9.0, 81.0)]
     assert fetch(connection, "select my_avg(s1) from root.sg.d where s1 > 100") == [(None,)]
+    with pytest.raises(TypeMismatchError, match="301: StateWindowAccessStrategy only support one input series for now"):
+        connection.execute("select states(s1, s2, 'delta'='1') from root.sg.d")
     with pytest.raises(InvalidCodeError, match=r"ported\.Lacking does not define transform or transform_batch"):
         connection.execute("create function lacking as 'ported.Lacking'")
 
