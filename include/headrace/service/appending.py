@@ -82,7 +82,8 @@ def dicts_to_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def values_to_arrow(name: str, values: list[Any]) -> pa.Array:
     try:
-        return pa.array(values, from_pandas=True)
+        is_wide = any(isinstance(value, int) and value >= 2**63 for value in values)
+        return pa.array(values, pa.uint64() if is_wide else None, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise mixed_types_error(f"column {name}: {error}") from None
 

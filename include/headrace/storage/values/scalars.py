@@ -22,6 +22,8 @@ from headrace.model.types import DataType, TypeKind
 MICROSECONDS_PER_MILLISECOND: Final = 1_000
 MAX_JSON_BYTES: Final = 4_095
 MAX_FLOAT: Final = 3.4028234663852886e38
+FLOAT_LIMIT: Final = MAX_FLOAT + 2.0**103
+"""Numbers below are rounded to a FLOAT, such as 3.4028235e38, as programs write the greatest one."""
 # Spark and Delta hold timestamps of the years 1 to 9999.
 FIRST_SECOND: Final = -62_135_596_800
 LAST_SECOND: Final = 253_402_300_799
@@ -88,7 +90,7 @@ def _floating(value: object, type_: DataType, _: TimeContext) -> float:
     number = float(_number(value))
     if not math.isfinite(number):
         raise InvalidValueError("a finite number")
-    if type_.kind is TypeKind.FLOAT and abs(number) > MAX_FLOAT:
+    if type_.kind is TypeKind.FLOAT and abs(number) >= FLOAT_LIMIT:
         raise InvalidValueError(f"a number between -{MAX_FLOAT:.7g} and {MAX_FLOAT:.7g}")
     return number
 
