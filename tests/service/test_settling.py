@@ -5,8 +5,16 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 import headrace
+from headrace.errors import DataError, TransientError
+from headrace.model.failpoints import calling
+from headrace.model.jobs import JobState
 from headrace.settings import load
+from tests.support.interpreted import interpret_plans
+
+interpret_plans()
 
 STREAM = "CREATE STREAM d.s TRIGGER AT_ONCE INTO d.counts AS SELECT _wstart, count(*) n FROM d.t INTERVAL(1m)"
 LONG_MS = 600_000
@@ -55,3 +63,35 @@ def test_connections_that_settle_at_the_same_time_lose_nothing(tmp_path: Path) -
             thread.join()
         connection.settle()
         assert counts(connection) == [15]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_history_that_fails_stops_its_own_stream_only(tmp_path: Path) -> None:
+    errors = [DataError("a value cannot be computed"), TransientError("another process computes the chunk")]
+
+    def fail() -> None:
+        raise errors[0]
+
+    with headrace.connect(tmp_path / "home") as connection:
+        catalog = connection.session.context.catalog
+        connection.execute("CREATE DATABASE d")
+        connection.execute("CREATE TABLE d.t (ts TIMESTAMP, v INT)")
+        connection.execute("INSERT INTO d.t VALUES ('2026-01-01 00:00:00', 1)")
+        for name in "abc":
+            sql = STREAM.replace("d.s", f"d.{name}").replace("counts", f"counts_{name}")
+            connection.execute(sql.replace("AT_ONCE", f"AT_ONCE FILL_HISTORY {int(name != 'c')}"))
+        connection.execute("INSERT INTO d.t VALUES ('2026-01-01 00:01:00', 2)")
+        with calling("history.commit", fail):
+            connection.settle()
+        states = {record.definition.name: record.state for record in catalog.jobs.all()}
+        assert states == {"a": JobState.STOPPED, "b": JobState.RUNNING, "c": JobState.RUNNING}
+        assert connection.execute("SELECT count(*) FROM d.counts_b").fetchall() == [(2,)]
+        connection.execute("RESUME STREAM d.a")
+        errors.pop(0)
+        connection.execute("INSERT INTO d.t VALUES ('2026-01-01 00:02:00', 2)")
+        with calling("history.commit", fail), pytest.raises(TransientError):
+            connection.settle()
+        assert connection.execute("SELECT count(*) FROM d.counts_b").fetchall() == [(3,)]
+        connection.settle()
+        assert connection.execute("SELECT count(*) FROM d.counts_a").fetchall() == [(3,)]

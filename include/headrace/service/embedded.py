@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -13,10 +13,11 @@ from weakref import WeakSet
 
 from headrace.catalog.processes import CONNECTION, process_identity
 from headrace.context import Context, allow_all
-from headrace.errors import FencedError, OperationalError, PermissionDeniedError, TerminalError
+from headrace.errors import Error, FencedError, OperationalError, PermissionDeniedError, TransientError
 from headrace.history.backfill import fill_history
 from headrace.jobs.registry import kind_of
 from headrace.model.access import administrator
+from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
@@ -41,6 +42,27 @@ MAX_ROUNDS: Final = 10_000
 LEASE_PART: Final = 4
 
 _runners: WeakSet[EmbeddedRunner] = WeakSet()
+
+
+class Left:
+    """Jobs that are left out until the next call of `settle`, with what prevents them, while the others go on."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Error] = {}
+
+    @contextmanager
+    def on_error(self, record: JobRecord) -> Iterator[None]:
+        """Leave a job out if its part fails in a `with` block, unless this process has lost its lease."""
+        try:
+            yield
+        except FencedError:
+            raise
+        except Error as error:
+            self.errors[record.definition.id] = error
+
+    def raise_first(self) -> None:
+        for error in self.errors.values():
+            raise error
 
 
 class EmbeddedRunner:
@@ -144,17 +166,18 @@ class EmbeddedRunner:
         context = replace(self._context, epoch=self._lease.epoch)
         self._pollers = self._pollers or SourcePollers(context)
         self._pipes = self._pipes or RunningPipes(context)
-        rounds = iter(range(MAX_ROUNDS))
+        rounds, left = iter(range(MAX_ROUNDS)), Left()
         for _ in rounds:
-            records = self._permitted(self._load_records())
-            if self._fill_histories(records):
+            records = [record for record in self._permitted(self._load_records()) if record.definition.id not in left.errors]
+            if self._fill_histories(records, left):
                 continue
-            self._reconcile(self._pollers, self._pipes, records)
+            self._reconcile(self._pollers, self._pipes, records, left)
             if self._poll(self._pollers.poll, rounds) or execute_due(self._context, records, self._holder):
                 continue
             if not self._poll(partial(self._pipes.step, None), rounds):
                 self._sampler.take(self._pollers, records)
                 self._pipe_sampler.take(self._pipes, records)
+                left.raise_first()
                 return
         raise OperationalError("the jobs do not settle", hint="check that no two of them write to each other's source")
 
@@ -170,12 +193,13 @@ class EmbeddedRunner:
                 stop_job(self._context, record.definition.id, error)
         return permitted
 
-    def _reconcile(self, pollers: SourcePollers, pipes: RunningPipes, records: list[JobRecord]) -> None:
+    def _reconcile(self, pollers: SourcePollers, pipes: RunningPipes, records: list[JobRecord], left: Left) -> None:
         pollers.reconcile([record for record in records if is_polled(record)])
         pipes.reconcile([record for record in records if record.definition.kind == PIPE])
         for record in records:
             if record.desired is DesiredState.DROPPED and record.definition.id not in pipes.running:
-                kind_of(record.definition).drop()(self._context, record.definition)
+                with left.on_error(record):
+                    kind_of(record.definition).drop()(self._context, record.definition)
 
     def _poll(self, poll: Callable[[], bool], rounds: Iterator[int]) -> bool:
         """Poll until there is nothing to do; return False if there was nothing."""
@@ -203,21 +227,27 @@ class EmbeddedRunner:
             catalog.jobs.move(job_id, owner, lease.snode)
         return lease
 
-    def _fill_histories(self, records: list[JobRecord]) -> bool:
-        """Fill the histories of streams that begin with one; return whether there were any."""
+    def _fill_histories(self, records: list[JobRecord], left: Left) -> bool:
+        """Fill the histories of streams that begin with one, and return whether there were any. A stream that fails is STOPPED."""
         filling = [
             record
             for record in records
             if is_polled(record) and record.state is JobState.FILLING and record.desired is DesiredState.RUNNING
         ]
         for record in filling:
-            try:
-                fill_history(self._context, record.definition.id)
-            except FencedError:
-                raise
-            except TerminalError as error:
-                stop_job(self._context, record.definition.id, error)
+            with left.on_error(record):
+                self._fill_or_stop(record.definition.id)
         return bool(filling)
+
+    def _fill_or_stop(self, job_id: str) -> None:
+        try:
+            fill_history(self._context, job_id)
+        except (FailpointError, FencedError):
+            raise
+        except Exception as error:
+            if type(error) is TransientError:  # another process has a lock
+                raise
+            stop_job(self._context, job_id, error)
 
     def _wait_for_snode(self) -> bool:
         """Wait until the snode has processed what has been written so far; return True if its lease has ended before that."""
