@@ -65,6 +65,8 @@ class StreamSchema:
         fills: The columns and tags of the target.
         virtual: The virtual table that the query names; None if it names a stored table.
         references: Where the columns of the virtual table came from when the stream was defined, of those that the query needs.
+        tags_version: The version of the source's tags when the stream was defined; None if changes of tags are of no importance.
+        since: For a stream without history, the largest event time of the rows that were there, in ticks; None if there were none.
     """
 
     columns: tuple[Column, ...]
@@ -73,3 +75,5 @@ class StreamSchema:
     fills: tuple[str, ...]
     virtual: TableId | None = None
     references: tuple[ColumnReference, ...] = ()
+    tags_version: int | None = None
+    since: int | None = None

@@ -129,7 +129,8 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
     if plan.is_closed_by_clock:
         return StreamState(position, wake_at=context.clock.now())
     has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
-    return StreamState(position, evicted_through=max_stored_time(context, plan) if has_complete_windows else None)
+    evicted_through = max_stored_time(context, plan) if has_complete_windows else None
+    return StreamState(position, evicted_through=evicted_through, tags_version=plan.tags_version)
 
 
 def activate(context: Context, plan: StreamPlan, boundary: Offsets) -> JobProgress:

@@ -14,6 +14,7 @@ from headrace.compute.columnar import ProjectionKernel, UnsupportedError
 from headrace.compute.nodes import Column
 from headrace.compute.plan import TS, WSTART
 from headrace.context import Context
+from headrace.model.jobs import JobCounters
 from headrace.model.types import BIGINT
 from headrace.storage.row_matching import row_ids
 from headrace.streams.batches import BatchResult, StagedWindows, idle_result
@@ -82,7 +83,8 @@ class ProjectionProcessor:
         count = count_rows(self.plan, batch, state, batch.is_written & passing, no_rows)
         results = keep_last_by_key(projected, self.result_key(), batch)
         is_upsert = pa.array(np.isin(batch.kind[to_numpy(results[ROW])], UPSERT_KINDS))
-        moved = replace(count, counters=replace(count.counters, rows_out=results.num_rows)).added_to(state)
+        counters = JobCounters(batches=1) if changes.tags_version is not None else count.counters
+        moved = replace(count, counters=replace(counters, rows_out=results.num_rows)).added_to(state)
         return BatchResult(results.filter(is_upsert), results.filter(pa.array(~np.asarray(is_upsert))), moved)
 
     def project_rows(self, batch: ChangeBatch) -> pa.Table:

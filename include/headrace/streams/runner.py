@@ -36,6 +36,7 @@ from headrace.streams.quarantine.replay import read_replay
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.sinks.target_groups import TargetGroups
+from headrace.streams.sources.tags import RetaggedSubtables
 from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
 from headrace.streams.state.store import StateStore
@@ -286,8 +287,24 @@ class StreamRunner:
         with self.stopwatch.measure(Phase.READ):
             changes = self.reader.read_after(self.offsets, self.tags)
         if changes is None and self.is_woken():
-            return self.reader.empty_batch(self.offsets, self.tags)
-        return changes
+            changes = self.reader.empty_batch(self.offsets, self.tags)
+        return None if changes is None else self._changed_tags() or changes
+
+    def _changed_tags(self) -> Changes | None:
+        """Return the rows whose windows a change of tags affects; None if no tags have changed.
+
+        They are handled before any changes. Since tags are asked for after the changes were read, these have the same ones.
+        """
+        state = self.state
+        version = self.context.tables.tags.version(self.plan.source) if self.plan.follows_tags else None
+        if version == state.tags_version:
+            return None
+        before = state.tags_version
+        retagged = None if before is None else RetaggedSubtables.since(self.context, self.plan, before)
+        if version is not None and retagged is not None:
+            return retagged.changes(state.position, version, self.context.clock.now())
+        self._state = replace(state, tags_version=version)
+        return None
 
     def _skip(self, record: JobRecord | None, state: StreamState) -> bool:
         """Move to the offsets that the user wants to skip to; return False if there are none, or they are behind."""
@@ -355,6 +372,8 @@ class StreamRunner:
         position, now = self.state.position.next(changes.offsets), changes.now
         result = self.sink.prepare(result, position)
         moved = replace(result.state, position=position, wake_at=result.wake_at, handled_at=now, messages=result.messages)
+        if changes.tags_version is not None:
+            moved = replace(moved, tags_version=changes.tags_version)
         failpoint("streams.evaluated")
         with self.stopwatch.measure(Phase.CHECKPOINT):
             moved = self.store.write(moved, self._durable_batch())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
 from headrace.model.masking import masked
@@ -13,6 +15,7 @@ from headrace.service.rights import Action, Right, Securable, table_securable
 from headrace.service.stage import PlanningContext
 from headrace.streams.definition.define import StreamPlan, define
 from headrace.streams.kind import STREAM
+from headrace.streams.sources.stored import max_stored_time
 
 
 def define_stream(
@@ -40,7 +43,10 @@ def define_stream(
     )
     with with_span(statement.target.span):
         check_stream_ends(plan, context, replaced)
-    return plan
+    if not plan.follows_tags:
+        return plan
+    since = None if plan.options.fill_history else max_stored_time(context, plan)
+    return replace(plan, tags_version=context.tables.tags.version(plan.source), since=since)
 
 
 def check_receivers(statement: CreateStream, hosts: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,16 +12,20 @@ import pyarrow.compute as pc
 
 from headrace.context import Context
 from headrace.errors import ExistsError, NotFoundError, NotSupportedError, ProgrammingError
+from headrace.model.failpoints import failpoint
+from headrace.model.jobs import JobDefinition
 from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, SetTags, SubtableSpec
-from headrace.model.tables import Column, Database, Name, Subtable, Table, TableKind
+from headrace.model.tables import Column, Database, Name, Subtable, Table, TableId, TableKind
 from headrace.runtime.table_removal import drop_subtables
 from headrace.service.names import check_name, database_of, find_table, with_span
+from headrace.service.results import STRING, Result, rows_result
 from headrace.service.rights import Action, Right, on_table, table_securable
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.storage.loading.subtable_file import SubtableFile, read_subtables
 from headrace.storage.types import tags_schema
 from headrace.storage.values.rows import tags_to_arrow
+from headrace.streams.kind import STREAM
 
 
 def plan_create_subtables(statement: CreateSubtables, session: PlanningContext) -> list[Stage]:
@@ -180,13 +185,63 @@ def plan_set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
     values = {find_tag(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, values, now=session.context.clock.now())
     tags = changed.select([table.series_key, *values])
-    return [
-        Stage(
-            on_table(Action.WRITE, table),
-            lambda: [f"set tags of {tags.num_rows} subtables of {table.name}"],
-            lambda session: session.context.tables.tags.upsert(table, tags),
-        )
-    ]
+    return [change_tags(table, name, tags, session.context)]
+
+
+def change_tags(table: Table, name: str, tags: pa.Table, context: Context) -> Stage:
+    """Set tags of a subtable, and have the streams that follow them recalculate the windows of its rows."""
+    effects = effects_on_streams(table, name, tags.column_names[1:], context)
+
+    def apply(session: SessionState) -> Result:
+        session.context.tables.tags.upsert(table, tags)
+        failpoint("service.tags.stored")
+        for source in dict.fromkeys(effect.source for effect in effects if effect.moves_rows):
+            announce(session.context, source)
+        shown = [(str(effect.stream), effect.text) for effect in effects]
+        return rows_result(("stream", "effect"), shown, (STRING, STRING)) if shown else Result()
+
+    described = [f"set tags of {tags.num_rows} subtables of {table.name}"]
+    lines = [*described, *(f"  stream {effect.stream}: {effect.text}" for effect in effects)]
+    return Stage(on_table(Action.WRITE, table), lambda: lines, apply)
+
+
+@dataclass(frozen=True, slots=True)
+class TagEffect:
+    """What a change of a subtable's tags means for a stream that reads them, and a stored table whose changes it reads."""
+
+    stream: JobDefinition
+    moves_rows: bool
+    text: str
+
+    @property
+    def source(self) -> TableId:
+        return self.stream.sources[0]
+
+
+def effects_on_streams(table: Table, name: str, tags: Sequence[str], context: Context) -> list[TagEffect]:
+    from headrace.streams.definition.define import plan_recorded_stream
+
+    effects = []
+    for record in context.catalog.jobs.all(kind=STREAM):
+        job = record.definition
+        if job.source != table.id or job.schema is None or not set(tags) & set(job.schema.reads):
+            continue
+        plan = plan_recorded_stream(job, context.catalog, context.settings)
+        if plan.source_subtable not in (None, name):
+            continue
+        text = "later rows are in the new group, earlier ones stay where they were counted"
+        if plan.follows_tags:
+            rows = None if table.is_virtual else context.tables.count_scanned(table, [name], None)
+            counted = f"all rows of {name}" if rows is None else f"up to {rows} rows of {name}"
+            text = f"recalculates the windows of {counted}, in the groups that they leave and join"
+        effects.append(TagEffect(job, plan.follows_tags, text))
+    return effects
+
+
+def announce(context: Context, source: TableId) -> None:
+    """Commit nothing to a table, which has its streams look for changed tags."""
+    table = context.catalog.tables.get(source.database, source.name)
+    context.tables.writer.advance(table, f"tags.{source}")
 
 
 def plan_create_subtables_from_file(statement: CreateSubtablesFromFile, session: PlanningContext) -> list[Stage]:

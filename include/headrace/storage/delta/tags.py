@@ -15,7 +15,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
-from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema
 from headrace.storage.delta.keys import anti_join, conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
 from headrace.storage.delta.subtable_names import SubtableNames
 from headrace.storage.delta.writer import Writer, with_all_columns
@@ -41,6 +41,19 @@ class Tags:
         handle = self._handles.tags(table)
         with handle.latest() as delta:
             return self._read_current(handle, delta)
+
+    def version(self, table: Table) -> int:
+        """Return the newest version of the tags; cheap enough to ask with each micro-batch."""
+        return self._handles.tags(table).version()
+
+    def read_at(self, table: Table, version: int) -> pa.Table:
+        """Return what `read` did at a version."""
+        handle = self._handles.tags(table)
+        kept = self._kept.get(handle.uri)
+        if kept is not None and kept[0][1] == version:
+            return kept[1]
+        delta = handle.at(version)
+        return read_data_files(handle.uri, list_files(delta)["path"].to_pylist(), stored_schema(delta), None, None)
 
     def of_subtables(self, table: Table) -> pa.Table:
         """What `read` returns, and a row of NULLs for each subtable that has rows but no tags."""

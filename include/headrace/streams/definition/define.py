@@ -65,6 +65,8 @@ class StreamPlan:
         delete_mark: How far behind the maximum event time state is dropped, in ticks; None if it never is.
         conditions: With a notification, what made event windows start and end.
         functions: The registered functions that the statement calls.
+        tags_version: See `StreamSchema`.
+        since: See `StreamSchema`.
     """
 
     id: str
@@ -86,6 +88,8 @@ class StreamPlan:
     notification: Notification | None = None
     conditions: ConditionValues = field(default_factory=ConditionValues)
     functions: tuple[str, ...] = ()
+    tags_version: int | None = None
+    since: int | None = None
 
     @property
     def scan(self) -> Scan:
@@ -114,6 +118,11 @@ class StreamPlan:
         A row of a virtual table changes whenever one of its origins adds its column, so there an update is never an additional row.
         """
         return self.options.ignore_update and not self.source.is_virtual
+
+    @property
+    def follows_tags(self) -> bool:
+        """True if a change of tags moves rows to other groups: otherwise they stay where they were counted."""
+        return bool(self.scan.tags) and not self.ignores_updates and not self.is_closed_by_clock
 
     @property
     def source_ids(self) -> tuple[SourceId, ...]:
@@ -156,6 +165,8 @@ class StreamPlan:
             fills=tuple(column.name for column in filled),
             virtual=self.source.id if self.source.is_virtual else None,
             references=self.references,
+            tags_version=self.tags_version,
+            since=self.since,
         )
 
     def definition(
@@ -372,7 +383,12 @@ class Definer:
             notification=statement.notification,
             conditions=conditions,
             functions=registered_calls(self.scope.language.name, self.catalog, statement),
+            **self.beginning(),
         )
+
+    def beginning(self) -> dict[str, int | None]:
+        schema = None if self.recorded is None else self.recorded.schema
+        return {} if schema is None else {"tags_version": schema.tags_version, "since": schema.since}
 
     def bind_query(self, query: Query) -> Plan:
         plan = bind(query, self.scope, stream=True)

@@ -112,6 +112,8 @@ class Quarantine:
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute a micro-batch. Its result says what changes in quarantine."""
         attempt = Attempt(self.processor, state, changes, self.held.rows.keys)
+        if changes.tags_version is not None:  # without the rows in quarantine, since no read of the source has them
+            return self._compute_all(attempt)
         if self._recorded is not None:
             return self._process_again(attempt, self._recorded)
         if isinstance(changes.source, LargeCommit):

@@ -1,23 +1,34 @@
-"""Joining tags to rows of a source."""
+"""Joining tags to rows of a source, and what a change of tags means for the rows of a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.window_plans import IntervalWindow
+from headrace.context import Context
+from headrace.model.positions import Position
 from headrace.model.tables import Table
-from headrace.storage import Tables
+from headrace.storage import Bounds, Tables
+from headrace.storage.row_matching import match_rows
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.stored import scan_source, source_pieces
+from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes, LargeCommit
 
 
 def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[str]) -> pa.Table:
     """Return the rows with these tags of their subtables as of now; NULL if a subtable has none."""
-    if not tags:
-        return rows
-    tag_table = tables.tags.read(source)
+    return join_tags(rows, tables.tags.read(source), source.series_key, tags) if tags else rows
+
+
+def join_tags(rows: pa.Table, tag_table: pa.Table, key: str, tags: Collection[str]) -> pa.Table:
     rows = rows.drop_columns([name for name in tags if name in rows.column_names])  # an undeclared column may have the name
-    tag_row = row_of_series(rows[source.series_key], tag_table[source.series_key])
+    tag_row = row_of_series(rows[key], tag_table[key])
     for name in tags:
         rows = rows.append_column(tag_table.schema.field(name), pc.take(tag_table[name], tag_row))
     return rows
@@ -29,3 +40,65 @@ def row_of_series(series: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.Chunked
         return pc.index_in(series, names)
     encoded = series.unify_dictionaries().combine_chunks()
     return pa.chunked_array([pc.index_in(encoded.dictionary, names).take(encoded.indices)])
+
+
+@dataclass(frozen=True)
+class RetaggedSubtables:
+    """Subtables whose tags have changed, of those that a stream reads, with all tags before and after."""
+
+    context: Context
+    plan: StreamPlan
+    series: Sequence[str]
+    before: pa.Table
+    after: pa.Table
+
+    @classmethod
+    def since(cls, context: Context, plan: StreamPlan, version: int) -> RetaggedSubtables | None:
+        """Return the subtables whose tags have changed since a version; None if those of none have."""
+        names = [plan.source.series_key, *plan.scan.tags]
+        before = context.tables.tags.read_at(plan.source, version).select(names)
+        after = context.tables.tags.read(plan.source).select(names)
+        existed = pc.is_in(after[names[0]], before[names[0]].combine_chunks())
+        changed = after.filter(pc.and_(existed, pa.array(match_rows(after, before, names) < 0)))
+        series = changed[names[0]].to_pylist()
+        if plan.source_subtable is not None:
+            series = [name for name in series if name == plan.source_subtable]
+        return cls(context, plan, series, before, after) if series else None
+
+    def changes(self, position: Position, tags_version: int, now: int) -> Changes:
+        """Return the rows of these subtables at a position, whose windows are recalculated in their groups before and after."""
+        tables, plan = self.context.tables, self.plan
+        count = None if plan.source.is_virtual else tables.count_scanned(plan.source, self.series, None)
+        make = partial(Changes, position.offsets, is_one_write=True, now=now, tags_version=tags_version)
+        if count is not None and count > self.context.settings.driver_rows:
+            return make(LargeCommit(plan.source.series_key, 2 * count, partial(self._pieces, position)))
+        rows = scan_source(self.context, plan, position.offsets, self._columns, series=self.series, bounds=self._bounds)
+        return make(self._twice(rows))
+
+    @property
+    def _columns(self) -> list[str]:
+        return [name for name in self.plan.scan.columns if not self.plan.source.is_tag(name)]
+
+    @property
+    def _bounds(self) -> Bounds:
+        """Return the times whose windows the stream has computed: without history, not those of rows that were there before."""
+        precision, window = self.plan.query.precision, self.plan.query.window
+        if self.plan.since is None:
+            return Bounds.of_ticks(None, None, precision)
+        span = window.max_span(precision) if isinstance(window, IntervalWindow) else 0
+        return Bounds.of_ticks(self.plan.since - span + 1, None, precision)
+
+    def _pieces(self, position: Position) -> Iterator[pa.Table]:
+        every = pc.scalar(True)
+        for piece in source_pieces(
+            self.context, self.plan, position.offsets, self._columns, filter=every, series=self.series, bounds=self._bounds
+        ):
+            yield self._twice(piece)
+
+    def _twice(self, rows: pa.Table) -> pa.Table:
+        """Return rows as deleted with their tags before, and inserted with those after."""
+        key, tags = self.plan.source.series_key, self.plan.scan.tags
+        parts = [(join_tags(rows, self.before, key, tags), "delete"), (join_tags(rows, self.after, key, tags), "insert")]
+        marked = [part.append_column(CHANGE, pa.array([change] * part.num_rows, pa.string())) for part, change in parts]
+        both = pa.concat_tables(marked, promote_options="permissive")
+        return both.append_column(VERSION, pa.array(np.zeros(both.num_rows, np.int64)))

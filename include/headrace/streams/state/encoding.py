@@ -33,7 +33,7 @@ TABLES: Final = ("deferred", "rows_before", "last_results")
 """The tables that every file has."""
 STATE_TABLES: Final = ("windows", "max_event_time_by_subtable")
 """The tables of which a file may have only the changes."""
-VALUES: Final = ("max_event_time", "evicted_through", "computed_before", "due_offsets", "wake_at", "handled_at")
+VALUES: Final = ("max_event_time", "evicted_through", "computed_before", "tags_version", "due_offsets", "wake_at", "handled_at")
 """Numbers and offsets."""
 
 Buffers = Sequence[bytes | pa.Buffer]
@@ -124,7 +124,7 @@ def decode(files: Sequence[StateFile]) -> StreamState:
     header = last.header
     tables: dict[str, Any] = {name: last.tables[name] for name in TABLES if name in last.tables}
     tables |= {name: decode_table(name, files) for name in STATE_TABLES if name in header["state_tables"]}
-    values = {name: header[name] for name in VALUES}
+    values = {name: header.get(name) for name in VALUES}
     position, counters = from_json(Position, header["position"]), from_json(JobCounters, header["counters"])
     return StreamState(position=position, counters=counters, messages=last.messages, **values, **tables)
 

@@ -57,6 +57,9 @@ def rebuild(
         counters=settled_counters,
         wake_at=context.clock.now(),
     )
+    if plan.follows_tags:
+        # The target may have results by the tags of any version since.
+        state = replace(state, tags_version=plan.tags_version)
     watermark = state.watermark(plan.watermark)
     if watermark is None or plan.query.window is None:
         return state

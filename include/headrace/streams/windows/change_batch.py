@@ -75,6 +75,8 @@ class Changes:
         now: When they are handled, in epoch ms of the connection's clock.
         max_event_time: The largest event time of all changes, in ticks, if these are only those of some series.
         leaves_due: Whether what the clock has made due is left to the next micro-batch.
+        tags_version: If it is set, no rows have changed, but tags: the version of the tags from now on. The rows are those whose
+            windows are recalculated, deleted with their earlier tags and inserted with the present ones.
     """
 
     offsets: Offsets
@@ -83,6 +85,7 @@ class Changes:
     now: int = 0
     max_event_time: int | None = None
     leaves_due: bool = False
+    tags_version: int | None = None
 
     @property
     def count(self) -> int:

@@ -121,12 +121,15 @@ class MergedCommits:
                 raise TooManyWindowsError
         return merged
 
-    def recalculate(self, rows: pa.Table, state: StreamState, changes: Changes) -> EvaluatedBatch:
-        """Return the windows of rows, recalculated from what the source has after the changes."""
-        batch, share = recalculation_batch(self.plan, rows), WindowShare.all_of(self.plan)
-        merged = MergedRows(replace(state, counters=JobCounters()), span=span_of(batch))
-        self._add_rows(merged, batch, state, share, defers=False)
-        return self.evaluate(merged, state, changes, share)
+    def recalculate(self, pieces: Iterator[pa.Table], state: StreamState, changes: Changes) -> EvaluatedBatch | None:
+        """Return the windows of rows, recalculated from what the source has after the changes; None if there are no rows."""
+        share, merged = WindowShare.all_of(self.plan), MergedRows(replace(state, counters=JobCounters()))
+        for piece in pieces:
+            if piece.num_rows:
+                batch = recalculation_batch(self.plan, piece.select(list(self.plan.query.scans[0].columns)))
+                merged.span = span_of(batch) if merged.span is None else joined_span(merged.span, span_of(batch))
+                self._add_rows(merged, batch, state, share, defers=False)
+        return None if merged.span is None else self.evaluate(merged, state, changes, share)
 
     def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
         """Add a piece of the commit."""

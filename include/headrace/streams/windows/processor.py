@@ -46,7 +46,7 @@ from headrace.streams.windows.lateness import (
 )
 from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.notes import late_windows
-from headrace.streams.windows.recalculation import RecalculationScopes
+from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
@@ -72,6 +72,8 @@ class WindowProcessor:
         return self.timer(state, result, changes)
 
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
+        if changes.tags_version is not None:
+            return self.move_rows(state, changes)
         if isinstance(changes.source, LargeCommit):
             result = self.large_commits.process(state, changes, changes.source)
             if result is not None:
@@ -91,10 +93,25 @@ class WindowProcessor:
         result = result_of(self.plan, state, evaluated)
         return replace(result, state=self.add_deferred_rows(result.state, batch, evaluated))
 
+    def move_rows(self, state: StreamState, changes: Changes) -> BatchResult:
+        """Recalculate the windows of rows in the groups that they leave and join, whose tags have changed.
+
+        What is in state was computed with tags that may have changed since, so the target may have any of the windows.
+        """
+        if not can_be_merged(self.plan):
+            return self.recalculate_windows(state, changes.rows, changes)
+        source = changes.source
+        pieces = iter([source]) if isinstance(source, pa.Table) else source.plain_pieces()
+        merged = MergedCommits(self.context, self.plan, self.evaluation)
+        evaluated = merged.recalculate(pieces, replace(state, evicted_through=END), changes)
+        return idle_result(state) if evaluated is None else result_of(self.plan, state, evaluated)
+
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
         if can_be_merged(self.plan):
-            merged = MergedCommits(self.context, self.plan, self.evaluation)
-            return result_of(self.plan, state, merged.recalculate(rows, state, changes))
+            evaluated = MergedCommits(self.context, self.plan, self.evaluation).recalculate(iter([rows]), state, changes)
+            return idle_result(state) if evaluated is None else result_of(self.plan, state, evaluated)
+        if rows.num_rows == 0:
+            return idle_result(state)
         batch = recalculation_batch(self.plan, rows)
         affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
