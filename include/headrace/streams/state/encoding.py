@@ -124,7 +124,7 @@ def decode(files: Sequence[StateFile]) -> StreamState:
     header = last.header
     tables: dict[str, Any] = {name: last.tables[name] for name in TABLES if name in last.tables}
     tables |= {name: decode_table(name, files) for name in STATE_TABLES if name in header["state_tables"]}
-    values = {name: header.get(name) for name in VALUES}
+    values: dict[str, Any] = {name: header.get(name) for name in VALUES}
     position, counters = from_json(Position, header["position"]), from_json(JobCounters, header["counters"])
     return StreamState(position=position, counters=counters, messages=last.messages, **values, **tables)
 
