@@ -79,7 +79,7 @@ def test_a_function_is_corrected_while_its_callers_are_at_rest(plant: headrace.C
     reason = catalog.jobs.get("d", "stopping", STREAM).reason
     assert reason is not None
     assert (reason.code, reason.message) == ("FUNCTION", f"{RAISED} (in the row of c1 at 2023-11-14 22:13:21+00:00)")
-    assert reason.hint.endswith("correct it: CREATE OR REPLACE FUNCTION, then RESUME STREAM")
+    assert reason.hint.endswith("; CREATE OR REPLACE FUNCTION, then RESUME STREAM")
     write(plant, CORRECTED)
     with pytest.raises(IntegrityError, match=r"function calib cannot be replaced: stream d.goes_on calls it") as refused:
         replace_function(plant)

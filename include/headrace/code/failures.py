@@ -103,7 +103,7 @@ def limit_error(message: str) -> LimitError:
 def hints(kind: str) -> str:
     if kind == "memory":
         return "process fewer rows at a time, or raise HEADRACE_CODE_MEMORY"
-    return "see its output in the log of the code host, and correct it"
+    return "correct the function; its output is in the log of the code host"
 
 
 def timeout_error(call: Call, timeout_s: float) -> UserCodeError:

@@ -82,7 +82,7 @@ def reason_of(error: BaseException, now: int, kind: str) -> StopReason:
     is_transient = isinstance(translated, TransientError)
     hint = translated.hint or (RETRY_HINT if is_transient else kind_of(kind).fix_hint)
     if isinstance(translated, FunctionError):
-        hint += f": CREATE OR REPLACE FUNCTION, then {kind_of(kind).resume_statement}"
+        hint += f"; CREATE OR REPLACE FUNCTION, then {kind_of(kind).resume_statement}"
     return StopReason(translated.code, translated.message, hint, now, is_transient)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.errors import DataError, NotSupportedError, TypeMismatchError, UserCodeError
+from headrace.errors import DataError, FunctionError, NotSupportedError, TypeMismatchError
 
 START = 1_700_000_000_000
 SCALAR = """
@@ -113,7 +113,7 @@ def test_errors_name_the_function_and_leave_the_host_working(connection: headrac
     (folder / "broken.py").write_text(SCALAR.replace("rows, columns", "1 / 0\n    rows, columns"))
     connection.execute("CREATE FUNCTION broken AS 'broken.py' OUTPUTTYPE BIGINT LANGUAGE 'Python'")
     connection.execute("CREATE FUNCTION small AS 'tenfold.py' OUTPUTTYPE TINYINT LANGUAGE 'Python'")
-    with pytest.raises(UserCodeError, match=r"broken.*ZeroDivisionError.*broken\.py:"):
+    with pytest.raises(FunctionError, match=r"broken.*ZeroDivisionError.*broken\.py:"):
         fetch(connection, "SELECT broken(a) FROM t")
     with pytest.raises(DataError, match="no TINYINT"):
         fetch(connection, "SELECT small(a * 1000) FROM t")
