@@ -375,7 +375,15 @@ def test_columns_that_a_stream_needs_are_protected(readings: headrace.Connection
         "create stream s into sums tags (place varchar(20)) as select _wstart, sum(a) total, count(*) n from readings "
         "partition by place interval(1m)"
     )
-    for change in ("readings drop column a", "readings drop tag place", "readings rename tag place site", "sums drop column total"):
+    for change in (
+        "readings drop column a",
+        "readings drop tag place",
+        "readings rename tag place site",
+        "readings modify tag place varchar(40)",
+        "sums drop column total",
+        "sums drop tag place",
+        "sums rename tag place site",
+    ):
         with pytest.raises(IntegrityError, match=r"stream d\.s") as caught:
             readings.execute(f"alter stable {change}")
         assert caught.value.hint == "DROP STREAM d.s first"

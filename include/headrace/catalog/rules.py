@@ -94,26 +94,26 @@ def refuse_jobs_on(connection: Connection, table: TableId) -> None:
     _refuse(f"table {table}", users, "reads or fills it")
 
 
-def refuse_jobs_using(connection: Connection, table: TableId, columns: Iterable[str]) -> None:
-    """Raise `IntegrityError` if a job reads or writes one of these columns or tags of a table."""
+def refuse_jobs_using(connection: Connection, table: TableId, columns: Iterable[str], *, fills: bool = True) -> None:
+    """Raise `IntegrityError` if a job reads one of these columns or tags of a table, or writes one if `fills`."""
     names = set(columns)
     for job in _definitions(connection) if names else ():
-        used = names & used_columns(job, table, names)
+        used = names & used_columns(job, table, names, fills=fills)
         if used:
             raise IntegrityError(
                 f"column {min(used)} of {table} is needed by {job.kind} {job}", hint=f"DROP {job.kind.upper()} {job} first"
             )
 
 
-def used_columns(definition: JobDefinition, table: TableId, names: set[str]) -> set[str]:
-    """Return the columns and tags of a table that a job reads or writes; any of `names` if it does not say."""
+def used_columns(definition: JobDefinition, table: TableId, names: set[str], *, fills: bool) -> set[str]:
+    """Return the columns and tags of a table that a job reads, or writes if `fills`; any of `names` if it does not say."""
     schema = definition.schema
     if schema is None:
-        return names if table in definition.tables else set()
+        return names if table in definition.tables and (fills or table != definition.target) else set()
     used = {reference.origin_column for reference in schema.references if reference.origin == table}
     if table == definition.source:
         used.update(schema.reads)
-    if table == definition.target:
+    if fills and table == definition.target:
         used.update(schema.fills)
     return used
 

@@ -83,6 +83,11 @@ class Tables(Repository):
             refuse_jobs_using(connection, TableId(database, name), columns)
             refuse_references(connection, database, table=name, columns=columns)
 
+    def check_unread(self, database: str, name: str, column: str) -> None:
+        """Raise `IntegrityError` if a stream reads a column or tag, whose type it was defined for."""
+        with self._store.read() as connection:
+            refuse_jobs_using(connection, TableId(database, name), [column], fills=False)
+
     def check_renamable(self, database: str, name: str, column: str) -> None:
         """Raise `IntegrityError` if a job reads or fills a table, or a virtual table refers to it."""
         with self._store.read() as connection:

@@ -129,7 +129,10 @@ class Tables(Scans):
         tags = self.tags.read(table) if table.tags else None
         names = tags[table.series_key].to_pylist() if tags is not None else []
         shares = self._footers.plan(table, version, bounds, Division(tasks, series, names, by_series, windows), paths)
-        return shares if tags is None else with_tags(shares, tags, [name for name in columns if table.is_tag(name)])
+        if tags is None:
+            return shares
+        # Tags that are read after the files have those of all rows.
+        return with_tags(shares, self.tags.read(table), [name for name in columns if table.is_tag(name)])
 
     def series_ranges(self, table: Table, version: int, rows: int) -> list[tuple[SeriesRange, int]]:
         """Divide the series of a table, as of a version, among ranges of about this many rows; return the rows of each too.

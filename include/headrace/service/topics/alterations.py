@@ -110,6 +110,7 @@ def plan_modify_column(statement: ModifyColumn, session: PlanningContext) -> lis
     with with_span(column.span):
         check_widening(check_kind(table, column.name, statement.is_tag), column.type)
         session.context.tables.check(with_column_type(table, column), database)
+        session.context.catalog.tables.check_unread(table.database, table.name, column.name)
     return [widen_column(table, column, is_tag=statement.is_tag)]
 
 
