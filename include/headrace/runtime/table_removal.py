@@ -6,6 +6,8 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
 from headrace.catalog import Catalog
@@ -15,6 +17,8 @@ from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Subtable, Table, TableId
 from headrace.storage.delta.handles import path_segment
 from headrace.storage.object_store import file_system
+from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.streams.dropped_subtables import SUBTABLES_DROPPED, dropped_message
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +37,31 @@ def drop_table(context: Context, table: Table) -> None:
 def drop_subtables(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
     """Drop subtables with their rows and tags; repeating it completes what was interrupted."""
     context.catalog.subtables.check_unused(table.database, names)
-    context.tables.writer.delete(table, database, tbnames=names)
+    record_drop(context, table, database, names)
+    context.tables.writer.delete(table, database, tbnames=names, drops=True)
     context.tables.tags.drop(table, names)
     emptied = context.tables.version(table)
     failpoint("tables.subtables.emptied")
     context.catalog.subtables.drop(table.database, names)
     if context.tables.version(table) != emptied:  # rows of a stream that runs, which creates the subtables again only from now on
-        context.tables.writer.delete(table, database, tbnames=names)
+        context.tables.writer.delete(table, database, tbnames=names, drops=True)
+
+
+def record_drop(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
+    """Record for each stream over a table that the rows of some subtables are dropped, which stay in its results."""
+    readers = [record.definition for record in context.catalog.jobs.all() if table.id in record.definition.sources]
+    ticks = None if not readers else stored_ticks(context, table, database, names)
+    for job in readers if ticks is not None else ():
+        context.catalog.events.record("job", job.id, SUBTABLES_DROPPED, dropped_message(names, ticks))
+
+
+def stored_ticks(context: Context, table: Table, database: Database, names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the first and last instant of the rows of some subtables; None if they have none."""
+    unit, ends = stored_units_per_tick(database.precision), list[int]()
+    for piece in context.tables.scan_pieces(table, [table.timestamp.name, table.series_key], tbnames=names):
+        times = pc.min_max(piece[table.timestamp.name].cast(pa.int64()))
+        ends += [times["min"].as_py(), times["max"].as_py()]
+    return (min(ends) // unit, max(ends) // unit) if ends else None
 
 
 def orphaned_folders(catalog: Catalog, tables_uri: str) -> list[str]:

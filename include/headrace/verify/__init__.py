@@ -4,6 +4,16 @@ Shares nothing with how Headrace computes: imports neither `headrace.compute` no
 """
 
 from headrace.verify.result import Difference, Sample, VerificationResult
-from headrace.verify.tdengine import Lookup, MaintainedTable, StoredTable, recompute, verify
+from headrace.verify.tdengine import DroppedRows, Lookup, MaintainedTable, StoredTable, recompute, verify
 
-__all__ = ["Difference", "Lookup", "MaintainedTable", "Sample", "StoredTable", "VerificationResult", "recompute", "verify"]
+__all__ = [
+    "Difference",
+    "DroppedRows",
+    "Lookup",
+    "MaintainedTable",
+    "Sample",
+    "StoredTable",
+    "VerificationResult",
+    "recompute",
+    "verify",
+]

@@ -81,10 +81,11 @@ def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | N
 
 @dataclass(frozen=True, slots=True)
 class CommitSize:
-    """The rows of a commit: those of its changes, and those that it inserted or updated, which are changes too."""
+    """The rows of a commit: those of its changes, and those that it inserted or updated; and whether it dropped subtables."""
 
     changes: int
     written: int
+    drops: bool = False
 
 
 def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
@@ -194,7 +195,7 @@ class Changes:
         commit = read_commit(handle.uri, version)
         if commit is None:
             raise _removed_error(handle, [version])
-        return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit))
+        return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit), commit.drops)
 
     def deleted_ranges(self, table: Table, version: int) -> TickRanges:
         """Return the ranges in which a version left no points of the series that lost some by it, as far as its log says so."""

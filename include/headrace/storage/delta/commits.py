@@ -21,6 +21,8 @@ MARKER: Final = "headrace.commit"
 """Field of `commitInfo` in a log entry: a text that no other commit has."""
 DELETED_RANGES: Final = "headrace.deletedRanges"
 """Field of `commitInfo` in a log entry: the ranges of ticks, as JSON, in which the series with deleted points have none left."""
+DROPS: Final = "headrace.drops"
+"""Field of `commitInfo` in a log entry: the commit has deleted the rows of subtables that are dropped."""
 
 
 def stream_app(job_id: str) -> str:

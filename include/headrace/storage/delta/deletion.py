@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from headrace.model.tables import Database, Table
-from headrace.storage.delta.commits import DELETED_RANGES, WriteMetrics
+from headrace.storage.delta.commits import DELETED_RANGES, DROPS, WriteMetrics
 from headrace.storage.delta.committing import commit_once
 from headrace.storage.delta.keys import quote_identifier, subtable_condition, time_condition
 from headrace.storage.delta.pruning import Bounds
@@ -28,13 +28,15 @@ Ranges = Sequence[tuple[int, int]]
 """Ranges of ticks, both ends inclusive."""
 
 
-def delete_rows(delta: DeltaTable, predicate: str | None, ranges: Ranges | None) -> WriteMetrics:
-    """Delete rows, all without a predicate, whose times are in the ranges; None for all times."""
+def delete_rows(delta: DeltaTable, predicate: str | None, ranges: Ranges | None, *, drops: bool = False) -> WriteMetrics:
+    """Delete rows, all without a predicate, whose times are in the ranges; None for all times.
+
+    With `drops` the log says that their subtables are dropped, whose rows stay in the results of streams.
+    """
     if predicate == NO_ROWS:
         return WriteMetrics(delta.version())
-    metrics = commit_once(
-        delta, None, lambda properties: delta.delete(predicate, commit_properties=properties), metadata=logged_ranges(ranges)
-    )
+    metadata = logged_ranges(ranges) | ({DROPS: "true"} if drops else {})
+    metrics = commit_once(delta, None, lambda properties: delta.delete(predicate, commit_properties=properties), metadata=metadata)
     return WriteMetrics(delta.version(), deleted=int(metrics["num_deleted_rows"]))
 
 

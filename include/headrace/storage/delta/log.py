@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
 from headrace.model.time import TickRanges
-from headrace.storage.delta.commits import DELETED_RANGES, MARKER
+from headrace.storage.delta.commits import DELETED_RANGES, DROPS, MARKER
 from headrace.storage.delta.handles import LOG, log_file
 from headrace.storage.object_store import file_system
 
@@ -50,7 +50,7 @@ DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsD
 class LoggedCommit:
     """One version: its commit time (epoch ms), metrics, marker and file actions, and the ranges that it left empty.
 
-    `has_metadata` says whether it may have changed columns or properties of the table.
+    `has_metadata` says whether it may have changed columns or properties of the table, `drops` whether it dropped subtables.
     """
 
     version: int
@@ -62,6 +62,7 @@ class LoggedCommit:
     changed: tuple[dict[str, Any], ...]
     deleted_ranges: TickRanges
     has_metadata: bool
+    drops: bool = False
 
     @property
     def change_files(self) -> list[str]:
@@ -85,18 +86,20 @@ def _parsed(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
     time: int | None = None
     marker: str | None = None
     ranges: list[list[int]] = []
+    drops = False
     files: dict[str, list[dict[str, Any]]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
         name, content = next(iter(action.items()))
         if name == "commitInfo":
             metrics, time = content.get("operationMetrics") or {}, content.get("timestamp")
             marker, ranges = content.get(MARKER), json.loads(content.get(DELETED_RANGES, "[]"))
+            drops = DROPS in content
         elif name in files and (name == "cdc" or content.get("dataChange", True)):
             files[name].append(content)
     deleted = tuple((low, high) for low, high in ranges)
     has_metadata = any("metaData" in action or "protocol" in action for action in actions)
     added, removed, changed = (tuple(files[name]) for name in ("add", "remove", "cdc"))
-    return LoggedCommit(version, time, metrics, marker, added, removed, changed, deleted, has_metadata)
+    return LoggedCommit(version, time, metrics, marker, added, removed, changed, deleted, has_metadata, drops)
 
 
 def count_changed_rows(uri: str, commit: LoggedCommit) -> int:

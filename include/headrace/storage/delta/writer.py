@@ -253,16 +253,22 @@ class Writer:
         self.attempts(self._handles.writer(table), work)
 
     def delete(
-        self, table: Table, database: Database, *, tbnames: Collection[str] | None = None, ranges: Ranges | None = None
+        self,
+        table: Table,
+        database: Database,
+        *,
+        tbnames: Collection[str] | None = None,
+        ranges: Ranges | None = None,
+        drops: bool = False,
     ) -> int:
         """Delete rows and return how many; commit only if there are some.
 
-        `ranges` are of ticks, both ends inclusive; None for all times.
+        `ranges` are of ticks, both ends inclusive; None for all times. For `drops` see `delete_rows`.
         """
         predicate = delete_predicate(table, database, tbnames, ranges)
 
         def work(_: Handle, delta: DeltaTable) -> WriteMetrics:
-            return delete_rows(delta, predicate, ranges)
+            return delete_rows(delta, predicate, ranges, drops=drops)
 
         return self.noted(table, self.commit(table, work)).deleted
 

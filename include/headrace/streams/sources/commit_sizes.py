@@ -30,6 +30,10 @@ class CommitSizes:
         """Return the number of changes in a version."""
         return self._size(version).changes
 
+    def drops(self, version: int) -> bool:
+        """Return whether a version dropped subtables."""
+        return self._size(version).drops
+
     def _size(self, version: int) -> CommitSize:
         size = self._sizes.get(version)
         if size is None:

@@ -82,6 +82,8 @@ class ChangeReader:
             return None
         last = self._last_version(first, latest_version)
         offsets, is_one_write = {self.id: last}, first == last
+        if is_one_write and self._sizes.drops(first):  # results keep the rows of dropped subtables
+            return Changes(offsets, changes_schema(self.context.tables.schema(self.source, self.database)).empty_table(), True)
         count = self._sizes.count(first) if is_one_write else 0
         if count > self.context.settings.driver_rows:
             stream = functools.partial(self.context.tables.changes.stream, self.source, first)
@@ -90,13 +92,18 @@ class ChangeReader:
         return Changes(offsets, self.context.tables.changes.read(self.source, first, last), is_one_write)
 
     def _last_version(self, first: int, latest_version: int) -> int:
-        """Return the last version of a batch: as many whole commits as the row limit allows, and at least one."""
+        """Return the last version of a batch: as many whole commits as the row limit allows, and at least one.
+
+        A commit that drops subtables is a batch of its own.
+        """
         if first == latest_version:
             return first
         max_rows, rows, last = self.context.settings.batch_rows, 0, first - 1
         for version in range(first, latest_version + 1):
             rows += self._sizes.count(version)
-            if rows > max_rows and last >= first:
+            if (rows > max_rows or self._sizes.drops(version)) and last >= first:
                 break
             last = version
+            if self._sizes.drops(version):
+                break
         return last

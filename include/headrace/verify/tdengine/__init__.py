@@ -18,7 +18,34 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["Lookup", "MaintainedTable", "StoredTable", "recompute", "verify"]
+__all__ = ["DroppedRows", "Lookup", "MaintainedTable", "StoredTable", "recompute", "verify"]
+
+
+@dataclass(slots=True)
+class DroppedRows:
+    """The first and last instants of rows that are not stored any more, and how far before them their windows may start.
+
+    `windows` counts those that differ.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    span: int | None
+    windows: int = 0
+
+    def may_be_in(self, start: int, end: int | None = None) -> bool:
+        """Return whether a window may have had some of the rows; without its end, the longest one counts."""
+        return any(
+            start <= last and (end is None or end >= first) and self._starts_late(start, first) for first, last in self.ranges
+        )
+
+    def _starts_late(self, start: int, first: int) -> bool:
+        return self.span is None or start >= first - self.span
+
+    def explains(self, start: int) -> bool:
+        """Return whether a window that differs may have had some of the rows, and count it if so."""
+        explained = self.may_be_in(start)
+        self.windows += explained
+        return explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +53,13 @@ class MaintainedTable:
     """How a stream's target may differ from its query.
 
     Windows whose last instant is before `watermark` (None: all) must be in it; others may be, also with earlier values. `partial`
-    means that the stream has not seen all rows, so that windows it never touched may be missing.
+    means that the stream has not seen all rows, so that windows it never touched may be missing. Windows may still have rows of
+    subtables that were `dropped`.
     """
 
     watermark: int | None = None
     partial: bool = False
+    dropped: DroppedRows | None = None
 
 
 def verify(
@@ -51,7 +80,10 @@ def verify(
         return Recomputation(steps, lookup, timezone, maintained is not None).answer(query)
 
     def allowance(steps: Steps, answer: Answer, _: Sequence[ResultRow]) -> Allowance:
-        return STRICT if maintained is None else _stream_allowance(steps, answer, maintained)
+        if maintained is None:
+            return STRICT
+        allowed = _stream_allowance(steps, answer, maintained)
+        return allowed if maintained.dropped is None else _with_dropped(steps, answer, maintained.dropped, allowed)
 
     return verify_answer(compute, result, allowance=allowance)
 
@@ -61,6 +93,19 @@ def recompute(
 ) -> tuple[Answer | None, list[ResultRow]]:
     """Recompute a query by `answer_rows`."""
     return answer_rows(connection, lambda steps: Recomputation(steps, lookup, timezone).answer(query))
+
+
+def _with_dropped(steps: Steps, answer: Answer, dropped: DroppedRows, allowed: Allowance) -> Allowance:
+    """Return an allowance that also leaves out windows which only dropped rows explain."""
+    columns = [row[0] for row in steps.connection.execute(f"DESCRIBE {answer.relation}").fetchall()]
+    end = UNTIL if UNTIL in columns else END
+    if END not in columns:
+        return Allowance(allowed.missing, lambda row: allowed.extra(row) or dropped.explains(row[0]))
+    windows = steps.connection.execute(f"SELECT {START}, {end} FROM {answer.relation} ORDER BY _n").fetchall()
+    return Allowance(
+        lambda position: allowed.missing(position) or dropped.may_be_in(*windows[position]),
+        lambda row: allowed.extra(row) or dropped.explains(row[0]),
+    )
 
 
 def _stream_allowance(steps: Steps, answer: Answer, maintained: MaintainedTable) -> Allowance:
