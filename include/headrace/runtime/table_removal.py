@@ -50,8 +50,10 @@ def drop_subtables(context: Context, table: Table, database: Database, names: Se
 def record_drop(context: Context, table: Table, database: Database, names: Sequence[str]) -> None:
     """Record for each stream over a table that the rows of some subtables are dropped, which stay in its results."""
     readers = [record.definition for record in context.catalog.jobs.all() if table.id in record.definition.sources]
-    ticks = None if not readers else stored_ticks(context, table, database, names)
-    for job in readers if ticks is not None else ():
+    ticks = stored_ticks(context, table, database, names) if readers else None
+    if ticks is None:
+        return
+    for job in readers:
         context.catalog.events.record("job", job.id, SUBTABLES_DROPPED, dropped_message(names, ticks))
 
 
