@@ -19,7 +19,9 @@ from headrace.model.tables import Column
 
 
 def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) -> Plan:
-    """Return a plan whose outputs, and constants of FILL, are converted for columns, one for each.
+    """Return a plan whose outputs, and constants of FILL, are converted for columns, one for each of the first outputs.
+
+    Those that follow, such as what notifications say of windows, go to no column.
 
     Raises:
         TypeMismatchError: No value of an output can be converted for its column.
@@ -35,12 +37,13 @@ def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) ->
             message = f"the column {column.name} is {column.type}, the result is {term.type}"
             raise TypeMismatchError(message, hint=f"name another column, or convert it: {error.message}") from None
 
-    pairs = list(zip(plan.outputs, columns, strict=True))
+    assigned, others = plan.outputs[: len(columns)], plan.outputs[len(columns) :]
+    pairs = list(zip(assigned, columns, strict=True))
     terms = [assign(Term(output.node, output.type), column) for output, column in pairs]
     outputs = tuple(
-        replace(output, node=term.node, type=term.type or output.type) for output, term in zip(plan.outputs, terms, strict=True)
+        replace(output, node=term.node, type=term.type or output.type) for output, term in zip(assigned, terms, strict=True)
     )
-    converted = replace(plan, outputs=outputs)
+    converted = replace(plan, outputs=(*outputs, *others))
     window = plan.window
     if not isinstance(window, IntervalWindow) or window.fill is None or not window.fill.values:
         return converted
