@@ -9,12 +9,15 @@ from headrace.errors import LimitError, NotSupportedError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.model.statements import Statement
 from headrace.model.tables import Name
+from headrace.model.time import Duration, Precision
 from headrace.sql.lexical_rules import MAX_DIGITS, LexicalRules
 from headrace.sql.syntax_errors import likely_intended, name_hint, spelling_hint, unexpected_token
 from headrace.sql.tokens import Token, TokenType, tokenize
 
 T = TypeVar("T")
 
+MAX_INT64 = 2**63 - 1
+MAX_MONTHS = 2**31 - 1
 MAX_NESTING = 48
 """Maximum depth of parentheses. Functions that walk the tree recursively would exceed Python's stack beyond it."""
 
@@ -190,6 +193,20 @@ class Cursor:
             self._fail(what)
         self._advance()
         return int(text)
+
+    def _parse_int64(self, what: str) -> int:
+        """Parse a whole number that fits in 64 bits."""
+        start = self._index
+        number = self._parse_integer(what)
+        if number > MAX_INT64:
+            raise LimitError(f"{number} is greater than {MAX_INT64}", hint="use a smaller number", span=self._span(start))
+        return number
+
+    def _bounded(self, duration: Duration, span: Span) -> Duration:
+        """Return a duration, or raise `LimitError` if milliseconds of 64 bits, or months of 32, cannot count it."""
+        if duration.months > MAX_MONTHS or duration.fixed_ticks(Precision.MILLISECOND) > MAX_INT64:
+            raise LimitError(f"{duration} is longer than the range of timestamps", hint="use a shorter duration", span=span)
+        return duration
 
     def _parse_exists(self) -> bool:
         """Parse `[IF EXISTS]`."""

@@ -26,7 +26,7 @@ from headrace.compute.functions.aggregates import StreamUse
 from headrace.compute.language import Language
 from headrace.compute.nodes import TRUE, Column, Node, bigint, both, call, columns_of
 from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyPlan, Plan, RowIdentity, UnionPlan
-from headrace.compute.plan_clauses import GroupSelection, Key, Output, ResultOrder, RowSelection, Selection, Sort
+from headrace.compute.plan_clauses import Aggregate, GroupSelection, Key, Output, ResultOrder, RowSelection, Selection, Sort
 from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, FillPlan, IntervalWindow, SessionWindow, StateWindow, WindowPlan
@@ -176,6 +176,7 @@ class SelectBinder:
         binder = replace(clauses.row_binder, resolver=groups)
         selected = self._bind_select_list(binder, clauses.items)
         having = self._bind_having(binder, clauses.items, needs_rows=not clauses.keys and window is None)
+        check_rows_of_aggregates(groups.aggregates, self.query)
         if self.stream:
             refuse_queries_only(groups)
         if not groups.aggregates:
@@ -405,3 +406,22 @@ def is_derived_from_series(node: Expression, keys: Mapping[Expression, Key]) -> 
     if node in columns or any(isinstance(part, Call) and part.function == "rand" for part in parts):
         return False
     return bool(columns) and all(column in keys and keys[column].role is ColumnRole.SERIES for column in columns)
+
+
+def check_rows_of_aggregates(aggregates: Mapping[Call, Aggregate], query: Query) -> None:
+    """Reject a function that gives several rows within an expression, HAVING or ORDER BY, where one value is needed."""
+    places = [
+        *(item.expression for item in query.items),
+        *filter(None, (query.having,)),
+        *(key.expression for key in query.order_by),
+    ]
+    alone = {id(item.expression) for item in query.items}
+    for place in places:
+        for part in walk(place):
+            is_several = isinstance(part, Call) and part in aggregates and aggregates[part].many
+            if is_several and (part is not place or id(place) not in alone):
+                raise NotSupportedError(
+                    f"{part.function} gives several rows, which an expression cannot combine",
+                    hint="select it alone, in a sub-query",
+                    span=part.span,
+                )

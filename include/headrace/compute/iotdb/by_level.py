@@ -195,6 +195,9 @@ class LevelQuery:
         conditions = expand_having(self.query.having, self.names.or_null, self.scope.language)
         having = empty_if_null(where, conjunction([self.masked(part) for part in conditions]))
         self.keep_groups([*(item.expression for item in items), *as_tuple(having)])
+        if not self.masks:
+            message = "GROUP BY LEVEL needs an aggregate of a series, not only of time"
+            raise ProgrammingError(message, hint="name a series in it", span=self.query.span)
         clause = window_clause(self.query.grouping)
         orders = time_ordering(self.query, self.names, aggregated=True)
         if clause is not None:

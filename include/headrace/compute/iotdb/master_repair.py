@@ -62,7 +62,7 @@ def master_repair_rule(arguments: SeriesArrowArguments) -> SeriesArrowRule:
 def repair_series(rows: pa.Table, settings: Settings) -> pa.Table:
     """Return one column of the repaired tuples, at the instants at which any series has a value."""
     names = [name for name in rows.column_names if name != TIME]
-    values = np.column_stack([rows[name].cast(pa.float64()).to_numpy() for name in names])
+    values = np.column_stack([rows[name].cast(pa.float64(), safe=False).to_numpy() for name in names])
     width = len(names) // 2
     data, master = values[:, :width], values[:, width:]
     present = ~np.isnan(data).all(axis=1)

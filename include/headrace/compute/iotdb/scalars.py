@@ -53,6 +53,9 @@ from headrace.model.types import DOUBLE, DataType, TypeKind
 ANY_KIND: Final = tuple(kind for kind in TypeKind if kind in EVERY)
 CONSTANT_TYPES: Final = ("INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN", "TEXT", "STRING", "DATE", "TIMESTAMP")
 NAN: Final = double(math.nan)
+MAX_CHARACTERS: Final = 2**31 - 1
+MAX_PLACES: Final = 308
+"""Powers of 10 beyond it are no DOUBLE."""
 WHOLE_DOUBLES: Final = float(2**52)
 """From here on, DOUBLE has no fractions."""
 
@@ -168,7 +171,11 @@ def round_to(arguments: ScalarArguments) -> Term:
     x = to_double(term)
     if len(arguments.terms) == 1:
         return Term(call("rint", x), DOUBLE)
-    factor = double(math.pow(10, arguments.integer(1)))
+    places = arguments.integer(1)
+    if abs(places) > MAX_PLACES:
+        # 10 to this power is 0 or infinite, so Java's quotient is not a number.
+        return Term(if_(x.is_null(), NULL, double(math.nan)), DOUBLE)
+    factor = double(math.pow(10, places))
     return Term(call("rint", x * factor) / factor, DOUBLE)
 
 
@@ -303,10 +310,10 @@ def substring(arguments: ScalarArguments) -> Term:
     if begin < 0 or (length is not None and length < 0):
         message = "Argument exception,the scalar function [SUBSTRING] beginPosition and length must be greater than 0"
         raise type_error(message, hint="count positions from 1", status=EXECUTION_ERROR)
-    first = max(begin, 1)
+    first = min(max(begin, 1), MAX_CHARACTERS)
     if length is None:
         return Term(spark_sql("substr({}, {})", x, first), TEXT)
-    return Term(spark_sql("substr({}, {}, {})", x, first, max(begin + length - first, 0)), TEXT)
+    return Term(spark_sql("substr({}, {}, {})", x, first, min(max(begin + length - first, 0), MAX_CHARACTERS)), TEXT)
 
 
 def text_row_function(

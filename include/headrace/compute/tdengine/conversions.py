@@ -19,7 +19,9 @@ SIGNIFICANT_DIGITS: Final = {TypeKind.FLOAT: 6, TypeKind.DOUBLE: 15}
 
 
 def to_real(term: Term) -> Node:
-    """Convert a term to DOUBLE. Text counts as the number it begins with, or 0."""
+    """Convert a term to DOUBLE. Text counts as the number it begins with, or 0. Raise `TypeMismatchError` for bytes."""
+    if term.type is not None and term.type.kind in (TypeKind.VARBINARY, TypeKind.GEOMETRY):
+        raise TypeMismatchError(f"a number is needed, not {term.type}", hint="cast it to VARCHAR first")
     if term.type is not None and is_text(term.type):
         number = spark_sql("regexp_extract({}, '{}', 1)", term.node, NUMBER_TEXT)
         return if_(term.node.is_null(), NULL, call("coalesce", number.try_cast("double"), double(0)))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.model.expressions import Call, Cast, ColumnRef, DurationLiteral, Expression, Literal
 from headrace.model.paths import ROOT, join_path
+from headrace.model.spans import Span
 from headrace.model.time import Duration
 from headrace.model.tree_queries import CompoundDuration
 from headrace.model.tree_types import TREE_TYPES
@@ -204,7 +205,8 @@ class TreeExpressions(PathParser):
             written = self.text[token.start : token.end]
             self._fail("a duration", hint=DURATION_HINT if written[:1].isdigit() or written[:1] in "+-" else "")
         self._advance()
-        return tuple(Duration(int(count), UNITS[unit.lower()]) for count, unit in DURATION_PART.findall(token.word))
+        parts = (Duration(int(count), UNITS[unit.lower()]) for count, unit in DURATION_PART.findall(token.word))
+        return tuple(self._bounded(part, Span(token.start, token.end)) for part in parts)
 
     # Predicates
 

@@ -60,7 +60,7 @@ class SchemaParser(TreeQueries):
         while True:
             option = self._expect_one(*DATABASE_OPTIONS)
             self._expect_one("=", "==")
-            value = self._parse_integer()
+            value = self._parse_int64("a whole number")
             ttl = value if option == "TTL" else ttl
             if not self._accept(",") and self._token.word not in DATABASE_OPTIONS:
                 return ttl
@@ -274,7 +274,7 @@ class SchemaParser(TreeQueries):
             return self._parse_create_database()
         self._expect("TO")
         path = self._parse_pattern()
-        return SetTTL(path, INFINITE if self._accept("INF") else self._parse_integer("milliseconds or INF"))
+        return SetTTL(path, INFINITE if self._accept("INF") else self._parse_int64("milliseconds or INF"))
 
     def _parse_unset(self) -> TreeStatement:
         if self._expect_one("TTL", *TEMPLATE_WORDS) != "TTL":

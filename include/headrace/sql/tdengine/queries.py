@@ -125,7 +125,7 @@ class TDengineQueries(QueryParser):
         if match is None:
             return self._fail("a duration", hint=UNITS_HINT if text[:1].isdigit() or text[:1] in "+-" else "")
         self._advance()
-        return Duration(int(match[1]), match[2].lower())
+        return self._bounded(Duration(int(match[1]), match[2].lower()), Span(token.start, token.end))
 
     def _parse_quantifier(self) -> Fields:
         return {"tags_only": True} if self._accept("TAGS") else super()._parse_quantifier()

@@ -1,0 +1,57 @@
+"""Random statements of both dialects: whatever they answer, they raise no error by accident.
+
+HEADRACE_STATEMENTS is their number for each dialect, HEADRACE_DRAW_SEED the seed. By default those that once failed are tested.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.combinations.statements import STATEMENTS_PER_HOME, Fuzzer, accidents
+from tests.support.drawing import SEED
+
+STATEMENTS = int(os.environ.get("HEADRACE_STATEMENTS", "0"))
+HOMES = -(-STATEMENTS // STATEMENTS_PER_HOME)
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.timeout(600)]
+
+KEPT = {
+    "tdengine": (
+        "select elapsed(ts, 1m) from m1 limit 2147483647 offset 3",
+        "select i from m1 limit 9223372036854775807 offset 9223372036854775807",
+        "select mode(i) from m having histogram(f, 'user_input', '[1, 3, 5]', 1) != 'x'",
+        "select case when histogram(f, 'user_input', '[1, 3, 5]', 1) = 'x' then 1 end from m",
+        "select i from m1 order by histogram(f, 'user_input', '[1, 3, 5]', 1)",
+        "select sum(- y) from m",
+        "explain create stream st0 trigger at_once into out2 as select _wstart, last(*), first(i) from m interval(1m)",
+        "select ts + 99999999999999999999s from m",
+        "select count(*) from m interval(9223372036854775807s)",
+    ),
+    "iotdb": (
+        "select master_repair(v, x, l, g) from root.f.a.d1",
+        "select round(x, 2147483648), round(x, -9223372036854775808), round(x, 2) from root.f.a.d1",
+        "select substring(word, 3, 9223372036854775807), substring(word from 9223372036854775807) from root.f.a.d1",
+        "set ttl to root.f 18446744073709551616",
+        "create database root.g with ttl=18446744073709551616",
+        "select count(v) from root.f.a.d1 group by ((0, 100], 10ms, 99999999999999999999s)",
+        "select v from root.f.a.d1 fill(previous, 9223372036854775807s)",
+        "select count_if(time >= 5, 2) from root.f.a.d1 group by level = 1, 2",
+    ),
+}
+"""Statements that once failed by accident."""
+
+
+@pytest.mark.parametrize("dialect", ["tdengine", "iotdb"])
+def test_statements_that_once_failed_by_accident_answer_or_are_refused(dialect: str, tmp_path: Path) -> None:
+    assert not list(map(str, accidents(dialect, tmp_path, KEPT[dialect])))
+
+
+@pytest.mark.parametrize("number", range(HOMES))
+@pytest.mark.parametrize("dialect", ["tdengine", "iotdb"])
+def test_no_statement_fails_by_accident(dialect: str, number: int, tmp_path: Path) -> None:
+    statements = Fuzzer(dialect, SEED + number).statements(min(STATEMENTS, STATEMENTS_PER_HOME))
+    found = {accident.kind: accident for accident in accidents(dialect, tmp_path, statements)}
+    assert not found, "\n\n".join(map(str, found.values()))
