@@ -1,0 +1,80 @@
+"""Every few values of a stream's dimensions together: played to the end, and judged by VERIFY and by an evaluator of rows.
+
+HEADRACE_COMBINATIONS is how many values are covered together; without it, only what is refused is tested.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace.errors import Error
+from tests.combinations.covering import Rule, covering, refused
+from tests.combinations.playing import Play
+from tests.combinations.running import Home
+from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressible, is_played
+
+STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
+PLAYS_PER_HOME = 40
+ONE_DATABASE = {"precision": ("ms",), "zone": ("UTC",), "target": ("new",)}
+"""Dimensions that no rule depends on."""
+
+
+def homes() -> dict[str, list[Play]]:
+    """Return the plays of each home: those that share restarts, and with FORCE_WINDOW_CLOSE a clock."""
+    plays = defaultdict[str, list[Play]](list)
+    for number, combination in enumerate(covering(DIMENSIONS, STRENGTH, is_played) if STRENGTH else ()):
+        clock = f" {combination['window']}" if combination["trigger"] == "force_window_close" else ""
+        plays[f"{combination['stop']}{clock}"].append(Play(combination, f"d{number}"))
+    return {
+        f"{name} {first}": some[first : first + PLAYS_PER_HOME]
+        for name, some in plays.items()
+        for first in range(0, len(some), PLAYS_PER_HOME)
+    }
+
+
+HOMES: Mapping[str, Sequence[Play]] = homes()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", HOMES)
+def test_a_stream_writes_what_the_evaluator_computes(name: str, tmp_path: Path) -> None:
+    plays = list(HOMES[name])
+    home = Home(tmp_path, plays, is_clocked=plays[0].combination["trigger"] == "force_window_close")
+    try:
+        home.play()
+    finally:
+        home.connection.close()
+    assert not home.problems, "\n\n".join(home.problems.values())
+
+
+def test_a_combination_that_a_rule_forbids_is_refused_with_its_reason(tmp_path: Path) -> None:
+    databases: dict[tuple[str, ...], str] = {}
+    problems = []
+    with headrace.connect(tmp_path) as connection:
+        for number, (combination, rule) in enumerate(refused(DIMENSIONS | ONE_DATABASE, RULES, is_expressible)):
+            play = Play(combination, f"d{number}")
+            _, _, *tables = play.setup()
+            if tuple(tables) not in databases:
+                databases[tuple(tables)] = play.database
+                for sql in play.setup():
+                    connection.execute(sql)
+            connection.execute(f"use {databases[tuple(tables)]}")
+            problems.append(refusal(connection, play, rule))
+    assert not any(problems), "\n".join(filter(None, problems))
+
+
+def refusal(connection: headrace.Connection, play: Play, rule: Rule) -> str | None:
+    """Return what is wrong about the answer to a statement that a rule forbids, or None."""
+    try:
+        connection.execute(f"explain {play.statement()}")
+    except Error as error:
+        return None if rule.message in error.message else f"{error.message}, not {rule.message}: {play.statement()}"
+    return f"accepted, though {rule.message}: {play.statement()}"
