@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-cases campaign-combinations campaign-statements conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -34,6 +34,12 @@ conformance: setup ## Compare all recorded answers in all ways; the tests draw s
 
 campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")
 	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service tests/runtime)
+
+campaign-combinations: setup ## Play streams with all triples of values of their dimensions, judged by VERIFY and an evaluator (VALUES=2 for pairs)
+	HEADRACE_COMBINATIONS=$(or $(VALUES),3) bin/run-tests tests/combinations/test_stream_combinations.py
+
+campaign-statements: setup ## Execute random statements of both dialects, of which none may fail by accident (STATEMENTS=100000 SEED=1)
+	HEADRACE_STATEMENTS=$$(( $(or $(STATEMENTS),100000) / 2 )) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/combinations/test_statements.py
 
 soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
