@@ -87,7 +87,7 @@ class Play:
         base = dt.datetime.fromisoformat(self.scale.base).replace(tzinfo=dt.UTC)
         self.base = rowwise.microseconds(base)
         self.subtables = ("m",) if chosen["source"] == "plain" else tuple(TIMES)
-        tags = {} if chosen["source"] == "plain" else {name: {"site": site} for name, site in SITES.items()}
+        tags: dict[str, Row] = {} if chosen["source"] == "plain" else {name: {"site": site} for name, site in SITES.items()}
         options = Options(
             chosen["trigger"].split()[0],
             int(chosen["watermark"]) * self.scale.unit * SECOND,
@@ -105,7 +105,7 @@ class Play:
         condition = (lambda ts, _: ts >= after) if chosen["condition"] == "time" else CONDITIONS[chosen["condition"]][1]
 
         def passes(ts: int, row: Row) -> bool:
-            return (chosen["source"] != "subtable" or row["tbname"] == "m1") and condition(ts, row)
+            return bool((chosen["source"] != "subtable" or row["tbname"] == "m1") and condition(ts, row))
 
         column = chosen["type"]
         return Query(
@@ -212,7 +212,7 @@ class Play:
 
     def rows(self, first: int, last: int) -> dict[Key, Row]:
         """Return the first rows of the subtables from one unit to before another."""
-        rows = {}
+        rows: dict[Key, Row] = {}
         for name, times in TIMES.items():
             for time in times:
                 if first <= time < last:
