@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,7 +64,7 @@ class Home:
         self.each(lambda play: play.happen(play.combination["second"], second=True))
         self.settle(55)
         for number in range(4):
-            self.each(lambda play, number=number: play.closing(number))
+            self.each(partial(Play.closing, number=number))
             self.settle(100 * number + 150)
         self.backfill()
         self.settle(600)

@@ -21,7 +21,7 @@ from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressib
 
 STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
 PLAYS_PER_HOME = 40
-ONE_DATABASE = {"precision": ("ms",), "zone": ("UTC",), "target": ("new",)}
+ONE_DATABASE: Mapping[str, tuple[str, ...]] = {"precision": ("ms",), "zone": ("UTC",), "target": ("new",)}
 """Dimensions that no rule depends on."""
 
 
@@ -59,7 +59,7 @@ def test_a_combination_that_a_rule_forbids_is_refused_with_its_reason(tmp_path: 
     databases: dict[tuple[str, ...], str] = {}
     problems = []
     with headrace.connect(tmp_path) as connection:
-        for number, (combination, rule) in enumerate(refused(DIMENSIONS | ONE_DATABASE, RULES, is_expressible)):
+        for number, (combination, rule) in enumerate(refused({**DIMENSIONS, **ONE_DATABASE}, RULES, is_expressible)):
             play = Play(combination, f"d{number}")
             _, _, *tables = play.setup()
             if tuple(tables) not in databases:
