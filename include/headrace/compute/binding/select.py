@@ -418,8 +418,9 @@ def check_rows_of_aggregates(aggregates: Mapping[Call, Aggregate], query: Query)
     alone = {id(item.expression) for item in query.items}
     for place in places:
         for part in walk(place):
-            is_several = isinstance(part, Call) and part in aggregates and aggregates[part].many
-            if is_several and (part is not place or id(place) not in alone):
+            if not isinstance(part, Call) or part not in aggregates or not aggregates[part].many:
+                continue
+            if part is not place or id(place) not in alone:
                 raise NotSupportedError(
                     f"{part.function} gives several rows, which an expression cannot combine",
                     hint="select it alone, in a sub-query",
