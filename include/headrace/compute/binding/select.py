@@ -410,9 +410,9 @@ def is_derived_from_series(node: Expression, keys: Mapping[Expression, Key]) -> 
 
 def check_rows_of_aggregates(aggregates: Mapping[Call, Aggregate], query: Query) -> None:
     """Reject a function that gives several rows within an expression, HAVING or ORDER BY, where one value is needed."""
-    places = [
+    places: list[Expression] = [
         *(item.expression for item in query.items),
-        *filter(None, (query.having,)),
+        *([query.having] if query.having is not None else []),
         *(key.expression for key in query.order_by),
     ]
     alone = {id(item.expression) for item in query.items}
