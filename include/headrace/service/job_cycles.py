@@ -63,7 +63,7 @@ class Flow:
 
 def check_stream_ends(plan: StreamPlan, context: Context, replaced: JobDefinition | None) -> None:
     """Reject a stream that would process its own results for ever; `replaced` is the stream whose place it takes."""
-    # Nobody reads a table that does not exist yet.
+    # No job reads a table that does not exist yet.
     own_id = None if replaced is None else replaced.id
     path = find_cycle(stream_flow(plan), context, own_id) if plan.target_exists else None
     if path is not None:

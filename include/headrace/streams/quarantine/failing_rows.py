@@ -20,7 +20,7 @@ MAX_SECONDS: Final = 20.0
 MIN_TRIALS: Final = 64
 """Trials that are made however long they take: enough to find a row or two."""
 SAMPLES: Final = 16
-"""If so many rows of a micro-batch, all over it, fail one by one, all of its rows do."""
+"""If this many rows, spread over a micro-batch, fail one by one, all of its rows do."""
 MIN_SAMPLED_ROWS: Final = 256
 
 
