@@ -1,6 +1,6 @@
 """Windows that follow the calendar of a time zone, as arithmetic on NumPy arrays of instants.
 
-Windows start when the clock shows the points of a grid: every so many months, or every so many ticks. Of points that the clock
+Windows start when the clock shows the points of a grid: a number of months or of ticks apart. Of points that the clock
 shows twice, the first time counts. Points that it skips start later by what is skipped; if two start at one instant, only the later
 on the grid is a window.
 """

@@ -170,7 +170,7 @@ class RunningPipes:
             self._pool.submit(self._beat)
 
     def _beat(self) -> None:
-        """Have receivers checked, and record which do not answer as the reason of their pipes, which go on."""
+        """Have receivers checked, and record which do not answer as the reason of their pipes, which continue."""
         failures = self.shared.sinks.beat()
         for pipe in list(self._pipes.values()):
             if pipe.id in failures and failures[pipe.id] is not pipe.receiver_failure:

@@ -45,7 +45,7 @@ _runners: WeakSet[EmbeddedRunner] = WeakSet()
 
 
 class Left:
-    """Jobs that are left out until the next call of `settle`, with what prevents them, while the others go on."""
+    """Jobs that are left out until the next call of `settle`, with what prevents them, while the others continue."""
 
     def __init__(self) -> None:
         self.errors: dict[str, Error] = {}

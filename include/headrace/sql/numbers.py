@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final, TypeVar
 
 MAX_FLOAT_DIGITS: Final = 15
-"""A number of at most so many digits is that of the float nearest to it."""
+"""A number of at most this many digits is that of the float nearest to it."""
 Number = TypeVar("Number", int, float, Decimal, int | float | Decimal)
 
 

@@ -106,7 +106,7 @@ def write_points(
     Those with replaced points, and those that are not rows in memory, have to be alone. `check` is called before each commit;
     what it raises prevents the commit. Points that replace none, without a `check`, may share a commit with those of others.
     `fired_by` has the ids of the triggers that have inserted the points, which are not called. With `drops_expired`, points that
-    are older than their time to live are left out; nobody is there who could be told.
+    are older than their time to live are left out, since no client waits for an answer.
 
     Raises:
         ExpiredPointsError: Points are older than their time to live; none is written.

@@ -34,7 +34,7 @@ class AlertManagerConfiguration:
 
 
 class AlertManagerEvent:
-    """An alert: labels, one of which is `alertname`, and annotations, in which `{{.name}}` stands for the value of a label."""
+    """An alert: labels, one of which is `alertname`, and annotations, in which `{{.name}}` is replaced by the value of a label."""
 
     def __init__(self, alertname: str, extra_labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> None:
         """Create an alert. Later changes of the mappings do not change it."""

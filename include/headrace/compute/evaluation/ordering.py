@@ -98,7 +98,7 @@ def order_sql(sorts: Sequence[Sort]) -> str:
 
 
 def apply_limit(rows: DataFrame, order: ResultOrder) -> DataFrame:
-    """Apply LIMIT and OFFSET, which Spark adds up as 32-bit integers. A limit beyond these is none: no result has so many rows.
+    """Apply LIMIT and OFFSET, which Spark adds up as 32-bit integers. A limit beyond these is none: no result is that long.
 
     Raises:
         LimitError: The offset is beyond them.

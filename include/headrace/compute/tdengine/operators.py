@@ -107,7 +107,7 @@ def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
         text = spark_sql("decode(CAST({} AS BINARY), 'ISO-8859-1')", text) if in_bytes else text
         test = spark_sql("({} RLIKE {})", text, string(regex))
     else:
-        # A backslash before any other character stands for itself.
+        # A backslash before any other character is an ordinary one.
         test = spark_sql(r"({} ILIKE regexp_replace({}, '\\\\(?![%_])', '\\\\\\\\'))", text, to_text(pattern))
     return Term(inverted(test) if negated else test, BOOL)
 
