@@ -1,4 +1,4 @@
-"""A subtable whose tags change: its rows move to the groups of the present tags, or stay where they were counted."""
+"""A subtable whose tags change: its rows move to the groups of the present tags, or stay in their earlier results."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_change_says_what_it_costs(meters: headrace.Connection) -> None:
     sql = "alter table a set tag site = 'south'"
     expected = [
         ("d.s", "recalculates the windows of up to 2 rows of a, in the groups that they leave and join"),
-        ("d.t", "later rows are in the new group, earlier ones stay where they were counted"),
+        ("d.t", "counts later rows, and rows that are written again, in the new group; earlier results stay as they are"),
     ]
     lines = [line for (line,) in meters.execute(f"explain {sql}").fetchall()]
     assert [f"  stream {name}: {text}" for name, text in expected] == lines[1:3]

@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import headrace
+from headrace.compute import Scan
 from headrace.errors import LimitError, NotSupportedError
 from headrace.queries import evaluation
 from headrace.runtime.table_maintenance import maintain
@@ -27,6 +28,15 @@ def fetch(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
 
 def at(ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+
+
+def test_a_query_sees_new_series_with_their_tags_or_not_at_all(readings: headrace.Connection) -> None:
+    readings.execute(f"insert into dev1 values ({START}, 1, 1.5)")
+    context = readings.session.context
+    table, database = context.catalog.tables.get("d", "readings"), context.catalog.databases.get("d")
+    frame = evaluation.read_scan(Scan(table, database, None, None, ("ts", "place", "tbname")), context)
+    readings.execute(f"insert into dev9 using readings tags ('west', 9) values ({START + 1}, 2, 2.5)")
+    assert [(row.tbname, row.place) for row in frame.collect()] == [("dev1", "north")]
 
 
 def test_rows_come_as_tuples_and_as_arrow(readings: headrace.Connection) -> None:

@@ -84,11 +84,14 @@ def read_scan(scan: Scan, context: Context) -> DataFrame:
     """Read a scan's table with the tags it needs, NULL for a series without tags. The plan filters rows by series."""
     from pyspark.sql import functions as F
 
-    rows = virtual_frame(context, scan) if scan.table.is_virtual else context.tables.frame(context.spark(), scan.table)
+    table = scan.table
+    # New series get their tags before their rows, so tags that are read after the version of the rows have those of all of them.
+    version = context.tables.version(table) if scan.tags and not table.is_virtual else None
+    rows = virtual_frame(context, scan) if table.is_virtual else context.tables.frame(context.spark(), table, version=version)
     if not scan.tags:
         return rows
-    tags = context.spark().createDataFrame(context.tables.tags.read(scan.table).select([scan.table.series_key, *scan.tags]))
-    return rows.join(F.broadcast(tags), scan.table.series_key, "left")
+    tags = context.spark().createDataFrame(context.tables.tags.read(table).select([table.series_key, *scan.tags]))
+    return rows.join(F.broadcast(tags), table.series_key, "left")
 
 
 @dataclass

@@ -229,7 +229,7 @@ def effects_on_streams(table: Table, name: str, tags: Sequence[str], context: Co
         plan = plan_recorded_stream(job, context.catalog, context.settings)
         if plan.source_subtable not in (None, name):
             continue
-        text = "later rows are in the new group, earlier ones stay where they were counted"
+        text = "counts later rows, and rows that are written again, in the new group; earlier results stay as they are"
         if plan.follows_tags:
             rows = None if table.is_virtual else context.tables.count_scanned(table, [name], None)
             counted = f"all rows of {name}" if rows is None else f"up to {rows} rows of {name}"

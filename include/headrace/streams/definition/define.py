@@ -121,7 +121,7 @@ class StreamPlan:
 
     @property
     def follows_tags(self) -> bool:
-        """True if a change of tags moves rows to other groups: otherwise they stay where they were counted."""
+        """True if a change of tags moves stored rows to other groups; otherwise only rows that are written from then on."""
         return bool(self.scan.tags) and not self.ignores_updates and not self.is_closed_by_clock
 
     @property
