@@ -29,6 +29,10 @@ KEPT = {
         "explain create stream st0 trigger at_once into out2 as select _wstart, last(*), first(i) from m interval(1m)",
         "select ts + 99999999999999999999s from m",
         "select count(*) from m interval(9223372036854775807s)",
+        "select last(*) from (select i from m)",
+        "select i from m where ts > 9223372036854775807 or ts < -9223372036854775808",
+        "select i from m where ts > 9223372036854775807 and ts >= -9223372036854775809",
+        "select ts + 9223372036854775807 from m",
     ),
     "iotdb": (
         "select master_repair(v, x, l, g) from root.f.a.d1",
@@ -39,6 +43,10 @@ KEPT = {
         "select count(v) from root.f.a.d1 group by ((0, 100], 10ms, 99999999999999999999s)",
         "select v from root.f.a.d1 fill(previous, 9223372036854775807s)",
         "select count_if(time >= 5, 2) from root.f.a.d1 group by level = 1, 2",
+        "select v from root.** where v = v and v = v and v = v",
+        "select v from root.f.a.d1 where time > 9223372036854775807",
+        "select last v from root.f.a.d1 where time < -9223372036854775808",
+        "select count(v) from root.f.a.d1 group by ([-9223372036854775808, 9223372036854775807), 9000000000000000000ms)",
     ),
 }
 """Statements that once failed by accident."""

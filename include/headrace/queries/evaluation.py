@@ -291,6 +291,10 @@ def translated() -> Iterator[None]:
         if condition == "USER_RAISED_EXCEPTION":
             message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
             raise raised_error(message) from error
+        if condition == "ARITHMETIC_OVERFLOW":
+            raise DataError(
+                "a result of the expression is out of range", hint="cast its operands to DOUBLE, or leave them out with WHERE"
+            ) from error
         if condition.startswith(("CAST_", "ARITHMETIC", "DIVIDE", "NUMERIC", "INVALID_")):
             raise DataError(
                 first_line, hint="a value is not valid for the expression; cast it, or leave it out with WHERE"

@@ -28,6 +28,8 @@ from headrace.model.types import TIMESTAMP
 if TYPE_CHECKING:
     from headrace.compute.binding.sources import BoundSource
 
+MIN_TICKS: Final = -(2**63)
+MAX_TICKS: Final = 2**63 - 1
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -81,10 +83,12 @@ def inclusive_bounds(sign: str, end: Bound) -> list[tuple[str, Bound]]:
     match sign:
         case "=":
             return [(">=", end), ("<=", end)]
-        case "<":
+        case "<" if end.ticks > MIN_TICKS:
             return [("<=", replace(end, ticks=end.ticks - 1))]
-        case ">":
+        case ">" if end.ticks < MAX_TICKS:
             return [(">=", replace(end, ticks=end.ticks + 1))]
+        case "<" | ">":
+            return [(">=", Bound(MAX_TICKS)), ("<=", Bound(MIN_TICKS))]
         case _:
             return [(sign, end)]
 
@@ -108,7 +112,7 @@ def constant_instant(node: Expression, row_binder: Binder) -> Bound | None:
     value = instant.constant.value if instant.constant else None
     if not isinstance(value, int) or instant.constant is None:
         return None
-    return Bound(value, instant.constant.present)
+    return Bound(min(max(value, MIN_TICKS), MAX_TICKS), instant.constant.present)
 
 
 def bound_condition(sign: str, bound: Bound, names: Environment) -> Node:

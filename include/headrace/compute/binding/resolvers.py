@@ -280,6 +280,8 @@ class GroupResolver:
                 attributes=call.attributes,
             )
         )
+        if any({T.name, ORDER.name} & set(columns_of(partial.update)) for partial in rule.partials):
+            self._check_time(call)
         names = {name: column.node for name, column in zip("xy", terms, strict=False)}
         if any(name in (BEFORE.name, AFTER.name) for partial in rule.partials for name in columns_of(partial.update)):
             names |= self._neighbor_points(call.arguments[0])
@@ -291,6 +293,7 @@ class GroupResolver:
 
     def _bind_arrow_call(self, function: ArrowFunction, call: Call) -> Aggregate:
         """Bind an Arrow function: segments collect the rows of a group, and a separate step computes the value."""
+        self._check_time(call)
         columns = [node for node in call.arguments if not isinstance(node, Literal | DurationLiteral)]
         terms = [self._bind_argument(node) for node in columns]
         others = tuple(bind_constant(self.row_binder, call, node) for node in call.arguments[len(columns) :])
@@ -316,6 +319,11 @@ class GroupResolver:
         keys = tuple(key.node for key in self.keys) or (integer(1),)
         neighbors = {BEFORE.name: Neighbor("lag", point, keys, time), AFTER.name: Neighbor("lead", point, keys, time)}
         return {name: self._add_argument(Term(node, BIGINT)).node for name, node in neighbors.items()}
+
+    def _check_time(self, call: Call) -> None:
+        """Raise `ProgrammingError` if rows have no timestamp, which a call needs."""
+        if self.environment.time is None:
+            raise ProgrammingError(f"{call.function} needs a source with a timestamp column", span=call.span)
 
     def _bind_argument(self, node: Expression) -> Term:
         """Return an argument of an aggregate as a column of the prepared rows. Constants are not turned into columns."""

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from math import prod
 from typing import Final
 
 from headrace.compute.iotdb.aggregates import COUNTING, normalize_count_if
@@ -58,8 +59,17 @@ def expand(node: Expression, alternatives: Alternatives) -> list[Expression]:
 
 
 def combinations(nodes: Iterable[Expression], alternatives: Alternatives) -> Iterable[tuple[Expression, ...]]:
-    """Return every combination of the expansions of some expressions."""
-    return product(*(expand(node, alternatives) for node in nodes))
+    """Return every combination of the expansions of some expressions.
+
+    Raises:
+        LimitError: There are more than `MAX_COLUMNS` combinations of several of them.
+    """
+    expansions = [expand(node, alternatives) for node in nodes]
+    if sum(len(parts) > 1 for parts in expansions) > 1 and prod(map(len, expansions)) > MAX_COLUMNS:
+        raise LimitError(
+            f"the paths of an expression match more than {MAX_COLUMNS} combinations of series", hint="name fewer of them"
+        )
+    return product(*expansions)
 
 
 def expand_case(node: Case, alternatives: Alternatives) -> list[Expression]:

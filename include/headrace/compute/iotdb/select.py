@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final, cast
 
 from headrace.compute.binding.environment import Environment
@@ -70,10 +71,11 @@ def apply_series_limits(items: list[SelectItem], query: TreeQuery) -> list[Selec
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """Join distinct conditions with AND; return None if there are none."""
-    combined: Expression | None = None
-    for part in dict.fromkeys(parts):
-        combined = part if combined is None else Call("and", (combined, part))
-    return combined
+    joined = list(dict.fromkeys(parts))
+    while len(joined) > 1:  # by pairs, since what reads thousands of conditions is recursive
+        pairs = zip_longest(joined[::2], joined[1::2])
+        joined = [first if second is None else Call("and", (first, second)) for first, second in pairs]
+    return joined[0] if joined else None
 
 
 @dataclass(slots=True)

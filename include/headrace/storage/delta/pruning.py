@@ -31,8 +31,8 @@ class Bounds:
     def of_ticks(cls, low: int | None, high: int | None, precision: Precision) -> Bounds:
         """Return a range of ticks, both ends inclusive, in the stored unit, clamped to 64 bits; None is unbounded."""
         unit = stored_units_per_tick(precision)
-        least = -MAX_INT64 if low is None else max(low * unit, -MAX_INT64)
-        return cls(least, MAX_INT64 if high is None else min(high * unit + unit - 1, MAX_INT64))
+        ends = (-MAX_INT64 if low is None else low * unit, MAX_INT64 if high is None else high * unit + unit - 1)
+        return cls(*(min(max(end, -MAX_INT64), MAX_INT64) for end in ends))
 
     @property
     def length(self) -> int:
