@@ -223,19 +223,8 @@ def test_the_group_of_a_subtable_has_its_uid(env: StreamEnvironment) -> None:
     assert int(identity) == env.catalog.subtables.get("db", "d0").uid
 
 
-def test_results_of_a_group_whose_name_is_taken_are_discarded_with_an_event(env: StreamEnvironment) -> None:
-    plan = env.create(
-        "create stream s trigger at_once into out subtable('d0') as select _wstart, count(*) n from readings interval(10s)"
-    )
-    env.insert([("d0", 0, 1, None)])
-    env.settle()
-    assert env.results(plan) == []
-    assert env.record(plan).state is JobState.RUNNING
-    assert any(event.kind == "DISCARDED" for event in env.catalog.events.all("job", plan.id))
-
-
 @pytest.mark.parametrize("limit", [1, 2, 1000])
-def test_only_results_of_groups_whose_name_is_taken_are_discarded(
+def test_a_group_whose_name_is_taken_stops_a_stream_until_the_name_is_free(
     env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     monkeypatch.setattr(target_groups, "MAX_NAMES", limit)
@@ -247,10 +236,16 @@ def test_only_results_of_groups_whose_name_is_taken_are_discarded(
     env.catalog.subtables.add("db", "readings", [names["d1"]])
     for number in range(2):
         env.insert([(name, number, 1, None) for name in names])
-        env.settle()
-    assert sorted(row[1:3] for row in env.results(plan, names=True)) == [(2, names["d0"]), (2, names["d2"])]
-    assert [event.kind for event in env.catalog.events.all("job", plan.id)].count("DISCARDED") == 1
-    assert env.tables.tags.read(plan.target)["tbname"].to_pylist() == sorted([names["d0"], names["d2"]])
+    env.settle()
+    reason = env.record(plan).reason
+    assert env.record(plan).state is JobState.STOPPED
+    assert reason is not None
+    assert (reason.code, f"table db.{names['d1']} exists already" in reason.message) == ("EXISTS", True)
+    assert env.results(plan) == []
+    env.catalog.subtables.drop("db", [names["d1"]])
+    env.catalog.jobs.set_state(plan.id, env.record(plan).resumed_state)
+    env.settle()
+    assert sorted(row[1:3] for row in env.results(plan, names=True)) == [(2, name) for name in names.values()]
 
 
 def test_results_of_a_subtable_that_was_dropped_are_discarded(env: StreamEnvironment) -> None:
