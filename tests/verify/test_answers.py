@@ -99,7 +99,6 @@ def test_rows_of_one_instant_are_ordered_by_their_subtable() -> None:
         ("select apercentile(a, 50) + 1 from d1", "an estimate inside an expression"),
         ("select sample(a, 2) from d1", "the function sample"),
         ("select to_char(ts, 'yyyy') from d1", "the function to_char"),
-        ("select cast(b as varchar(10)) from d1", "DOUBLE as text"),
         ("select diff(a), csum(a) from d1", "more than one function of adjacent rows"),
         ("select rand() from d1", "the function rand"),
     ],
