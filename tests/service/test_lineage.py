@@ -62,7 +62,7 @@ def test_each_kind_of_job_has_a_lineage(tables: headrace.Connection) -> None:
     assert lineage(tables, "s", "stream") == {
         "out1.t <- readings.ts TRANSFORMATION",
         "out1.most <- readings.a AGGREGATION",
-        "out1.place <- readings.place TRANSFORMATION",
+        "out1.place <- readings.place IDENTITY",
         "out1.tbname <- readings.place TRANSFORMATION",
         "out1.* <- readings.b FILTER",
         "out1.* <- readings.place GROUP_BY",

@@ -32,16 +32,19 @@ class FastDouble(Double):
         return pc.multiply(batch["x0"], 2.0)
 
 class Total(UDAF):
-    pass
+    before_start = create_state = add_input = output_final = lambda self, *arguments: None
 
 class Other:
     pass
 
-class Broken(UDTF):
+class Complete(UDTF):
+    before_start = transform = lambda self, *arguments: None
+
+class Broken(Complete):
     def __init__(self):
         raise RuntimeError("no license")
 
-class Exit(UDTF):
+class Exit(Complete):
     def __init__(self):
         import os
         os._exit(3)
