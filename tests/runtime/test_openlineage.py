@@ -121,7 +121,7 @@ def check_stream(event: Event, settings: Settings) -> None:
     assert lineage(target) == {
         "start": {("ts", "TRANSFORMATION")},
         "most": {("a", "AGGREGATION")},
-        "place": {("place", "TRANSFORMATION")},
+        "place": {("place", "IDENTITY")},
         "tbname": {("place", "TRANSFORMATION")},
         "": {("b", "FILTER"), ("place", "GROUP_BY"), ("ts", "WINDOW")},
     }
