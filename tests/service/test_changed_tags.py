@@ -8,6 +8,7 @@ import pytest
 
 import headrace
 from tests.service.conftest import START
+from tests.support.drawing import drawn
 
 HOUR = 3_600_000
 
@@ -84,7 +85,7 @@ QUERIES = {
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("options", ["trigger at_once ignore expired 0", "trigger at_once", "ignore expired 0"])
+@pytest.mark.parametrize("options", drawn(["trigger at_once ignore expired 0", "trigger at_once", "ignore expired 0"], "tags", 1))
 def test_every_stream_that_reads_tags_follows_them(meters: headrace.Connection, options: str) -> None:
     names = {name: f"s{number}" for number, name in enumerate(QUERIES)}
     streams = {name: QUERIES[name][0] for name in names if "window" not in name or "at_once" in options}
