@@ -41,7 +41,7 @@ names = st.sampled_from(
 ) | text.filter(bool)
 table_names = st.builds(Name, st.none() | names, names)
 naturals = st.integers(0, 2**63)
-durations = st.builds(Duration, naturals, st.sampled_from(list(UNIT_NAMES)))
+durations = st.builds(Duration, st.integers(0, 200), st.sampled_from(list(UNIT_NAMES)))
 numbers = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | numbers | text
 OUTPUT_TYPES = (DataType(TypeKind.UBIGINT), DataType(TypeKind.DOUBLE), DataType(TypeKind.VARCHAR, 9))
