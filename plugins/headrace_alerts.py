@@ -101,7 +101,7 @@ class CheckAlerts(BaseOperator):
         settings = current()
         before = self._last_check(context)
         with open_runtime() as runtime:
-            seen = alerts.check(runtime.catalog, settings, before["held"])
+            seen = alerts.check(runtime, before["held"])
         lines = describe_changes(before["alerts"], seen.alerts)
         if lines:
             send(settings, context, lines[0], "\n".join(lines))

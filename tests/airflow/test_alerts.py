@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from email import message_from_bytes, policy
@@ -19,6 +19,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobProgress
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.runtime import alerts
+from headrace.runtime.context import open_context
 from headrace.runtime.dag_ids import ALERTS_DAG, definition_dag_id
 from headrace.runtime.processes import find_free_port
 from headrace.settings import Settings, current, load
@@ -156,21 +157,26 @@ def test_what_begins_and_ends_is_sent_once(
     assert clock
 
 
-def test_jobs_that_are_behind_are_found(catalog: Catalog, home: Settings) -> None:
+def seen_now(catalog: Catalog, clock: ManualClock, settings: Settings) -> Mapping[str, str]:
+    return alerts.check(replace(open_context(settings, clock), catalog=catalog), {}).alerts
+
+
+def test_jobs_that_are_behind_are_found(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     job = add_stream(catalog, progress=replace(LIVE, pending_since=NOW - 5_000))
-    seen = alerts.check(catalog, load(home=home.home_path, alert_lag_s=1), {})
-    assert seen.alerts[f"behind {job}"].startswith("stream power.avg_v is 5 s behind")
-    far = load(home=home.home_path, alert_lag_s=10)
-    assert f"behind {job}" not in alerts.check(catalog, far, {}).alerts
+    assert seen_now(catalog, clock, load(home=home.home_path, alert_lag_s=1))[f"behind {job}"].startswith(
+        "stream power.avg_v is 5 s behind"
+    )
+    assert f"behind {job}" not in seen_now(catalog, clock, load(home=home.home_path, alert_lag_s=10))
 
 
-def test_a_quarantine_that_grows_is_found(catalog: Catalog, home: Settings) -> None:
+def test_a_quarantine_that_grows_is_found(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
     job = add_stream(catalog)
     row = QuarantinedRow(RowKey("d1", 5), 1, QuarantineCode.FUTURE, "too far ahead", {}, 1, 0)
     catalog.quarantine.commit(job, 1, QuarantineChange((row,)))
-    seen = alerts.check(catalog, home, {})
+    context = replace(open_context(home, clock), catalog=catalog)
+    seen = alerts.check(context, {})
     assert "has 1 rows in quarantine" in seen.alerts[f"quarantine {job}"]
-    assert f"quarantine {job}" not in alerts.check(catalog, home, seen.held).alerts
+    assert f"quarantine {job}" not in alerts.check(context, seen.held).alerts
 
 
 def test_changes_are_described() -> None:

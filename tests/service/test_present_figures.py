@@ -13,14 +13,18 @@ from headrace.catalog.processes import process_identity
 from headrace.cli.system import describe_jobs
 from headrace.cli.top import read_jobs
 from headrace.model.jobs import JobState, StopReason
+from headrace.runtime import alerts
 from headrace.runtime.activity import measured_records, read_present
 from headrace.runtime.metrics import Histogram, SnodeMetrics
 from headrace.runtime.stream_families import stream_families
 from headrace.runtime.supervision import stale_after_ms
+from headrace.settings import load
 from headrace.streams.kind import STREAM
 from headrace.web.flow_view import FlowRange, row_flow
 from headrace.web.view import list_jobs, make_overview
 from tests.service.conftest import START
+
+ALERT_LAG_S = 200
 
 Figures = tuple[str, int, int, int]
 """State, lag in ms, rows in, rows pending."""
@@ -70,6 +74,13 @@ def by_metrics(connection: headrace.Connection) -> tuple[float, ...]:
     return values["headrace_stream_lag_seconds"], values["headrace_stream_rows_in_total"], values["headrace_stream_rows_pending"]
 
 
+def by_alerts(connection: headrace.Connection, lag_ms: int) -> bool:
+    """Return whether an alert says how far the stream is behind."""
+    context = connection.session.context
+    texts = alerts.check(context, {}).alerts.values()
+    return any(text.startswith(f"stream d.s is {lag_ms // 1000} s behind") for text in texts)
+
+
 def shown(connection: headrace.Connection) -> Figures:
     """Return what all of them show."""
     state, lag_ms, rows_in, pending = figures = by_show_streams(connection)
@@ -77,6 +88,7 @@ def shown(connection: headrace.Connection) -> Figures:
     assert by_show_jobs(connection) == by_top(connection) == (state, lag_ms)
     assert by_status(connection) == (state, f"{lag_ms} ms", str(rows_in))
     assert by_tasks(connection) == f"{pending} rows"
+    assert by_alerts(connection, lag_ms) is (lag_ms > ALERT_LAG_S * 1000)
     assert by_metrics(connection) == (lag_ms / 1000, rows_in, pending)
     return figures
 
@@ -84,7 +96,8 @@ def shown(connection: headrace.Connection) -> Figures:
 @pytest.mark.parametrize("state", JobState)
 def test_lag_and_rows_that_wait_are_the_same_on_every_way(tmp_path: Path, state: JobState) -> None:
     clock = headrace.ManualClock(START)
-    with headrace.connect(tmp_path / "home", clock=clock) as connection:
+    settings = load(home=tmp_path / "home", alert_lag_s=ALERT_LAG_S)
+    with headrace.connect(settings=settings, clock=clock) as connection:
         connection.execute("create database d")
         connection.execute("use d")
         connection.execute("create table t (ts timestamp, v int)")

@@ -1,6 +1,6 @@
-"""What is wrong with jobs and snodes right now, as the catalog shows it, for alerts.
+"""What is wrong with jobs and snodes right now, for alerts, by the figures that users are shown.
 
-The catalog is read instead of asking snodes, so that a missing snode is noticed too.
+Catalog and tables are read instead of asking snodes, so that a missing snode is noticed too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.catalog import Catalog
-from headrace.model.jobs import DesiredState, JobRecord, JobState
-from headrace.runtime.activity import current_lag_ms, reported_activity
-from headrace.runtime.supervision import Snapshot, read_snapshot, stale_after_ms
+from headrace.context import Context
+from headrace.model.jobs import DesiredState, JobRecord
+from headrace.runtime.activity import current_lag_ms, read_present, reported_activity
+from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.settings import Settings
 
 BEHIND: Final = "behind"
@@ -36,9 +37,10 @@ class Seen:
     held: Mapping[str, int]
 
 
-def check(catalog: Catalog, settings: Settings, held_before: Mapping[str, int]) -> Seen:
+def check(context: Context, held_before: Mapping[str, int]) -> Seen:
     """Return what is wrong now. Rows in quarantine are wrong if they have become more than `held_before`."""
-    state, held = read_snapshot(catalog, catalog.now()), catalog.quarantine.counts()
+    catalog, settings = context.catalog, context.settings
+    state, held = read_present(context), catalog.quarantine.counts()
     running = [record for record in state.jobs.values() if record.desired is DesiredState.RUNNING]
     found = [
         *snodes_away(state, settings, running),
@@ -57,12 +59,12 @@ def snodes_away(state: Snapshot, settings: Settings, running: list[JobRecord]) -
 
 
 def jobs_behind(catalog: Catalog, state: Snapshot, settings: Settings, running: list[JobRecord]) -> Iterator[Alert]:
-    """Yield an alert for each job that is further behind its source, or its schedule, than the setting allows."""
+    """Yield an alert for each job that is further behind its source, or its schedule, than the setting allows, in any state."""
     activity, histories = reported_activity(state, stale_after_ms(settings)), catalog.executions.histories()
     for record in running:
         job = record.definition
         lag = current_lag_ms(record, activity.get(job.id), histories.get(job.id), state.now)
-        if record.state is not JobState.STOPPED and lag is not None and lag > settings.alert_lag_s * 1000:
+        if lag is not None and lag > settings.alert_lag_s * 1000:
             yield Alert(f"{BEHIND} {job.id}", f"{job.kind} {job} is {lag // 1000} s behind; SHOW JOBS and the page show why")
 
 
