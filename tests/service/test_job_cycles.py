@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import headrace
 from headrace.errors import Error, InvalidStreamError, ProgrammingError
+from headrace.service.stage import Stage
 
 COUNT = "create stream {name} {options} into {target} as select _wstart, count(*) n from {source} {rest} interval(10s)"
 TARGETS = "create stable {name} (ts timestamp, n bigint) tags (group_id bigint unsigned)"
@@ -82,3 +86,36 @@ def test_a_pipe_that_counts_its_own_points_is_refused(tree: headrace.Connection)
     with pytest.raises(Error, match="would never end"):
         tree.execute("alter pipe p replace source ('path'='root.a.**')")
     tree.execute("drop pipe p")
+
+
+@pytest.mark.parametrize("verb", ["create", "create or replace"])
+def test_of_two_sessions_whose_streams_make_a_cycle_one_is_refused(connection: headrace.Connection, verb: str) -> None:
+    for name in "abx":
+        connection.execute(TARGETS.format(name=name))
+    if verb != "create":
+        connection.execute(create("ab", "x", "b"))
+        connection.execute(create("ba", "x", "a"))
+    with headrace.connect(settings=connection.session.context.settings) as other:
+        other.execute("use d")
+        statements = ((connection, create("ab", "a", "b")), (other, create("ba", "b", "a")))
+        planned = [(one, one.session.stages(sql.replace("create", verb, 1))) for one, sql in statements]
+        barrier = threading.Barrier(2)
+
+        def record(session: headrace.Connection, stages: Sequence[Stage]) -> str:
+            barrier.wait()
+            try:
+                session.session.run(stages)
+            except InvalidStreamError as error:
+                return error.message
+            return ""
+
+        with ThreadPoolExecutor(2) as pool:
+            refused, recorded = sorted(pool.map(lambda one: record(*one), planned), reverse=True)
+    assert recorded == ""
+    assert re.fullmatch(
+        r"the stream \w+ would never end: its results in d\.\w return by way of stream d\.\w+ to its source", refused
+    )
+    sources = {str(job.definition): str(job.definition.source) for job in connection.session.context.catalog.jobs.all()}
+    assert sources in (
+        [{"d.ab": "d.a"}, {"d.ba": "d.b"}] if verb == "create" else [{"d.ab": "d.a", "d.ba": "d.x"}, {"d.ab": "d.x", "d.ba": "d.b"}]
+    )

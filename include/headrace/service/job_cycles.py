@@ -8,13 +8,15 @@ Streams and pipes write whenever their source changes, so a cycle of them may ne
 - a pipe that writes rows back to the series that it reads, where equal rows change nothing, or that aggregates them, since each
   turn has fewer closed windows
 
-So the cycles to refuse consist of streams, and of pipes that count points.
+So the cycles to refuse consist of streams, and of pipes that count points. Jobs are recorded one after another, each after it was
+checked again, so that two of them cannot make a cycle together.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +36,8 @@ from headrace.trees.databases import databases_of
 
 if TYPE_CHECKING:
     from headrace.context import Context
+
+RECORDING_LOCK: Final = "recording of jobs"
 
 DEFAULT_NAME: Final = re.compile(r"t_[0-9a-f]{32}")
 """Names of the subtables that streams give their groups by default."""
@@ -73,6 +77,14 @@ def check_stream_ends(plan: StreamPlan, context: Context, replaced: JobDefinitio
         )
 
 
+@contextmanager
+def recording_stream(plan: StreamPlan, context: Context, replaced: JobDefinition | None = None) -> Iterator[None]:
+    """Reject a stream as `check_stream_ends` does, and keep others from recording jobs until this one is recorded."""
+    with context.catalog.lock(RECORDING_LOCK):
+        check_stream_ends(plan, context, replaced)
+        yield
+
+
 def check_pipe_ends(job: JobDefinition, pipe: Pipe, context: Context) -> None:
     """Reject stages of a pipe that would count its own results for ever."""
     path = find_cycle(pipe_flow(job.name, pipe, context), context, job.id)
@@ -81,6 +93,14 @@ def check_pipe_ends(job: JobDefinition, pipe: Pipe, context: Context) -> None:
             f"the pipe {job.name} would never end: its results {returning(path)} its source",
             hint="give the source a path without the series of the results",
         )
+
+
+@contextmanager
+def recording_pipe(job: JobDefinition, context: Context) -> Iterator[None]:
+    """Reject a pipe as `check_pipe_ends` does, and keep others from recording jobs until this one is recorded."""
+    with context.catalog.lock(RECORDING_LOCK):
+        check_pipe_ends(job, job.stages, context)
+        yield
 
 
 def returning(path: list[str]) -> str:

@@ -11,6 +11,7 @@ from headrace.model.jobs import JobDefinition, JobRecord, Replacement
 from headrace.model.statements import ALTERABLE_OPTIONS, AlterStream, CreateStream, ResetStream
 from headrace.model.streams import StreamOptions
 from headrace.service.describing import indent
+from headrace.service.job_cycles import recording_stream
 from headrace.service.names import find_stream
 from headrace.service.rights import Action, Right, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
@@ -132,7 +133,8 @@ def rebuild(
         # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
         created = max(session.context.clock.now(), old.created + 1)
         definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
-        replace_stream(session.context, plan, definition, record)
+        with recording_stream(plan, session.context, old):
+            replace_stream(session.context, plan, definition, record)
 
     def describe() -> list[str]:
         head = f"{'replace' if differences else 'reset'} stream {old}"

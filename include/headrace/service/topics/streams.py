@@ -11,6 +11,7 @@ from headrace.model.streams import TriggerMode
 from headrace.model.tables import Name
 from headrace.service.describing import explain_plan, indent
 from headrace.service.estimates import describe_execution, describe_history
+from headrace.service.job_cycles import recording_stream
 from headrace.service.names import find_stream, streams_named
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, job_securable, on_job, on_table
@@ -51,7 +52,8 @@ def record_stream(plan: StreamPlan, settings: Settings, *, if_not_exists: bool) 
 
         now, snode = session.context.clock.now(), session.context.settings.snode
         definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
-        create(session.context, plan, definition, if_not_exists=if_not_exists)
+        with recording_stream(plan, session.context):
+            create(session.context, plan, definition, if_not_exists=if_not_exists)
 
     def describe() -> list[str]:
         options = plan.options

@@ -18,7 +18,7 @@ from headrace.pipes.builtin import BY_NAME
 from headrace.pipes.kind import PIPE
 from headrace.pipes.lookup import plugin_name
 from headrace.pipes.plugins import PipeContext
-from headrace.service.job_cycles import check_pipe_ends
+from headrace.service.job_cycles import check_pipe_ends, recording_pipe
 from headrace.service.rights import Action, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
@@ -72,9 +72,10 @@ def record_pipe(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, 
         is_created = False
         try:
             progress = initial_progress(session.context, definition)
-            is_created = session.context.catalog.jobs.create(
-                definition, if_not_exists=if_not_exists, progress=progress, plugins=registered_names(plugins)
-            )
+            with recording_pipe(definition, session.context):
+                is_created = session.context.catalog.jobs.create(
+                    definition, if_not_exists=if_not_exists, progress=progress, plugins=registered_names(plugins)
+                )
         except ExistsError as error:
             message = f"Failed to create pipe {job.name}, the pipe with the same name has been created"
             raise ExistsError(message, hint=error.hint).with_status(TreeStatus.PIPE_ERROR) from None
@@ -128,7 +129,8 @@ def redefine_pipe(
             check_receiver(pipe_context(job, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         protected = protect(stages, plugins, session, kept=job.stages)
         definition = with_stages(job, protected, plugins, started=context.clock.now())
-        context.catalog.jobs.redefine(definition, registered_names(plugins), user=session.user)
+        with recording_pipe(definition, context):
+            context.catalog.jobs.redefine(definition, registered_names(plugins), user=session.user)
         if record.state is JobState.STOPPED:
             state = record.resumed_state if record.desired is DesiredState.RUNNING else JobState.PAUSED
             context.catalog.jobs.set_state(job.id, state)
