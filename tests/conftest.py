@@ -35,6 +35,22 @@ GARBAGE_THRESHOLD = 20_000
 gc.set_threshold(GARBAGE_THRESHOLD)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of runs of the whole suite."""
+    parser.addoption("--drawn", action="store_true", help="leave out the tests marked `drawn` that this run does not draw")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests that a run of the whole suite does not draw."""
+    if not config.getoption("drawn"):
+        return
+    left_out = [
+        item for item in items if (mark := item.get_closest_marker("drawn")) and not drawing.is_drawn(item.nodeid, mark.args[0])
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_collection_finish() -> None:
     """Leave what is there before the first test out of all later collections of garbage."""
     gc.freeze()

@@ -63,6 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
         yield env
 
 
+@pytest.mark.drawn(2)
 @property_settings(5)
 @given(scenario=SCENARIOS, tried=st.lists(STREAMS, min_size=1, max_size=2))
 @limit_shrinking

@@ -72,6 +72,7 @@ def killed(home: Path, sql: str, point: str) -> None:
     die_at(point, execute, home, "use db", sql)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("options", "point"),
     [("", point) for point in POINTS] + [("fill_history 1", point) for point in POINTS if point != "streams.state.rename"],
@@ -110,6 +111,7 @@ def test_the_next_try_reuses_or_replaces_what_a_killed_one_left(tmp_path: Path, 
         assert context.tables.scan(target).column_names == [*names, "tbname"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("point", POINTS)
 def test_a_stream_whose_creation_was_killed_and_repeated_computes(tmp_path: Path, point: str) -> None:
@@ -165,6 +167,7 @@ def contend(settings: Settings, racer: int) -> list[int]:
     return won
 
 
+@pytest.mark.drawn(2)
 def test_of_streams_that_race_for_a_target_one_gets_it(settings: Settings) -> None:
     with opened(settings) as context:
         create_tables(context)

@@ -94,6 +94,7 @@ def assert_equal(disturbed: Sequence[StreamRun], undisturbed: Sequence[StreamRun
         assert one.events() == other.events(), (one.plan.name, SEED)
 
 
+@pytest.mark.drawn(2)
 def test_processes_that_are_killed_are_followed_by_ones_that_continue(home: StreamEnvironment) -> None:
     campaign = Campaign(SEED)
     names, killed = drawn(WITHOUT_SPARK, "killed processes", len(WITHOUT_SPARK) // 3), 0
@@ -145,6 +146,7 @@ def frozen_driver(
             wait_for(driver)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("point", drawn(FROZEN_AT, "frozen processes", 2))
 def test_a_frozen_process_writes_nothing_once_another_has_taken_its_streams_over(home: StreamEnvironment, point: str) -> None:
     campaign = Campaign(SEED)

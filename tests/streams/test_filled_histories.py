@@ -68,6 +68,7 @@ def results(env: StreamEnvironment, plan: StreamPlan) -> list[tuple[object, ...]
     return [row[:6] for row in env.results(plan)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("home", "mode"), FILLS, indirect=["home"])
 def test_a_history_and_the_stream_after_it_are_filled_as_one(home: StreamEnvironment, mode: str) -> None:
     options = FillOptions(fill=mode, length=1000, partition="tbname")
@@ -105,6 +106,7 @@ def test_a_history_of_subtables_is_filled_in_chunks(home: StreamEnvironment, mod
         assert results(home, plan) == filled_results(oracle, options)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("home", "mode"), TIME_CHUNKS, indirect=["home"])
 def test_a_history_of_one_group_is_filled_in_chunks_of_time(home: StreamEnvironment, mode: str) -> None:
     options = FillOptions(fill=mode, length=2000, sliding=1000, where=2)
@@ -146,6 +148,7 @@ def recomputed_stream(env: StreamEnvironment, mode: str) -> tuple[StreamPlan, Or
     return plan, whole, options
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("home", "mode"), RECOMPUTATIONS, indirect=["home"])
 def test_a_recomputation_in_chunks_fills_the_gaps_between_them(home: StreamEnvironment, mode: str) -> None:
     plan, whole, options = recomputed_stream(home, mode)

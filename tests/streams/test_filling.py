@@ -86,6 +86,7 @@ GONE = writes(inserted(0, 4000, 9000), ("delete", ("d0", 0, 9000)), inserted(600
 """All windows of a group vanish."""
 
 
+@pytest.mark.drawn(2)
 @property_settings(3)
 @given(
     scenario=SCENARIOS,
@@ -135,6 +136,7 @@ CLOCKED_OPTIONS = st.builds(
 )
 
 
+@pytest.mark.drawn(2)
 @property_settings(3)
 @given(
     scenario=SCENARIOS,

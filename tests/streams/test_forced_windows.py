@@ -106,6 +106,7 @@ def home(
         yield env
 
 
+@pytest.mark.drawn(2)
 @property_settings(3)
 @given(scenario=SCENARIOS, pauses=PAUSES, tried=st.lists(st.sampled_from(FORCED), min_size=2, max_size=3, unique=True))
 @limit_shrinking

@@ -43,6 +43,7 @@ def home(
         yield env
 
 
+@pytest.mark.drawn(2)
 def test_drivers_that_die_anywhere_leave_the_results_and_events_of_an_undisturbed_run(home: StreamEnvironment) -> None:
     killed, seed = 0, SEED
     while killed == 0 or killed < KILLS:
@@ -53,6 +54,7 @@ def test_drivers_that_die_anywhere_leave_the_results_and_events_of_an_undisturbe
         assert len(campaign.counts) > POINTS_BY_PROFILE[profile_of(home)], campaign.counts
 
 
+@pytest.mark.drawn(2)
 def test_backfills_that_die_anywhere_leave_the_results_of_an_undisturbed_one(home: StreamEnvironment) -> None:
     campaign = Campaign(SEED)
     names = drawn(FILLED_HISTORIES, f"histories of {profile_of(home)}", 2 if profile_of(home) == "kernels" else 1)

@@ -315,6 +315,7 @@ def home(
         yield env
 
 
+@pytest.mark.drawn(2)
 def test_streams_equal_their_queries_whatever_users_and_drivers_do(home: StreamEnvironment) -> None:
     class Machine(StreamMachine):
         def __init__(self) -> None:

@@ -53,6 +53,7 @@ def home(
         yield env
 
 
+@pytest.mark.drawn(2)
 @property_settings(6)
 @given(scenario=SCENARIOS, options=st.lists(OPTIONS, min_size=2, max_size=MAX_STREAMS))
 @example(AGAIN, [Options(trigger, ignore_expired=True) for trigger in ("at_once", "window_close")])

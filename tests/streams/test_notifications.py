@@ -335,6 +335,7 @@ def test_window_ids_are_the_murmur_hash_of_group_and_start() -> None:
 HISTORY: list[Row] = [("d0", 0, 1, "x"), ("d0", 1_000, 2, None), ("d0", 12_000, 2, "x")]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("window", ["interval(10s)", "state_window(a)", "event_window start with a > 0 end with b = 'x'"])
 @pytest.mark.parametrize("fault", ["", "history.commit:1:raise"])
 def test_the_history_is_sent_before_live_windows_if_asked_for(

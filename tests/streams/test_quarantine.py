@@ -422,6 +422,7 @@ def test_a_row_in_quarantine_that_is_deleted_counts_like_any_other(offline_env: 
     assert (held(env, plan), counts.rows_used, counts.rows_quarantined) == ([], 2, 0)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("window", ["interval(10s)", "session(ts, 5s)"])
 @pytest.mark.parametrize("seed", range(SEED, SEED + scale(2)))
 @pytest.mark.parametrize("in_pieces", [False, True], ids=["batches", "pieces"])

@@ -33,6 +33,7 @@ def large(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -
         yield env
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("large", "way"), [*(("pieces", way) for way in WAYS), ("wide", "by series")], indirect=["large"])
 def test_rows_of_a_large_commit_that_are_too_far_ahead_are_set_aside_in_pieces(large: StreamEnvironment, way: str) -> None:
     env = large
@@ -47,6 +48,7 @@ def test_rows_of_a_large_commit_that_are_too_far_ahead_are_set_aside_in_pieces(l
     assert (counts.rows_in, counts.rows_used, counts.rows_quarantined) == (21, 20, 1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_only_the_rows_of_a_large_commit_that_fail_are_set_aside(large: StreamEnvironment, way: str) -> None:
     env = large

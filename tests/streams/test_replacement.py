@@ -238,6 +238,7 @@ def test_a_column_that_the_target_has_gained_can_be_filled_by_a_replacement(conn
     assert rows(connection, "select total, n from o") == [(3, 2)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "failpoint", ["streams.replace.prepared", "streams.replace.recorded", "history.evaluate", "history.commit", "history.committed"]
 )

@@ -238,6 +238,7 @@ def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     return opened
 
 
+@pytest.mark.drawn(2)
 def test_values_reach_an_existing_target_as_cast_converts_them(wide: headrace.Connection) -> None:
     target_of(wide, "all", list(COLUMNS))
     wide.execute(
@@ -260,6 +261,7 @@ def test_values_reach_an_existing_target_as_cast_converts_them(wide: headrace.Co
     assert wide.verify(stream="d.s_some").equal
 
 
+@pytest.mark.drawn(2)
 def test_what_a_column_of_an_existing_target_cannot_hold_is_set_aside_and_counted(wide: headrace.Connection) -> None:
     is_far = wide.session.context.settings.kernels == "never"
     near = ["positive", "small", "instant", "whole", "short", "few"]

@@ -20,6 +20,7 @@ def jobs(connection: headrace.Connection) -> dict[str, JobRecord]:
     return {record.definition.name: record for record in connection.session.context.catalog.jobs.all()}
 
 
+@pytest.mark.drawn(2)
 def test_streams_continue_where_they_were_after_the_catalog_was_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     options = "trigger window_close ignore expired 0 ignore update 0"

@@ -64,6 +64,7 @@ def test_it_equals_its_definition_if_it_ignores_rows(home: StreamEnvironment) ->
     property_settings(2)(given(scenario=SCENARIOS, options=st.lists(options, min_size=2, max_size=MAX_STREAMS))(is_equal))()
 
 
+@pytest.mark.drawn(2)
 def test_it_does_whatever_users_and_drivers_do(home: StreamEnvironment) -> None:
     class Machine(StreamMachine):
         def __init__(self) -> None:

@@ -63,6 +63,7 @@ def devices(env: StreamEnvironment) -> Iterator[VirtualTables]:
         yield tables
 
 
+@pytest.mark.drawn(2)
 @property_settings(3)
 @given(
     writes=st.lists(WRITES, min_size=3, max_size=12),
@@ -84,6 +85,7 @@ def test_a_stream_equals_its_query(home: StreamEnvironment, writes: list[Write],
             assert tables.results(plan) == tables.query(QUERIES[name]), (name, env.record(plan).reason)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("point", MICRO_BATCH_FAILPOINTS)
 def test_a_driver_that_dies_anywhere_is_followed_by_one_that_continues(devices: VirtualTables, point: str) -> None:
     query = QUERIES["tumbling"]

@@ -90,6 +90,7 @@ def staged_files(env: StreamEnvironment) -> list[str]:
     return [info.path for info in infos if info.is_file and "/staged/" in info.path]
 
 
+@pytest.mark.drawn(2)
 def test_tasks_and_driver_compute_the_same(tmp_path: Path, spark: SparkSession, outcomes: Outcomes) -> None:
     """Commits continue, close and leave windows of earlier ones. The last has rows of one series, and closes those of others."""
     streams = [(clause, trigger) for clause in CLAUSES for trigger in drawn(["at_once", "window_close"], clause)]
@@ -180,6 +181,7 @@ def test_updates_and_deletes_are_divided_by_series(tmp_path: Path, spark: SparkS
 FAILPOINTS = ("streams.wide.staged", "streams.evaluated", "streams.state.written", "storage.commit", "storage.committed")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
 def test_a_crash_neither_loses_nor_repeats_results(wide: StreamEnvironment, failpoint: str) -> None:
     plan = create(wide, "interval(10s)")
@@ -202,6 +204,7 @@ WAYS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_late_updated_and_deleted_rows_of_large_commits_survive_crashes(wide: StreamEnvironment, way: str) -> None:
     """Every commit is computed by a driver that dies, and by the next one."""
@@ -257,6 +260,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
 ONE_OF_EACH = st.tuples(*(test_windows.streams(kind).map(lambda drawn: drawn[0]) for kind in test_windows.SHAPES)).map(list)
 
 
+@pytest.mark.drawn(2)
 @property_settings(2)
 @given(scenario=SCENARIOS, tried=ONE_OF_EACH)
 @limit_shrinking

@@ -200,6 +200,7 @@ KEPT: dict[str, list[tuple[Scenario, list[Stream]]]] = {
 """Examples that once failed."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("home", "kind"), [(profile, kind) for kind in sorted(SHAPES) for profile in drawn_profiles(kind)], indirect=["home"]
 )

@@ -111,6 +111,7 @@ def test_functions_of_series(connection: headrace.Connection) -> None:
     assert fetch(connection, "select running(a) from root.p.d2 where a > 1000") == []
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 def test_nested_calls_and_aggregates(connection: headrace.Connection) -> None:
     assert fetch(connection, "select running(twice(a)) from root.p.d1 limit 2") == [(1, 2.0), (2, 6.0)]
@@ -178,6 +179,7 @@ def test_errors(connection: headrace.Connection) -> None:
     assert fetch(connection, "select twice(a) from root.p.d1 limit 1") == [(1, 2.0)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("query", "rows", "remark"),

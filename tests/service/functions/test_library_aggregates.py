@@ -128,6 +128,7 @@ def test_a_score_of_rows_with_equal_times_is_refused(connection: headrace.Connec
         fetch(connection, "SELECT completeness(v) FROM m")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 def test_a_stream_equals_its_query_and_keeps_its_functions(connection: headrace.Connection) -> None:
     query = "SELECT _wstart, skew(v) s, quantile(w, 0.9) q, validity(v) y FROM m PARTITION BY tbname INTERVAL(1m)"

@@ -67,6 +67,7 @@ def rows_seen(connection: headrace.Connection) -> int:
     return sum(path.read_text().count("row") for path in folder.iterdir())
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_stream_keeps_states_and_equals_its_query(connection: headrace.Connection, window: str) -> None:

@@ -64,6 +64,7 @@ def fetch(connection: headrace.Connection, sql: str) -> list[tuple[Any, ...]]:
     return connection.execute(sql).fetchall()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 def test_functions_stand_where_built_in_ones_may(connection: headrace.Connection) -> None:
     assert fetch(connection, "SELECT tenfold(a), tenfold(a, b) + 1, shout(s) FROM t") == [
@@ -77,6 +78,7 @@ def test_functions_stand_where_built_in_ones_may(connection: headrace.Connection
     assert fetch(connection, windows) == [(100.001, 20, 10), (1600.0, 10, 40)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 def test_a_stream_that_calls_functions_equals_its_query(connection: headrace.Connection) -> None:
     condition = "tenfold(b) IS NULL OR tenfold(b) > 5"
@@ -91,6 +93,7 @@ def test_a_stream_that_calls_functions_equals_its_query(connection: headrace.Con
     assert len(fetch(connection, query)) == 3
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 def test_verify_checks_what_does_not_rest_on_user_code(connection: headrace.Connection) -> None:
     connection.execute(

@@ -108,6 +108,7 @@ class Largest:
             monkeypatch.setattr(f"headrace.storage.delta.{module}.read_batches", spy)
 
 
+@pytest.mark.drawn(2)
 def test_a_large_result_is_written_as_a_small_one_is(home: Home) -> None:
     small, large = home("small", 100_000), home("large", DRIVER_ROWS)
     drawn = [query for query in QUERIES if is_drawn(query, 2)]

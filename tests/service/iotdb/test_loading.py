@@ -273,6 +273,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.drawn(2)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS, form=st.sampled_from(["ndjson", "csv"]))
 def test_a_load_writes_what_insert_writes(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], form: str) -> None:
