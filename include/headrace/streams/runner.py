@@ -36,6 +36,7 @@ from headrace.streams.quarantine.replay import read_replay
 from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.sinks.target_groups import TargetGroups
+from headrace.streams.sources.earlier_tags import EarlierTagsProcessor, keep_groups
 from headrace.streams.sources.tags import RetaggedSubtables
 from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
@@ -84,7 +85,8 @@ def processor_of(context: Context, plan: StreamPlan) -> Processor:
         create = ClockedProcessor
     elif plan.query.window is None:
         create = ProjectionProcessor
-    return KeepProcessor(create(context, plan), plan)
+    processor: Processor = KeepProcessor(create(context, plan), plan)
+    return EarlierTagsProcessor(processor, plan) if plan.keeps_groups else processor
 
 
 def state_store(context: Context, job_id: str) -> StateStore:
@@ -295,9 +297,12 @@ class StreamRunner:
 
         They are handled before any changes. Since tags are asked for after the changes were read, these have the same ones.
         """
-        state = self.state
-        version = self.context.tables.tags.version(self.plan.source) if self.plan.follows_tags else None
+        state, has_tags = self.state, self.plan.follows_tags or self.plan.keeps_groups
+        version = self.context.tables.tags.version(self.plan.source) if has_tags else None
         if version == state.tags_version:
+            return None
+        if version is not None and self.plan.keeps_groups:
+            self._state = keep_groups(self.context, self.plan, state, version)
             return None
         before = state.tags_version
         retagged = None if before is None else RetaggedSubtables.since(self.context, self.plan, before)

@@ -43,9 +43,9 @@ def define_stream(
     )
     with with_span(statement.target.span):
         check_stream_ends(plan, context, replaced)
-    if not plan.follows_tags:
+    if not plan.follows_tags and not plan.keeps_groups:
         return plan
-    since = None if plan.options.fill_history else max_stored_time(context, plan)
+    since = None if plan.keeps_groups or plan.options.fill_history else max_stored_time(context, plan)
     return replace(plan, tags_version=context.tables.tags.version(plan.source), since=since)
 
 

@@ -229,7 +229,9 @@ def effects_on_streams(table: Table, name: str, tags: Sequence[str], context: Co
         plan = plan_recorded_stream(job, context.catalog, context.settings)
         if plan.source_subtable not in (None, name):
             continue
-        text = "counts later rows, and rows that are written again, in the new group; earlier results stay as they are"
+        text = "counts later rows in the new group; earlier rows stay where they were counted, and changes of them are ignored"
+        if not plan.follows_tags and not plan.keeps_groups:
+            text = "reads the new tags of later rows, and of rows that are written again; earlier results stay as they are"
         if plan.follows_tags:
             rows = None if table.is_virtual else context.tables.count_scanned(table, [name], None)
             counted = f"all rows of {name}" if rows is None else f"up to {rows} rows of {name}"

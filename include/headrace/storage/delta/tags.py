@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.errors import TransientError
+from headrace.errors import HistoryGoneError, NotFoundError, StorageError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
@@ -47,13 +47,23 @@ class Tags:
         return self._handles.tags(table).version()
 
     def read_at(self, table: Table, version: int) -> pa.Table:
-        """Return what `read` did at a version."""
+        """Return what `read` did at a version.
+
+        Raises:
+            HistoryGoneError: The version has been removed.
+        """
         handle = self._handles.tags(table)
         kept = self._kept.get(handle.uri)
         if kept is not None and kept[0][1] == version:
             return kept[1]
-        delta = handle.at(version)
-        return read_data_files(handle.uri, list_files(delta)["path"].to_pylist(), stored_schema(delta), None, None)
+        try:
+            delta = handle.at(version)
+            return read_data_files(handle.uri, list_files(delta)["path"].to_pylist(), stored_schema(delta), None, None)
+        except (StorageError, NotFoundError, pa.ArrowException, OSError) as error:
+            raise HistoryGoneError(
+                f"version {version} of {handle.name} has been removed, so the groups that rows leave are unknown",
+                hint="RESET STREAM computes the results again, by the present tags; keep versions for as long as streams may rest",
+            ) from error
 
     def of_subtables(self, table: Table) -> pa.Table:
         """What `read` returns, and a row of NULLs for each subtable that has rows but no tags."""

@@ -13,6 +13,7 @@ from headrace.catalog.rules import target_taken
 from headrace.code.languages import registered_calls, registered_language
 from headrace.compute import Key, Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.assignment import assign_outputs
+from headrace.compute.nodes import columns_of
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
@@ -123,6 +124,14 @@ class StreamPlan:
     def follows_tags(self) -> bool:
         """True if a change of tags moves stored rows to other groups; otherwise only rows that are written from then on."""
         return bool(self.scan.tags) and not self.ignores_updates and not self.is_closed_by_clock
+
+    @property
+    def keeps_groups(self) -> bool:
+        """True if rows stay where they were counted when the tags that decide on that change."""
+        if not self.ignores_updates or self.is_closed_by_clock:
+            return False
+        nodes = [key.node for key in self.query.keys] + ([] if self.query.filter is None else [self.query.filter])
+        return any(name in self.scan.tags for node in nodes for name in columns_of(node))
 
     @property
     def source_ids(self) -> tuple[SourceId, ...]:

@@ -62,6 +62,7 @@ class StreamState:
         last_results: The last result of each group before `computed_before`, with instants in ticks, for FILL.
         computed_before: With FORCE_WINDOW_CLOSE, the start of the first window that is not computed yet, in ticks.
         tags_version: The version of the source's tags by which rows have their groups; None if the query reads no tags.
+        earlier_tags: Tags of rows that were counted before they changed, as `EarlierTags` has them; None if there are none.
         due_offsets: The newest versions of the sources when a window fell due that waits until the stream has handled them.
         wake_at: When the job needs its next micro-batch even if nothing changes, in epoch ms of the connection's clock.
         handled_at: When the micro-batch was handled, by the same clock.
@@ -80,6 +81,7 @@ class StreamState:
     last_results: pa.Table | None = None
     computed_before: int | None = None
     tags_version: int | None = None
+    earlier_tags: pa.Table | None = None
     due_offsets: Offsets | None = None
     wake_at: int | None = None
     handled_at: int = 0

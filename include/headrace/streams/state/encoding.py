@@ -29,7 +29,7 @@ PREFIX: Final = struct.Struct("<8sI")
 CHECKSUM: Final = struct.Struct("<I")
 MESSAGE_COMPRESSION_LEVEL: Final = 1
 
-TABLES: Final = ("deferred", "rows_before", "last_results")
+TABLES: Final = ("deferred", "rows_before", "last_results", "earlier_tags")
 """The tables that every file has."""
 STATE_TABLES: Final = ("windows", "max_event_time_by_subtable")
 """The tables of which a file may have only the changes."""

@@ -60,6 +60,8 @@ def rebuild(
     if plan.follows_tags:
         # The target may have results by the tags of any version since.
         state = replace(state, tags_version=plan.tags_version)
+    elif plan.keeps_groups:
+        state = replace(state, tags_version=context.tables.tags.version(plan.source))
     watermark = state.watermark(plan.watermark)
     if watermark is None or plan.query.window is None:
         return state

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
 from headrace.streams.state.tables import StateTable
+
+if TYPE_CHECKING:
+    from headrace.streams.sources.earlier_tags import EarlierTags
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -77,6 +80,7 @@ class Changes:
         leaves_due: Whether what the clock has made due is left to the next micro-batch.
         tags_version: If it is set, no rows have changed, but tags: the version of the tags from now on. The rows are those whose
             windows are recalculated, deleted with their earlier tags and inserted with the present ones.
+        earlier_tags: The tags by which stored rows were counted, where these are not the present ones.
     """
 
     offsets: Offsets
@@ -86,6 +90,7 @@ class Changes:
     max_event_time: int | None = None
     leaves_due: bool = False
     tags_version: int | None = None
+    earlier_tags: EarlierTags | None = None
 
     @property
     def count(self) -> int:

@@ -247,7 +247,9 @@ class MergedCommits:
             series=names,
             bounds=Bounds(bounds[0].low, bounds[-1].high),
         )
-        return (with_tags(self.context.tables, source, piece, scan.tags).select(list(scan.columns)) for piece in pieces)
+        tagged = (with_tags(self.context.tables, source, piece, scan.tags).select(list(scan.columns)) for piece in pieces)
+        earlier = changes.earlier_tags
+        return tagged if earlier is None else (earlier.restore(piece) for piece in tagged)
 
 
 def with_row_number(segments: pa.Table, number: int) -> pa.Table:

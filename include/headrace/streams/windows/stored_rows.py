@@ -54,6 +54,8 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
     is_needed = in_ranges(plan, bounds)
     changed = changes.matching(is_needed if names is None else is_needed & pc.field(plan.source.series_key).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
+    if changes.earlier_tags is not None:
+        tagged = changes.earlier_tags.restore(tagged)
     versioned = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
     first, last = (to_numpy(versioned[name]).astype(np.int64) for name in (FROM, TO))
     return VersionedRows(versioned.select(batch.rows.column_names), first, last)
