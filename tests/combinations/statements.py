@@ -69,6 +69,42 @@ IOTDB_SETUP: Final = (
     "insert into root.f.al(time, p, q) aligned values (1, 1, null), (2, null, 2.5)",
 )
 
+CODE: Final = {
+    "udf": """
+from headrace.udf import UDTF, MappableRowByRowAccessStrategy, Type
+
+
+def init():
+    pass
+
+
+def destroy():
+    pass
+
+
+def process(block):
+    rows, _ = block.shape()
+    return [None if block.data(row, 0) is None else block.data(row, 0) * 2 for row in range(rows)]
+
+
+class Twice(UDTF):
+    def before_start(self, parameters, configurations):
+        configurations.set_access_strategy(MappableRowByRowAccessStrategy()).set_output_data_type(Type.DOUBLE)
+
+    def transform(self, row, collector):
+        return row.get_double(0) * 2
+""",
+    "trigger": """
+from headrace.trigger import Trigger
+
+
+class Watch(Trigger):
+    def fire(self, tablet):
+        return tablet.values is not None
+""",
+}
+"""Modules by the folders from which statements register them."""
+
 
 @dataclass(frozen=True)
 class Accident:
@@ -153,6 +189,7 @@ class Fuzzer:
 def accidents(dialect: str, home: Path, statements: Iterable[str]) -> Iterator[Accident]:
     """Execute statements on an empty home, and yield those that fail by accident."""
     with headrace.connect(home, dialect=dialect, clock=headrace.ManualClock(NOW)) as connection:
+        write_code(home)
         for sql in setup(dialect):
             connection.execute(sql)
         for sql in statements:
@@ -163,6 +200,14 @@ def accidents(dialect: str, home: Path, statements: Iterable[str]) -> Iterator[A
             except Exception as error:
                 if is_accident(error):
                     yield Accident(sql, error)
+
+
+def write_code(home: Path) -> None:
+    """Write the modules that random statements register."""
+    for kind, code in CODE.items():
+        folder = home / "ext" / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "fuzzed.py").write_text(code)
 
 
 def setup(dialect: str) -> list[str]:

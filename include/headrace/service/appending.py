@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,8 +61,10 @@ def pandas_to_arrow(data: Any) -> pa.Table:
     """Convert a pandas DataFrame, with its index if that has a name. NaN and NaT become NULL."""
     frame: pd.DataFrame = data
     try:
-        return pa.Table.from_pandas(frame, preserve_index=None not in frame.index.names)
-    except (pa.ArrowException, AttributeError) as error:
+        unsigned = [name for name in frame.select_dtypes("object") if has_wide_integers(frame[name])]
+        typed = frame.astype(dict.fromkeys(unsigned, "UInt64"))
+        return pa.Table.from_pandas(typed, preserve_index=None not in frame.index.names)
+    except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
         raise mixed_types_error(error) from None
 
 
@@ -82,10 +84,14 @@ def dicts_to_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def values_to_arrow(name: str, values: list[Any]) -> pa.Array:
     try:
-        is_wide = any(isinstance(value, int) and value >= 2**63 for value in values)
-        return pa.array(values, pa.uint64() if is_wide else None, from_pandas=True)
+        return pa.array(values, pa.uint64() if has_wide_integers(values) else None, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise mixed_types_error(f"column {name}: {error}") from None
+
+
+def has_wide_integers(values: Iterable[object]) -> bool:
+    """Return whether there are whole numbers that only unsigned integers hold."""
+    return any(isinstance(value, int) and value >= 2**63 for value in values)
 
 
 def mixed_types_error(cause: object) -> DataError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,17 +13,14 @@ from headrace.context import Context
 from headrace.errors import DataError, NotFoundError
 from headrace.model.paths import join_path, parse_path, quote_node
 from headrace.model.tables import Database
-from headrace.model.time import Precision
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries
 from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.storage.types import arrow_type
-from headrace.storage.values.scalars import stored_units_per_tick, tick_range
+from headrace.storage.values.tree_columns import to_stored_times
 from headrace.storage.values.tree_scalars import CONVERTERS
 from headrace.trees.databases import database_of
 from headrace.trigger import Insertion
-
-TIMESTAMP: Final = DataType(TypeKind.TIMESTAMP)
 
 
 def inserted_rows(context: Context, insertions: Sequence[Insertion]) -> list[tuple[DeviceSeries, pa.Table]]:
@@ -50,7 +47,7 @@ def device_rows(
     database = context.catalog.databases.get(name)
     present = context.catalog.trees.find(name, [path]).get(path)
     types = {measurement: type_of(measurement, present, rows) for measurement in measurements}
-    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([row.time for row in rows], database.precision)}
+    columns: dict[str, pa.Array] = {TIME_COLUMN: to_stored_times([row.time for row in rows], database.precision)}
     for measurement, type_ in types.items():
         columns[measurement] = stored_values([row.values[measurement] for row in rows], type_, database, f"{path}.{measurement}")
     series = tuple(NewSeries(measurement, type_) for measurement, type_ in types.items())
@@ -82,17 +79,8 @@ def type_of(measurement: str, present: Device | None, rows: Sequence[Insertion])
 
 def stored_values(values: Sequence[Any], type_: DataType, database: Database, path: str) -> pa.Array:
     if type_.kind is TypeKind.TIMESTAMP:
-        return stored_times([int(value) for value in values], database.precision)
+        return to_stored_times([int(value) for value in values], database.precision)
     try:
         return pa.array([CONVERTERS[type_.kind](value) for value in values], arrow_type(type_, database.precision))
     except (ValueError, OverflowError, ArithmeticError) as error:
         raise DataError(f"a trigger inserts {error.args[0]!r} into {path}, which has the type {type_name(type_)}") from None
-
-
-def stored_times(ticks: Sequence[int], precision: Precision) -> pa.Array:
-    low, high = tick_range(precision)
-    outside = [tick for tick in ticks if not low <= tick <= high]
-    if outside:
-        raise DataError(f"a trigger inserts timestamp {outside[0]}, which is out of range")
-    unit = stored_units_per_tick(precision)
-    return pa.array([tick * unit for tick in ticks], pa.int64()).cast(arrow_type(TIMESTAMP, precision))

@@ -147,10 +147,14 @@ def real_function(function: str) -> Build:
 
 
 def same_type_function(function: str) -> Build:
+    """Return `abs` or `sign` in the type of the argument. They change no BOOL, which is 0 or 1."""
+
     def build(arguments: ScalarArguments) -> Term:
         term = arguments.terms[0]
         number(term)
         type_ = term.type or DOUBLE
+        if type_.kind is TypeKind.BOOL:
+            return term
         wide = "bigint" if type_.is_integer and type_.kind is not TypeKind.UBIGINT else spark_type(type_)
         return Term(call(function, term.node.cast(wide)).cast(spark_type(type_)), type_)
 

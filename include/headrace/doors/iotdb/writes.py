@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from headrace.model.tree_statements import TreeInsert
 from headrace.model.types import TypeKind
 from headrace.service.dispatch import plan
 from headrace.service.rights import on_paths
+from headrace.storage.values.tree_columns import FILE_CONVERTERS
 from headrace.trees.databases import database_of
 
 if TYPE_CHECKING:
@@ -177,7 +179,9 @@ def constant(text: str | None, kind: TypeKind | None) -> Any:
     if text is None or kind in TEXT_KINDS:
         return text
     if kind is TypeKind.VARBINARY:
-        return text.encode()
+        with suppress(ValueError):
+            return FILE_CONVERTERS[kind](text)
+        return text
     lower = text.lower()
     value: Scalar = text
     if lower in ("true", "false"):

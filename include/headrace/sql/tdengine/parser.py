@@ -33,6 +33,7 @@ LISTS: Final = (
     *("USERS", "CONNECTIONS"),
 )
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
+MAX_DNODE: Final = 2**31 - 1
 
 
 class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
@@ -130,7 +131,10 @@ class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
     def _parse_dnode(self) -> int:
         self._expect("ON", "DNODE")
         token = self._token
-        return self._parse_integer("the number of a dnode") or self._fail_invalid("dnodes are numbered from 1", token)
+        number = self._parse_integer("the number of a dnode")
+        if not 1 <= number <= MAX_DNODE:
+            self._fail_invalid(f"dnodes are numbered from 1 to {MAX_DNODE}", token)
+        return number
 
     def _parse_drop_snode(self) -> DropSnode:
         start = self._index - 2

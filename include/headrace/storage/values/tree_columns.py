@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import DataError
 from headrace.model.tables import Column
+from headrace.model.time import Precision
 from headrace.model.tree_types import type_name
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
 from headrace.storage.values.columns import InvalidValues, convert_vectorized, to_stored_column
-from headrace.storage.values.scalars import TimeContext
+from headrace.storage.values.scalars import TimeContext, stored_units_per_tick, tick_range
 from headrace.storage.values.tree_scalars import CONVERTERS, to_date, to_integer, to_text
 
 MAX_SHOWN_CHARACTERS: Final = 60
 SeriesOf = Callable[[int], str]
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
 _HEX: Final = re.compile(r"(?:0x|X')((?:[0-9a-f]{2})*)'?", re.IGNORECASE)
+
+
+def to_stored_times(ticks: Sequence[int | None], precision: Precision) -> pa.Array:
+    """Return instants as stored, or raise `DataError` for one that cannot be."""
+    low, high = tick_range(precision)
+    outside = [tick for tick in ticks if tick is not None and not low <= tick <= high]
+    if outside:
+        raise DataError(f"timestamp {outside[0]} is out of range", hint=f"it has to lie between {low} and {high}")
+    unit = stored_units_per_tick(precision)
+    stored = pa.array([None if tick is None else tick * unit for tick in ticks], pa.int64())
+    return stored.cast(arrow_type(DataType(TypeKind.TIMESTAMP), precision))
 
 
 def to_series_values(

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import DataError, ProgrammingError, TypeMismatchError
+from headrace.errors import ProgrammingError, TypeMismatchError
 from headrace.model.access import Privilege
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.paths import join_path
@@ -31,8 +31,8 @@ from headrace.service.topics.trees.databases import find_or_plan_database
 from headrace.service.topics.trees.series import describe_creation, matched_series
 from headrace.service.topics.trees.templates import describe_activation, describe_extension
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
-from headrace.storage.types import MICROSECONDS, arrow_type
-from headrace.storage.values.scalars import stored_units_per_tick, tick_range
+from headrace.storage.types import arrow_type
+from headrace.storage.values.tree_columns import to_stored_times
 from headrace.storage.values.tree_scalars import CONVERTERS
 from headrace.trees.columns import clear_series
 from headrace.trees.expiry import limits_of
@@ -191,12 +191,9 @@ def instant(time: int | str | Now | None, database: Database, session: PlanningC
 
 def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], types: Sequence[DataType | None]) -> pa.Table:
     """Return the rows to store, with a column for each measurement, without rows that have no value."""
-    low, high = tick_range(database.precision)
-    for time in times:
-        if not low <= time <= high:
-            raise DataError(f"timestamp {time} is out of range", hint=f"it has to lie between {low} and {high}")
+    to_stored_times(times, database.precision)
     row_numbers = [number for number, row in enumerate(statement.rows) if any(value is not None for value in row)]
-    columns: dict[str, pa.Array] = {TIME_COLUMN: stored_times([times[number] for number in row_numbers], database)}
+    columns: dict[str, pa.Array] = {TIME_COLUMN: to_stored_times([times[number] for number in row_numbers], database.precision)}
     for index, (name, type_) in enumerate(zip(statement.measurements, types, strict=True)):
         if type_ is not None:
             values = [converted(statement, number, index, type_, times[number]) for number in row_numbers]
@@ -206,16 +203,8 @@ def rows_table(statement: TreeInsert, database: Database, times: Sequence[int], 
 
 def stored_values(values: Sequence[object], type_: DataType, database: Database) -> pa.Array:
     if type_.kind is TypeKind.TIMESTAMP:
-        return stored_times([None if value is None else int(str(value)) for value in values], database)
+        return to_stored_times([None if value is None else int(str(value)) for value in values], database.precision)
     return pa.array(values, arrow_type(type_, database.precision))
-
-
-def stored_times(ticks: Sequence[int | None], database: Database) -> pa.Array:
-    type_ = arrow_type(DataType(TypeKind.TIMESTAMP), database.precision)
-    if type_ != MICROSECONDS:
-        return pa.array(ticks, type_)
-    unit = stored_units_per_tick(database.precision)
-    return pa.array([None if tick is None else tick * unit for tick in ticks], pa.int64()).cast(type_)
 
 
 def converted(statement: TreeInsert, number: int, index: int, type_: DataType, time: int) -> object:
