@@ -33,7 +33,7 @@ conformance: setup ## Compare all recorded answers in all ways; the tests draw s
 	$(if $(DRAW),HEADRACE_DRAW_SEED=$(DRAW),HEADRACE_DRAW=all) bin/run-tests $(or $(ARGS),tests/conformance)
 
 campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")
-	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service tests/runtime)
+	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service tests/runtime tests/types)
 
 campaign-combinations: setup ## Play streams with all triples of values of their dimensions, judged by VERIFY and an evaluator (VALUES=2 for pairs)
 	HEADRACE_COMBINATIONS=$(or $(VALUES),3) bin/run-tests tests/combinations/test_stream_combinations.py

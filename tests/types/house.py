@@ -17,7 +17,7 @@ PASSWORD: Final = "correct-horse"
 
 @dataclass(frozen=True)
 class House:
-    """A home: connections of both dialects, a client of TDengine's REST interface, the addresses of the doors, a folder for files."""
+    """A home: connections of both dialects, a client of TDengine's REST interface, addresses of doors, a folder for files."""
 
     connection: headrace.Connection
     tree: headrace.Connection

@@ -78,16 +78,13 @@ def show_rows(rows: Tabular, output_format: Format, separator: str = ",") -> Non
         case Format.TABLE:
             show_table(rows.names, list(rows.tuples()))
         case Format.CSV:
-            import csv
-
-            writer = csv.writer(sys.stdout, delimiter=separator, lineterminator="\n")
-            writer.writerow(rows.names)
-            writer.writerows([format_value(value) if value is not None else "" for value in row] for row in rows.tuples())
+            for cells in (rows.names, *rows.tuples()):
+                sys.stdout.write(separator.join(csv_cell(cell, separator) for cell in cells) + "\n")
         case Format.JSON:
             import json
 
             for row in rows.tuples():
-                sys.stdout.write(json.dumps(dict(zip(rows.names, row, strict=True)), default=format_value) + "\n")
+                sys.stdout.write(json.dumps(dict(zip(rows.names, row, strict=True)), default=exact_text) + "\n")
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -158,6 +155,23 @@ def text_width(text: str) -> int:
 def is_number(value: Any) -> bool:
     """Return True for numbers, which are aligned to the right."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def csv_cell(value: Any, separator: str) -> str:
+    """Format a value so that a load reads it again: NULL is empty, and empty text is in quotes."""
+    if value is None:
+        return ""
+    text = exact_text(value)
+    if text and not any(sign in text for sign in (separator, '"', "\n", "\r")):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def exact_text(value: Any) -> str:
+    """Format a value without rounding, as a load reads it."""
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return repr(value) if isinstance(value, float) else format_value(value)
 
 
 def format_value(value: Any) -> str:

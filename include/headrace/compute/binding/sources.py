@@ -246,6 +246,8 @@ class Sources:
         binder = Binder(RowResolver(names, "in ON"), ExpressionContext(names.precision, names.timezone), names.language)
         condition = None if join.condition is None else binder.condition(join.condition)
         kind = join.kind.replace("right ", "left ") if " " in join.kind else join.kind
+        if " " in kind:  # Only rows of one side remain.
+            names = replace(names, columns=names.columns[: len(left.columns)])
         return BoundSource(JoinSource(sides[0].source, sides[1].source, (), (), condition, kind), names, sides, origins)
 
     def _bind_asof(self, join: Join) -> BoundSource:

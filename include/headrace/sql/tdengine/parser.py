@@ -28,11 +28,9 @@ from headrace.sql.tdengine.access import TDengineAccess
 from headrace.sql.tdengine.functions import TDengineFunctions
 from headrace.sql.tdengine.streams import TDengineStreams
 
-LISTS: Final = (
-    *("DATABASES", "STABLES", "TABLES", "VTABLES", "JOBS", "STREAMS", "QUARANTINE", "FUNCTIONS", "SNODES", "QUERIES"),
-    *("USERS", "CONNECTIONS"),
-)
 IN_DATABASE: Final = ("STABLES", "TABLES", "VTABLES")
+FROM_DATABASE: Final = (*IN_DATABASE, "JOBS", "STREAMS", "QUARANTINE")
+LISTS: Final = ("DATABASES", *FROM_DATABASE, "FUNCTIONS", "SNODES", "QUERIES", "USERS", "CONNECTIONS")
 MAX_DNODE: Final = 2**31 - 1
 
 
@@ -186,7 +184,7 @@ class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
         kind = self._parse_vtable_kind()
         database = self._parse_show_prefix()
         what = self._expect_one(*(("VTABLES",) if kind else IN_DATABASE if database else LISTS))
-        if database is None and self._accept_one("FROM", "IN"):
+        if database is None and what in FROM_DATABASE and self._accept_one("FROM", "IN"):
             database = self._parse_identifier("a database")
         like = self._parse_string() if self._accept("LIKE") else None
         return Show(f"{kind}{what}".lower(), database=database, like=like, span=self._span(start))

@@ -23,7 +23,7 @@ from headrace.storage.values.tree_scalars import CONVERTERS, to_date, to_integer
 MAX_SHOWN_CHARACTERS: Final = 60
 SeriesOf = Callable[[int], str]
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
-_HEX: Final = re.compile(r"(?:0x|X')((?:[0-9a-f]{2})*)'?", re.IGNORECASE)
+_HEX: Final = re.compile(r"(?:0x|\\x|X')((?:[0-9a-f]{2})*)'?", re.IGNORECASE)
 
 
 def to_stored_times(ticks: Sequence[int | None], precision: Precision) -> pa.Array:
@@ -107,7 +107,7 @@ def _to_text(value: object) -> str:
 
 
 def _to_bytes(value: object) -> bytes:
-    """Read a BLOB: bytes, or text such as `0x00ff`, which IoTDB exports."""
+    r"""Read a BLOB: bytes, or text such as `0x00ff`, which IoTDB exports, or `\x00ff`, which Headrace prints."""
     if isinstance(value, bytes):
         return value
     matched = _HEX.fullmatch(value) if isinstance(value, str) else None
