@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.support.drawing import TAKES_ALL, drawn
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.spark
 CONDITIONS = {form: list(conditions(TDENGINE, [form])) for form in FORMS}
 COUNT = 30
 """Conditions of each form that a run tries in WHERE."""
-TEXTS = {
+TEXTS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "s like 'a_\\%''%'": ("s", lambda text: text.startswith("a_%'")),
     "s not like 'a%'": ("s", lambda text: not text.startswith("a")),
     "s like 'ää%'": ("s", lambda text: text.startswith("ää")),

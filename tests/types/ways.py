@@ -23,7 +23,7 @@ MARKS: Final = ", ".join("?" * (len(TDENGINE) + 1))
 
 @dataclass(frozen=True)
 class Way:
-    """A way in: its number, which tells its rows apart by time, what writes them, and columns that it has no values for."""
+    """A way in: its number, by which its rows differ in time, what writes them, and columns that it has no values for."""
 
     name: str
     number: int
@@ -161,7 +161,7 @@ def line_field(name: str, value: Any) -> str:
 
 
 def arrow_table(way: Way, **constants: str) -> pa.Table:
-    """Return the rows as Arrow has them by itself: whole numbers up to 64 bits, decimals, texts, bytes, and instants."""
+    """Return the rows as Arrow infers them: whole numbers up to 64 bits, decimals, texts, bytes, and instants."""
     rows = [{"_ts": tick, **values, **constants} for tick, values in way.rows()]
     columns = {name: pa.array([row[name] for row in rows], ARROW_TYPES.get(name)) for name in rows[0]}
     return pa.table(columns)

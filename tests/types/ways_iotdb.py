@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ NAMES: Final = [type_.name for type_ in TREE]
 
 @dataclass(frozen=True)
 class TreeWay:
-    """A way in: the device has its name, and its number tells its rows apart by time."""
+    """A way in: the device has its name, and its rows differ in time by its number."""
 
     name: str
     number: int
@@ -124,7 +125,7 @@ def by_str_records(house: House, way: TreeWay) -> None:
 def str_value(value: Any) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
-    if hasattr(value, "timestamp"):
+    if isinstance(value, dt.datetime):
         return str(milliseconds(value))
     return file_text(value)
 
@@ -137,10 +138,10 @@ def client_types() -> list[Any]:
 
 def sent(values: dict[str, Any]) -> list[Any]:
     """Return values as the client takes them: an instant is a number."""
-    return [milliseconds(value) if hasattr(value, "timestamp") else value for value in values.values()]
+    return [milliseconds(value) if isinstance(value, dt.datetime) else value for value in values.values()]
 
 
-def milliseconds(value: Any) -> int:
+def milliseconds(value: dt.datetime) -> int:
     return round(value.timestamp() * 1000)
 
 
