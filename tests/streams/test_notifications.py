@@ -196,6 +196,42 @@ def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnv
     assert len({event["windowId"] for event in server.events()}) == 1
 
 
+@pytest.mark.parametrize("trigger", ["at_once", "max_delay 5s", "window_close", "continuous_window_close"])
+def test_a_close_can_mean_the_end_of_the_window_whatever_the_trigger(
+    env: StreamEnvironment, server: WebSocketServer, trigger: str
+) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
+    env.create(f"create stream s trigger {trigger} into t as {query}" + notify(server, options="on_close end"))
+    for second in (0, 1, 12, 25):
+        env.insert([("d0", second * 1_000, 1, None)])
+        env.settle()
+        env.clock.advance(6_000)
+        env.settle()
+    assert [brief(event) for event in server.events()] == [
+        (OPEN, 0, None, None),
+        *((CLOSE, 0, 10_000, 2), (OPEN, 10_000, None, None)),
+        *((CLOSE, 10_000, 20_000, 1), (OPEN, 20_000, None, None)),
+    ]
+
+
+def test_a_window_that_has_ended_closes_again_when_its_result_changes(env: StreamEnvironment, server: WebSocketServer) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname session(ts, 5s)"
+    options = "trigger at_once ignore expired 0 ignore update 0"
+    env.create(f"create stream s {options} into t as {query}" + notify(server, events="'window_close'", options="on_close end"))
+    for second in (0, 20, 1, 40, 22, 27):
+        env.insert([("d0", second * 1_000, 1, None)])
+        env.settle()
+    env.delete("d0", 40_000, 40_000)
+    env.delete("d0", 0, 1_000)
+    env.settle()
+    assert [brief(event) for event in server.events()] == [
+        (CLOSE, 0, 0, 1),
+        (CLOSE, 0, 1_000, 2),
+        *((CLOSE, 20_000, 20_000, 1), (CLOSE, 20_000, 22_000, 2), (CLOSE, 20_000, 27_000, 3)),
+        *((INVALIDATION, 0, 1_000, None), (INVALIDATION, 40_000, 40_000, None)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("trigger", "writes", "expected"),
     [
@@ -409,6 +445,8 @@ LIVE_WRITES = st.lists(
     max_size=6,
 )
 OPERATIONS = st.lists(LIVE_WRITES | st.tuples(st.sampled_from(["d0", "d1"]), st.integers(0, 40), st.integers(0, 10)), max_size=6)
+BEYOND_LAST = {"interval(10s)": 1, "session(ts, 3s)": 3_000}
+"""By how much `_wend` is beyond the last instant of a window, in ms."""
 WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window start with a = 1 end with b = 'x'"]
 
 
@@ -420,16 +458,20 @@ def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
 ) -> None:
     trigger = data.draw(st.sampled_from(["at_once", "window_close"]))
     options = f"trigger {trigger} ignore update 0 ignore expired 0"
-    query = f"select _wstart, count(*) n, max(a) top from readings partition by tbname {window}"
+    means_end = data.draw(st.booleans())
+    query = f"select _wstart, count(*) n, max(a) top, cast(_wend as bigint) e from readings partition by tbname {window}"
     with env.new_database({"d0": (1, 0), "d1": (1, 0), "d2": (2, 0)}) as own:
         server.received.clear()
-        plan = own.create(f"create stream s {options} into t as {query}" + notify(server))
+        plan = own.create(f"create stream s {options} into t as {query}" + notify(server, options="on_close end" * means_end))
+        seen = -1
         for operation in data.draw(OPERATIONS):
             if isinstance(operation, tuple):
                 own.delete(operation[0], operation[1] * 1_000, (operation[1] + operation[2]) * 1_000)
             else:
                 rows = {(row[0], row[1]): (row[0], row[1] * 1_000, row[2], row[3]) for row in operation}
                 own.insert(list(rows.values()))
+                counts_null = "state" not in window
+                seen = max([seen, *(START + at for _, at, a, _ in rows.values() if counts_null or a is not None)])
             own.settle()
         present: dict[tuple[str, int], tuple[int, Any]] = {}
         for event in server.events():
@@ -438,7 +480,9 @@ def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
                 present[key] = event["result"]["n"], event["result"]["top"]
             elif event["eventType"] == INVALIDATION:
                 present.pop(key, None)
-        rows = own.tables.scan(plan.target)
-        starts = [start - START for start in millis(rows["_wstart"]) if start is not None]
-        expected = zip(rows["tbname"].to_pylist(), starts, rows["n"].to_pylist(), rows["top"].to_pylist(), strict=True)
-        assert present == {(name, start): (n, top) for name, start, n, top in expected}
+        results = own.tables.scan(plan.target)
+        starts = [start - START for start in millis(results["_wstart"]) if start is not None]
+        has_ended = [not means_end or end - BEYOND_LAST.get(window, 0) < seen for end in results["e"].to_pylist()]
+        columns = (results[name].to_pylist() for name in ("tbname", "n", "top"))
+        expected = zip(has_ended, starts, *columns, strict=True)
+        assert present == {(name, start): (n, top) for ended, start, name, n, top in expected if ended}

@@ -14,7 +14,7 @@ class EventType(StrEnum):
     WINDOW_OPEN = "WINDOW_OPEN"
     """It has its first row."""
     WINDOW_CLOSE = "WINDOW_CLOSE"
-    """Its result was written; with AT_ONCE possibly several times."""
+    """Its result was written, or it has ended: see `ClosePolicy`."""
     WINDOW_INVALIDATION = "WINDOW_INVALIDATION"
     """It is gone, as when it merges with another one, or its result was removed. Sent to subscribers of WINDOW_CLOSE."""
 
@@ -31,6 +31,15 @@ class FailurePolicy(StrEnum):
     """It is dropped."""
 
 
+class ClosePolicy(StrEnum):
+    """What `WINDOW_CLOSE` says of a window."""
+
+    RESULT = "RESULT"
+    """A result was written, as in TDengine: with AT_ONCE and MAX_DELAY possibly before the window's end, and several times."""
+    END = "END"
+    """Event time has passed its end, whatever the trigger; or its result has changed after that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notification:
     """`NOTIFY (…) ON (…)` of a stream. Each WebSocket address gets all messages; `history` is whether also those of the history."""
@@ -39,6 +48,7 @@ class Notification:
     events: tuple[EventType, ...]
     on_failure: FailurePolicy = FailurePolicy.PAUSE
     history: bool = False
+    on_close: ClosePolicy = ClosePolicy.RESULT
 
     def subscribes_to(self, event: EventType) -> bool:
         """Return True if events of this type are sent."""

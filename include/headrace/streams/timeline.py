@@ -209,7 +209,7 @@ class TimelineReader:
         for index, (name, start, end, emitted) in enumerate(zip(series.to_pylist(), *columns, strict=True)):
             start_ms = self.ms(start)
             stored = windows.get((name, start_ms))
-            is_written = emitted == EmitState.CURRENT and stored is not None
+            is_written = emitted >= EmitState.CURRENT and stored is not None
             own = stored.values if stored is not None and (is_written or values is None) else values[index] if values else None
             is_closed = closed_until is not None and end < closed_until
             end_ms = self.end_of(start_ms) or self.ms(end)

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.errors import InternalError
 from headrace.model import statements as model
 from headrace.model.expressions import Expression
-from headrace.model.notifications import FailurePolicy, Notification
+from headrace.model.notifications import ClosePolicy, FailurePolicy, Notification
 from headrace.model.streams import StreamOptions, TriggerMode
 from headrace.model.tables import Column, Name
 from headrace.model.time import Precision
@@ -295,6 +295,7 @@ def _notification_sql(notification: Notification) -> str:
         parenthesize(map(LEXICAL_RULES.quote, notification.events)),
         text_if(notification.on_failure is not FailurePolicy.PAUSE, f"ON_FAILURE {notification.on_failure}"),
         text_if(notification.history, "NOTIFY_HISTORY 1"),
+        text_if(notification.on_close is not ClosePolicy.RESULT, f"ON_CLOSE {notification.on_close}"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from headrace.errors import InvalidStreamError
-from headrace.model.notifications import SUBSCRIBABLE_EVENTS, EventType, FailurePolicy, Notification
+from headrace.model.notifications import SUBSCRIBABLE_EVENTS, ClosePolicy, EventType, FailurePolicy, Notification
 from headrace.model.queries import Query
 from headrace.model.spans import Span
 from headrace.model.statements import AlterStream, CreateStream, ResumeStream, Statement, TargetColumn, TargetTag
@@ -44,6 +44,12 @@ class TDengineStreams(TDengineTables):
         "FILL_HISTORY": lambda self: self._parse_fill_history(),
     }
     """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
+    NOTIFICATION_OPTIONS: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+        "ON_FAILURE": ("on_failure", lambda self: FailurePolicy(self._expect_one(*FailurePolicy))),
+        "NOTIFY_HISTORY": ("history", lambda self: self._parse_switch()),
+        "ON_CLOSE": ("on_close", lambda self: ClosePolicy(self._expect_one(*ClosePolicy))),
+    }
+    """Fields of `Notification` and their parsers, by keyword."""
 
     def _parse_create_stream(self, start: int, *, or_replace: bool = False) -> CreateStream:
         if_not_exists = not or_replace and self._parse_not_exists()
@@ -198,11 +204,11 @@ class TDengineStreams(TDengineTables):
 
     def _parse_notification_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {}
-        while (token := self._token) and (option := self._accept_one("ON_FAILURE", "NOTIFY_HISTORY")) is not None:
-            key = "on_failure" if option == "ON_FAILURE" else "history"
-            if key in options:
+        while (token := self._token) and (option := self._accept_one(*self.NOTIFICATION_OPTIONS)) is not None:
+            name, parse = self.NOTIFICATION_OPTIONS[option]
+            if name in options:
                 self._fail_invalid(f"duplicate option {option}", token, hint="write each option once")
-            options[key] = FailurePolicy(self._expect_one(*FailurePolicy)) if key == "on_failure" else self._parse_switch()
+            options[name] = parse(self)
         return options
 
 

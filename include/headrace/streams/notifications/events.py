@@ -19,7 +19,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable, concat, join_tables
 from headrace.streams.windows.accounting import EvaluatedBatch
 from headrace.streams.windows.change_batch import to_numpy
-from headrace.streams.windows.emission import Emission, EmitState
+from headrace.streams.windows.emission import Emission, EmitState, notes_ends
 from headrace.streams.windows.window_sql import EMITTED
 
 PREVIOUS_STATE: Final = "_previous_state"
@@ -52,7 +52,7 @@ def window_events(
     key = [*key_columns(plan.query), WSTART]
     before = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
     opened = anti_join(evaluated.windows, pa.concat_tables(before), key) if before else evaluated.windows
-    closed = emission.upserts
+    closed = emission.ended if notes_ends(plan) else emission.upserts
     if isinstance(plan.query.window, StateWindow):
         neighbors = [evaluated.windows, *unchanged_windows(evaluated, in_state)]
         opened, closed = (add_neighbor_states(windows, neighbors, key) for windows in (opened, closed))
@@ -102,7 +102,7 @@ def unchanged_windows(evaluated: EvaluatedBatch, in_state: StateTable | None) ->
 
 
 def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequence[str]) -> pa.Table:
-    """Return the windows in state that are gone, such as one that merged with another, or whose result is retracted."""
+    """Return the windows in state that are gone, such as merged ones, whose result is retracted, or that open again."""
     before = evaluated.state_windows
     windows = before.select([*key, WEND])
     if windows.num_rows == 0:
@@ -111,6 +111,8 @@ def invalidated_windows(evaluated: EvaluatedBatch, emission: Emission, key: Sequ
     if emission.retractions.num_rows:
         had_result = to_numpy(before[EMITTED]) != EmitState.NONE
         is_gone |= had_result & (match_rows(windows, distinct(emission.retractions, key), key) >= 0)
+    if emission.reopened.num_rows:
+        is_gone |= match_rows(windows, emission.reopened, key) >= 0
     return windows.filter(pa.array(is_gone))
 
 
@@ -142,9 +144,9 @@ def neighbor_index(index: npt.NDArray[np.int64], group: npt.NDArray[np.int64], s
 
 
 def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) -> WindowEvents | None:
-    """Return the events of windows in state that the clock has written, with results; None if there is no notification."""
+    """Return the events of open windows in state that the clock has written, with results; None if none are sent."""
     notification = plan.notification
-    if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0:
+    if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0 or notes_ends(plan):
         return None
     key = [*key_columns(plan.query), WSTART]
     is_state_window = isinstance(plan.query.window, StateWindow)

@@ -13,7 +13,6 @@ from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
-from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
@@ -32,9 +31,8 @@ from headrace.streams.windows.change_batch import (
     change_batch,
     maybe_expired,
     recalculation_batch,
-    to_numpy,
 )
-from headrace.streams.windows.emission import EmitState, flags, is_closed
+from headrace.streams.windows.emission import follows_closing
 from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.lateness import (
     BatchSegments,
@@ -48,7 +46,7 @@ from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.notes import late_windows
 from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of
-from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, is_unfinished_before, subtable_key
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, read_stored_rows
@@ -217,8 +215,7 @@ class WindowProcessor:
         )
 
     def closed_by_batch(self, evaluated: EvaluatedBatch) -> Bools:
-        """Return a mask of the unaffected windows that are closed after the batch but not current in the target."""
-        if self.plan.options.trigger is TriggerMode.AT_ONCE or evaluated.count.max_event_time is None:
+        """Return a mask of the unaffected windows that are closed after the batch and must be written, or noted as ended."""
+        if not follows_closing(self.plan) or evaluated.count.max_event_time is None:
             return np.zeros(evaluated.unaffected.num_rows, np.bool_)
-        closed = flags(is_closed(evaluated.unaffected, evaluated.count.max_event_time - self.plan.watermark))
-        return np.asarray(closed & (to_numpy(evaluated.unaffected[window_sql.EMITTED]) != EmitState.CURRENT))
+        return is_unfinished_before(self.plan, evaluated.count.max_event_time - self.plan.watermark, evaluated.unaffected)

@@ -10,7 +10,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import window_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import EvaluatedBatch
-from headrace.streams.windows.emission import emit
+from headrace.streams.windows.emission import emit, notes_ends
 from headrace.streams.windows.notes import noted_windows
 from headrace.streams.windows.retention import MAX_CLOSED_WINDOWS, evict_windows, replace_windows
 
@@ -36,6 +36,7 @@ def unevicted_result(plan: StreamPlan, state: StreamState, evaluated: EvaluatedB
         evaluated.possibly_emitted,
         state.watermark(plan.watermark),
         counted.watermark(plan.watermark),
+        notes_ends=notes_ends(plan),
     )
     rows_out = emission.upserts.num_rows + emission.retractions.num_rows
     counters = counted.counters.plus(JobCounters(rows_out=rows_out, windows_recalculated=evaluated.recalculated))

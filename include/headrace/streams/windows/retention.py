@@ -15,13 +15,12 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
-from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
-from headrace.streams.windows.emission import EmitState
+from headrace.streams.windows.emission import EmitState, follows_closing, notes_ends
 from headrace.streams.windows.window_sql import EMITTED, window_columns
 
 MAX_CLOSED_WINDOWS: Final = 20_000
@@ -59,10 +58,10 @@ def affected_windows(plan: StreamPlan, state: StreamState, span: Span) -> pa.Tab
     if windows is None or windows.num_rows == 0:
         return None
     affected = changed_windows(plan, windows, span)
-    if plan.options.trigger is TriggerMode.AT_ONCE or span.written is None:
+    if not follows_closing(plan) or span.written is None:
         return affected
     max_event_time = span.written if state.max_event_time is None else max(span.written, state.max_event_time)
-    closing = windows.where(partial(is_unwritten_before, max_event_time - plan.watermark))
+    closing = windows.where(partial(is_unfinished_before, plan, max_event_time - plan.watermark))
     others = np.setdiff1d(closing, ids_of(affected), assume_unique=True)
     return windows.take(np.sort(np.concatenate((ids_of(affected), others)))) if len(others) else affected
 
@@ -84,9 +83,10 @@ def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Tab
     return affected
 
 
-def is_unwritten_before(instant: int, windows: pa.Table) -> Bools:
-    has_ended = ends_before(instant, windows)
-    return has_ended & (to_numpy(windows[EMITTED]) != EmitState.CURRENT) if has_ended.any() else has_ended
+def is_unfinished_before(plan: StreamPlan, instant: int, windows: pa.Table) -> Bools:
+    """Return a mask of the windows that end before an instant, and must then be written, or noted as ended."""
+    has_ended, finished = ends_before(instant, windows), EmitState.ENDED if notes_ends(plan) else EmitState.CURRENT
+    return has_ended & (to_numpy(windows[EMITTED]) < finished) if has_ended.any() else has_ended
 
 
 def ids_of(windows: pa.Table) -> Int64s:
