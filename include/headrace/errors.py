@@ -175,6 +175,10 @@ class FunctionError(DataError, code="FUNCTION"):
         self.cause = cause or message
 
 
+class FunctionTimeoutError(FunctionError, code="FUNCTION_TIMEOUT"):
+    """A user's function did not return in time for the rows that it was called with."""
+
+
 class TriggerFireError(UserCodeError, code="TRIGGER_FIRE"):
     """A trigger failed. The message says whether the rows of the statement are written, and so does `is_written`."""
 

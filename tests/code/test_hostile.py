@@ -85,7 +85,7 @@ def test_a_failure_is_one_error_that_names_function_and_rows(tmp_path: Path, nam
 def test_a_call_that_does_not_end_is_ended(tmp_path: Path, name: str) -> None:
     hosted = hostile(tmp_path, QUICK)
     with pytest.raises(
-        UserCodeError, match=r"functions.Hostile failed on series 0 to 1: it (took longer than 1.5 s|closed the pipes)"
+        FunctionError, match=r"functions.Hostile failed on series 0 to 1: it (took longer than 1.5 s|closed the pipes)"
     ):
         act(hosted, name)
     assert act(hosted, "nothing") == "fine"

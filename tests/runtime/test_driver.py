@@ -19,8 +19,9 @@ from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.context import open_context
-from headrace.runtime.driver import Driver, idle_pause_s
+from headrace.runtime.driver import MAX_CODE_RETRIES, Driver, idle_pause_s
 from headrace.runtime.metrics import Histogram
+from headrace.runtime.roles import MAX_RETRY_MS
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
 from headrace.streams.kind import STREAM
@@ -98,6 +99,27 @@ def test_a_stream_that_stopped_for_a_transient_reason_is_retried_less_and_less_o
     clock.advance(1_000)
     driver.reconcile()
     assert state_of(meters, stream) is JobState.STOPPED
+
+
+def test_a_stream_whose_function_loses_its_process_every_time_stays_stopped(
+    meters: Meters, driver: Driver, clock: ManualClock
+) -> None:
+    jobs = meters.context.catalog.jobs
+    definition = replace(jobs.by_id(meters.create_stream("TRIGGER AT_ONCE")).definition, id="calling", name="calling")
+    jobs.create(replace(definition, target=TableId("db", "other"), functions=("calib",)), progress=JobProgress())
+    for attempt in range(MAX_CODE_RETRIES + 1):
+        reason = StopReason("USER_CODE", "calib failed: its code host was killed", "correct the function", clock.now(), True)
+        jobs.set_state("calling", JobState.STOPPED, reason)
+        clock.advance(60_000)
+        driver.reconcile()
+        assert (jobs.by_id("calling").state is JobState.STOPPED) is (attempt == MAX_CODE_RETRIES)
+    final = jobs.by_id("calling").reason
+    assert final is not None
+    assert not final.transient
+    assert final.message == "calib failed: its code host was killed, and so did 3 retries"
+    clock.advance(MAX_RETRY_MS)
+    driver.reconcile()
+    assert jobs.by_id("calling").state is JobState.STOPPED
 
 
 def test_a_clock_that_was_set_back_delays_no_retry(meters: Meters, driver: Driver, clock: ManualClock) -> None:

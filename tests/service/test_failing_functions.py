@@ -10,7 +10,9 @@ import pytest
 import headrace
 from headrace.code.hosts import current_hosts
 from headrace.errors import FunctionError, IntegrityError
+from headrace.history.backfill import HISTORY
 from headrace.model.jobs import JobState
+from headrace.model.ledger import ChunkState
 from headrace.streams.kind import STREAM
 from tests.service.conftest import START, opened_database
 
@@ -21,8 +23,23 @@ def process(block):
     return [100 // block.data(row, 0) for row in range(block.shape()[0])]
 """
 CORRECTED = CODE.replace("100 // block.data(row, 0)", "100 // (block.data(row, 0) or 1)")
+HANGING = """
+def init(): pass
+def destroy(): pass
+def process(block):
+    values = [block.data(row, 0) for row in range(block.shape()[0])]
+    while 0 in values:
+        pass
+    return values
+"""
 RAISED = "calib(0) failed: ZeroDivisionError: integer division or modulo by zero at calib.py:5"
 QUERY = "as select _wstart, count(*) n, sum(calib(v)) total from st partition by tbname interval(10s)"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End calls of functions soon, for `plant`."""
+    monkeypatch.setenv("HEADRACE_CODE_TIMEOUT_S", "2")
 
 
 @pytest.fixture
@@ -125,3 +142,42 @@ def test_a_history_on_which_a_function_fails_stops_its_stream_alone(plant: headr
     plant.execute("resume stream filling")
     plant.settle()
     assert results(plant, "o") == [(2, 50), (3, 220)]
+
+
+TOOK_LONG = "calib(0) failed: it took longer than 2 s and was ended"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_row_for_which_a_function_does_not_return_is_an_error_of_this_row(plant: headrace.Connection) -> None:
+    catalog = plant.session.context.catalog
+    write(plant, HANGING)
+    replace_function(plant)
+    plant.execute(f"create stream stopping trigger at_once on_error stop into o {QUERY}")
+    plant.execute(f"create stream goes_on trigger at_once into o2 {QUERY}")
+    insert(plant)
+    plant.settle()
+    assert states(plant) == {"stopping": JobState.STOPPED, "goes_on": JobState.RUNNING}
+    reason = catalog.jobs.get("d", "stopping", STREAM).reason
+    assert reason is not None
+    assert (reason.code, reason.transient) == ("FUNCTION_TIMEOUT", False)
+    assert reason.message == f"{TOOK_LONG} (in the row of c1 at 2023-11-14 22:13:21+00:00)"
+    assert results(plant, "o2") == [(1, 4), (2, 6)]
+    (row,) = plant.execute("select table_name, reason, message from information_schema.ins_stream_quarantine").fetchall()
+    assert row == ("c1", "DATA", TOOK_LONG)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("impatient")
+def test_a_history_in_which_a_function_does_not_return_fails(plant: headrace.Connection) -> None:
+    catalog = plant.session.context.catalog
+    write(plant, HANGING)
+    replace_function(plant)
+    insert(plant)
+    plant.execute(f"create stream filling trigger at_once fill_history 1 into o {QUERY}")
+    plant.settle()
+    record = catalog.jobs.get("d", "filling", STREAM)
+    assert (record.state, record.reason and record.reason.code) == (JobState.STOPPED, "FUNCTION_TIMEOUT")
+    assert record.reason is not None
+    assert not record.reason.transient
+    chunks = catalog.ledger.chunks(record.definition.id, HISTORY)
+    assert [chunk.state for chunk in chunks] == [ChunkState.FAILED]

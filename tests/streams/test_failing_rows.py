@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from headrace.errors import DataError, Error
+from headrace.errors import DataError, Error, FunctionTimeoutError
 from headrace.streams.quarantine import failing_rows
-from headrace.streams.quarantine.failing_rows import Budget, FailingRows
+from headrace.streams.quarantine.failing_rows import MAX_TIMEOUTS, Budget, FailingRows
 from headrace.streams.windows.change_batch import Int64s
 
 LOAD = np.arange(98_728)
@@ -18,15 +18,17 @@ LOAD = np.arange(98_728)
 class Computation:
     """Fails with the first of some rows, and counts how often it is tried."""
 
-    def __init__(self, failing: Iterable[int]) -> None:
+    def __init__(self, failing: Iterable[int], error: type[Error] = DataError) -> None:
         self.failing = np.array(sorted(failing), np.int64)
-        self.trials = 0
+        self.error = error
+        self.trials = self.failures = 0
 
     def __call__(self, rows: Int64s) -> None:
         self.trials += 1
         found = np.intersect1d(rows, self.failing)
         if len(found):
-            raise DataError(f"row {found[0]}")
+            self.failures += 1
+            raise self.error(f"row {found[0]}")
 
 
 def test_a_load_of_which_all_rows_fail_is_set_aside_whole_after_a_few_trials() -> None:
@@ -52,6 +54,22 @@ def test_a_search_without_trials_left_counts_what_it_has_not_tried_as_failing(mo
     assert sorted({*errors, *search.accepted.tolist()}) == list(range(400))
     assert set(range(1, 400, 2)) <= set(errors)
     assert compute.trials <= 40
+
+
+@pytest.mark.parametrize(("failing", "found"), [([700], [700]), (range(1000), range(1000))])
+def test_a_function_that_does_not_return_is_not_called_many_times(failing: Iterable[int], found: Iterable[int]) -> None:
+    compute = Computation(failing, FunctionTimeoutError)
+    errors = FailingRows(compute, 1_000).find(np.arange(1000), FunctionTimeoutError("some row"))
+    assert sorted(errors) == list(found)
+    assert compute.failures <= MAX_TIMEOUTS
+
+
+def test_the_first_row_on_which_a_function_does_not_return_is_found_with_few_calls() -> None:
+    compute = Computation(range(700, 4000), FunctionTimeoutError)
+    first = FailingRows(compute, 1).first(np.arange(4000), FunctionTimeoutError("some row"))
+    assert first is not None
+    assert first[0] == 700
+    assert compute.failures <= MAX_TIMEOUTS
 
 
 def test_a_search_without_time_left_ends_after_its_first_trials() -> None:

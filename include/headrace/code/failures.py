@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 
 from headrace.code.host_main import CHANNEL_EXIT
 from headrace.code.protocol import GarbageError, Header
-from headrace.errors import Error, FunctionError, InvalidCodeError, LimitError, TypeMismatchError, UserCodeError
+from headrace.errors import (
+    Error,
+    FunctionError,
+    FunctionTimeoutError,
+    InvalidCodeError,
+    LimitError,
+    TypeMismatchError,
+    UserCodeError,
+)
 
 MAX_TEXT_CHARACTERS: Final = 20_000
 
@@ -27,6 +35,11 @@ class Call:
     table: pa.Table | None = None
     rows: str = ""
     is_function: bool = False
+
+    @property
+    def fails_by_rows(self) -> bool:
+        """Whether a failure is an error of the rows, as one of a value that cannot be computed is."""
+        return self.is_function and self.table is not None
 
     def failure(self, rows: str = "") -> str:
         """Return a text that says that the call has failed on some rows, by default on all."""
@@ -74,7 +87,7 @@ def error_of_answer(call: Call, error: Header) -> Error:
     reason = f"{cause.get(kind, type_name)}{f': {message}' if message else ''}{place}"
     message = f"{call.failure(rows_of(call, error))}: {reason}"
     failure: UserCodeError | FunctionError
-    if call.is_function and call.table is not None:
+    if call.fails_by_rows:
         failure = FunctionError(message, hint=hints(kind), cause=reason)
     else:
         failure = UserCodeError(message, hint=hints(kind))
@@ -106,10 +119,12 @@ def hints(kind: str) -> str:
     return "correct the function; its output is in the log of the code host"
 
 
-def timeout_error(call: Call, timeout_s: float) -> UserCodeError:
+def timeout_error(call: Call, timeout_s: float) -> UserCodeError | FunctionError:
     """Return the error for a call that was ended because it took too long."""
-    message = f"{call.failure()}: it took longer than {timeout_s:g} s and was ended"
-    return UserCodeError(message, hint="correct the function, or raise HEADRACE_CODE_TIMEOUT_S")
+    cause, hint = f"it took longer than {timeout_s:g} s and was ended", "correct the function, or raise HEADRACE_CODE_TIMEOUT_S"
+    if call.fails_by_rows:
+        return FunctionTimeoutError(f"{call.failure()}: {cause}", hint=hint, cause=cause)
+    return UserCodeError(f"{call.failure()}: {cause}", hint=hint)
 
 
 def garbage_error(call: Call, error: GarbageError) -> UserCodeError:
@@ -118,11 +133,12 @@ def garbage_error(call: Call, error: GarbageError) -> UserCodeError:
     return UserCodeError(f"{call.failure()}: its code host sent an answer that cannot be read ({error})", hint=hint)
 
 
-def death_error(call: Call, status: int) -> UserCodeError:
+def death_error(call: Call, status: int) -> UserCodeError | FunctionError:
     """Return the error for a host that has ended; `status` is the exit status, negative for a signal."""
-    return UserCodeError(
-        f"{call.failure()}: {cause_of_death(status)}", hint="correct the function; its output is in the log of the code host"
-    )
+    cause, hint = cause_of_death(status), "correct the function; its output is in the log of the code host"
+    if call.fails_by_rows and status != -signal.SIGKILL:
+        return FunctionError(f"{call.failure()}: {cause}", hint=hint, cause=cause)
+    return UserCodeError(f"{call.failure()}: {cause}", hint=hint)
 
 
 def cause_of_death(status: int) -> str:

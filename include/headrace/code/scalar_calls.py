@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.code.function_classes import FunctionClass
-from headrace.errors import DataError, Error, FunctionError
+from headrace.errors import DataError, Error, FunctionError, FunctionTimeoutError
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
@@ -61,8 +61,11 @@ class ScalarCall:
             return self._converted(stream.process(points, more=False)["value"].combine_chunks())
 
     def _located(self, points: pa.Table, error: FunctionError) -> FunctionError:
-        """Return the error of the first row on which the function fails, with the row's arguments, for that of all rows."""
-        while points.num_rows > 1:
+        """Return the error of the first row on which the function fails, with the row's arguments, for that of all rows.
+
+        One that does not return is not called again, so its error has arguments only if there is one row.
+        """
+        while points.num_rows > 1 and not isinstance(error, FunctionTimeoutError):
             middle = points.num_rows // 2
             try:
                 self._values(points.slice(0, middle))
@@ -71,15 +74,18 @@ class ScalarCall:
                 points, error = points.slice(0, middle), earlier
             except Error:
                 return error
-        try:
-            self._values(points)
+        if points.num_rows > 1:
             return error
-        except FunctionError as own:
-            error = own
-        except Error:
-            return error
+        if not isinstance(error, FunctionTimeoutError):
+            try:
+                self._values(points)
+                return error
+            except FunctionError as own:
+                error = own
+            except Error:
+                return error
         arguments = ", ".join(shown(column[0].as_py()) for column in points.columns[2:])
-        located = FunctionError(f"{self.function}({arguments}) failed: {error.cause}", hint=error.hint, cause=error.cause)
+        located = type(error)(f"{self.function}({arguments}) failed: {error.cause}", hint=error.hint, cause=error.cause)
         located.traceback = error.traceback
         return located
 

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import Error, FencedError, TransientError
+from headrace.errors import Error, FencedError, TransientError, UserCodeError
 from headrace.jobs.hosts import Driving, Host, JobActivity
 from headrace.jobs.registry import kind_of, kinds
-from headrace.model.jobs import DesiredState, JobRecord
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState, StopReason
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.owner_rights import OwnerRights
 from headrace.runtime.pauses import NO_PAUSE, Pause
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 # The pause after an error that is not of a single stream, for example because the catalog was away.
 RETRY_S: Final = 1.0
+# Retries of a job whose functions end their code host, or lose it, before it stays STOPPED.
+MAX_CODE_RETRIES: Final = 3
 # New commits wait at most this long while another stream runs a long micro-batch.
 MAX_POLL_S: Final = 0.1
 # Polls that find nothing take at most about a tenth of a core, unless the pause between them would be longer than this.
@@ -213,9 +216,23 @@ class Driver:
     def _retry(self, record: JobRecord, now: int) -> None:
         job_id = record.definition.id
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
+        reason = record.reason if record.definition.functions else None
+        if attempt > MAX_CODE_RETRIES and reason is not None and reason.code == UserCodeError.code:
+            self._give_up(record.definition, reason)
+            return
         self._pauses[job_id] = Pause(now, now + retry_pause(attempt))
         self._context.catalog.jobs.set_state(job_id, record.resumed_state, epoch=self._context.epoch or None)
         self._context.catalog.events.record("job", job_id, "RETRIED", f"attempt {attempt}")
+
+    def _give_up(self, definition: JobDefinition, reason: StopReason) -> None:
+        """Leave a job STOPPED whose functions have failed in every try."""
+        resume = kind_of(definition).resume_statement
+        hint = f"correct the function; CREATE OR REPLACE FUNCTION, then {resume}"
+        message = f"{reason.message}, and so did {MAX_CODE_RETRIES} retries"
+        final = replace(reason, message=message, hint=hint, transient=False)
+        self._attempts.pop(definition.id, None)
+        self._context.catalog.jobs.set_state(definition.id, JobState.STOPPED, final, epoch=self._context.epoch or None)
+        self._context.catalog.events.record("job", definition.id, "STOPPED", str(final))
 
     def _try_forget(self, record: JobRecord) -> None:
         """Remove a job that was dropped, once its host has let it go."""
