@@ -22,6 +22,7 @@ from headrace.model.types import (
     TypeKind,
 )
 from headrace.verify.expressions import Compiler
+from headrace.verify.tdengine.decimals import arithmetic_type, exact_arithmetic
 from headrace.verify.values import FLOATS, Value, constant, duck_type, float_sql, instant, quoted, unsupported
 
 NUMBER_AT_START: Final = r"^\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -144,23 +145,14 @@ def as_written(value: Value, type_: DataType) -> str:
 
 
 def decimal_arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Compile `+ - *` of DECIMAL and other exact numbers, as long as all digits fit."""
+    """Compile `+ - * / %` of DECIMAL and other numbers."""
     if not all(value.type is not None and (value.type.is_integer or value.is_kind(TypeKind.DECIMAL)) for value in (left, right)):
         divisor = f"nullif({to_double(right)}, 0)" if sign in "/%" else to_double(right)
         return Value(f"({to_double(left)} {sign} {divisor})", DOUBLE)
     assert left.type is not None
     assert right.type is not None
-    scales, digits = (left.type.scale or 0, right.type.scale or 0), (_digits(left.type), _digits(right.type))
-    whole = max(count - scale for count, scale in zip(digits, scales, strict=True))
-    longer = max(scales)
-    length, scale = (sum(digits) + 1, sum(scales)) if sign == "*" else (whole + longer + 1, longer)
-    if sign in "/%" or length > 38:
-        raise unsupported(f"{left.type} {sign} {right.type}, which has more digits than DuckDB")
-    first, second = (
-        f"CAST({value.sql} AS DECIMAL({count}, {own}))" for value, count, own in zip((left, right), digits, scales, strict=True)
-    )
-    type_ = DataType(TypeKind.DECIMAL, length, scale)
-    return Value(f"CAST({first} {sign} {second} AS {duck_type(type_)})", type_)
+    first, second = ((_digits(type_), type_.scale or 0) for type_ in (left.type, right.type))
+    return exact_arithmetic(sign, left, right, arithmetic_type(sign, first, second))
 
 
 def convert(value: Value, type_: DataType) -> str:

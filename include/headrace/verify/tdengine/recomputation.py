@@ -14,6 +14,7 @@ from headrace.verify.compare import ComparisonMode
 from headrace.verify.result import Answer
 from headrace.verify.steps import Steps
 from headrace.verify.tdengine.conversions import common_type, convert
+from headrace.verify.tdengine.decimals import create_decimal_function
 from headrace.verify.tdengine.frames import Column, Frame, Lookup, load_table, row_compiler, table_frame
 from headrace.verify.tdengine.grouping import ordering_position
 from headrace.verify.tdengine.joins import join_frames
@@ -35,6 +36,7 @@ class Recomputation:
     def __post_init__(self) -> None:
         for macro in MACROS:
             self.steps.connection.execute(macro)
+        create_decimal_function(self.steps.connection)
 
     def answer(self, query: Query | Union) -> Answer:
         if isinstance(query, Union):
