@@ -258,8 +258,8 @@ class Settings(BaseSettings):
     pipe_threads: int = positive(32, "Number of pipes that an snode runs at the same time; others wait for their turn.")
     pipe_sink_timeout_ms: int = positive(
         60_000,
-        "Milliseconds after which a sink to IoTDB waits no longer for a connection or an answer. Other sinks have an attribute "
-        "for it, and those of users `HEADRACE_CODE_TIMEOUT_S`.",
+        "Milliseconds after which a sink waits no longer for an answer, unless its attributes say otherwise. Those of users have "
+        "`HEADRACE_CODE_TIMEOUT_S`.",
     )
     cq_min_every_ms: int = positive(1_000, "Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = non_negative(

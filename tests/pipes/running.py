@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.model.positions import Offsets
@@ -15,11 +16,12 @@ from tests.support.waiting import wait_until
 PIPE_ID = "pipe-1"
 
 
-def created(plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID) -> Any:
-    """Return a source or sink with these attributes, which are checked first."""
+def created(plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID, timeout_ms: int = 60_000) -> Any:
+    """Return a source or sink with these attributes, which are checked first, in a home with this time limit of sinks."""
     attributes = PipeAttributes(settings)
     BY_NAME[plugin].validate()(attributes)
-    return BY_NAME[plugin].create()(attributes, PipeContext(cast(Any, None), pipe_id, "p"))
+    context = cast(Any, SimpleNamespace(settings=SimpleNamespace(pipe_sink_timeout_ms=timeout_ms)))
+    return BY_NAME[plugin].create()(attributes, PipeContext(context, pipe_id, "p"))
 
 
 def delivery(*events: Event | DeviceRows, batch: int = 0, pipe_id: str = PIPE_ID) -> Delivery:

@@ -112,8 +112,9 @@ def test_next_client_gets_what_was_not_acknowledged(sink: Any, port: int, pool: 
     assert frame["id"] == "pipe-1/0/1"
 
 
-def test_transfer_without_a_client_fails_in_the_end(port: int) -> None:
-    with closing(created("websocket-sink", {"websocket.port": str(port), "timeout-seconds": "1"})) as sink:
+@pytest.mark.parametrize(("attributes", "timeout_ms"), [({"timeout-seconds": "1"}, 600_000), ({}, 500)])
+def test_transfer_without_a_client_fails_in_the_end(port: int, attributes: dict[str, str], timeout_ms: int) -> None:
+    with closing(created("websocket-sink", {"websocket.port": str(port), **attributes}, timeout_ms=timeout_ms)) as sink:
         rows = delivery(device_rows([1], ["root.sg.d1"], s1=[0.5]))
         with pytest.raises(OperationalError, match="no client has connected"):
             sink.transfer(rows)

@@ -9,7 +9,7 @@ from headrace.errors import Error, ProgrammingError
 from headrace.model.pipes import without_prefix
 from headrace.model.tree_status import TreeStatus
 
-__all__ = ["PipeAttributes", "pipe_error", "without_prefix"]
+__all__ = ["PipeAttributes", "pipe_error", "timeout_seconds", "without_prefix"]
 
 N = TypeVar("N", int, float)
 
@@ -92,3 +92,13 @@ class PipeAttributes(Mapping[str, str]):
         except ValueError:
             key = self.typed_key(*keys)
             raise pipe_error(f'For input string: "{value}"', hint=f"{key} is a number") from None
+
+
+def timeout_seconds(attributes: PipeAttributes, default_ms: int = 60_000) -> float:
+    """Return the attribute `timeout-seconds` of a sink; raise `ProgrammingError` if it is not above 0."""
+    if "timeout-seconds" not in attributes:
+        return default_ms / 1000
+    seconds = attributes.integer("timeout-seconds", default=0)
+    if seconds <= 0:
+        raise pipe_error(f"timeout-seconds must be > 0, but got {seconds}")
+    return seconds

@@ -41,7 +41,6 @@ FIXED: Final = {"acks": "all", "enable.idempotence": "true"}
 DEFAULTS: Final = {
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # that of Java's clients
-    "message.timeout.ms": "60000",
     "queue.buffering.max.messages": "100000",
     "queue.buffering.max.kbytes": "65536",
 }
@@ -72,7 +71,7 @@ def validate(attributes: PipeAttributes) -> None:
 class KafkaSink:
     """Produces messages, and waits until all in-sync replicas have them."""
 
-    def __init__(self, attributes: PipeAttributes) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
         """Read the settings; connect later."""
         self._servers = attributes.text("bootstrap.servers")
         self._topic = attributes.text("topic")
@@ -83,6 +82,7 @@ class KafkaSink:
         self._encoder = encoder(self._options)
         self._settings = {
             **DEFAULTS,
+            "message.timeout.ms": str(timeout_ms),
             **client_settings(attributes, "producer.", FIXED),
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,
@@ -262,6 +262,6 @@ def slices(data: DeviceRows) -> Iterator[DeviceRows]:
         yield data.with_rows(data.rows.slice(start, ROWS_AT_A_TIME))
 
 
-def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
-    """Return the sink."""
-    return KafkaSink(attributes)
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
+    """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
+    return KafkaSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.paths import split_path, unquote_node
-from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.attributes import PipeAttributes, pipe_error, timeout_seconds
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, StatementEvent
 from headrace.pipes.formats.codecs import encoder
 from headrace.pipes.formats.messages import output_options
 from headrace.pipes.formats.scalars import as_array
-from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions, positive
+from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 
 __all__ = ["create", "validate"]
@@ -34,7 +34,7 @@ def validate(attributes: PipeAttributes) -> None:
     output_options(attributes)
     attributes.choice("qos", options=("1", "2"), default="1")
     attributes.boolean("retain", default=False)
-    positive(attributes, "timeout-seconds", 60)
+    timeout_seconds(attributes)
     topic = attributes.text("topic", default="${device}")
     unknown = set(PLACEHOLDER.findall(topic)) - {"database", "device"}
     if unknown or re.search("[+#]", topic):
@@ -56,14 +56,14 @@ def kind_of(event: Event) -> str:
 class MqttSink:
     """Publishes messages, and waits until the broker has acknowledged all of them."""
 
-    def __init__(self, attributes: PipeAttributes) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
         """Read the settings; connect later."""
         self._options = MqttOptions.of(attributes)
         self._encoder = encoder(output_options(attributes))
         self._topic = attributes.text("topic", default="${device}")
         self._qos = int(attributes.text("qos", default="1"))
         self._retains = attributes.boolean("retain", default=False)
-        self._timeout_s = positive(attributes, "timeout-seconds", 60)
+        self._timeout_s = timeout_seconds(attributes, timeout_ms)
         self._connection: Connection | None = None
         self._changed = threading.Condition()
         self._unacknowledged: set[int] = set()
@@ -183,6 +183,6 @@ class MqttSink:
                 )
 
 
-def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
-    """Return the sink."""
-    return MqttSink(attributes)
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
+    """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
+    return MqttSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import OperationalError
-from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.attributes import PipeAttributes, pipe_error, timeout_seconds
 from headrace.pipes.events import DeleteEvent, Event, StatementEvent
 from headrace.pipes.formats.json_rows import JsonEncoder
 from headrace.pipes.formats.messages import FormatOptions
@@ -38,19 +38,18 @@ def validate(attributes: PipeAttributes) -> None:
     port = attributes.integer("websocket.port", default=8080)
     if not 0 < port < 65_536:
         raise pipe_error(f"websocket.port must be between 1 and 65535, but got {port}")
-    if attributes.integer("timeout-seconds", default=60) <= 0:
-        raise pipe_error(f"timeout-seconds must be > 0, but got {attributes.integer('timeout-seconds', default=60)}")
+    timeout_seconds(attributes)
 
 
 class WebSocketSink:
     """Serves one client at a time."""
 
-    def __init__(self, attributes: PipeAttributes) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
         """Read the settings; listen later."""
         self._host = attributes.text("websocket.host", default="127.0.0.1")
         self._port = attributes.integer("websocket.port", default=8080)
         self._password = attributes.text("password")
-        self._timeout_s = attributes.integer("timeout-seconds", default=60)
+        self._timeout_s = timeout_seconds(attributes, timeout_ms)
         self._encoder = JsonEncoder(FormatOptions("json"))
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
@@ -225,6 +224,6 @@ class WebSocketSink:
             self._changed.notify_all()
 
 
-def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
-    """Return the sink."""
-    return WebSocketSink(attributes)
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
+    """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
+    return WebSocketSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
