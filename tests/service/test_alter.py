@@ -182,7 +182,7 @@ def test_options_of_a_database_are_changed_and_shown(readings: headrace.Connecti
 @pytest.mark.parametrize(
     ("sql", "error", "message"),
     [
-        ("alter database «d» keep 2n", LimitError, "no fixed length"),
+        ("alter database d keep «2n»", LimitError, "no fixed length"),
         ("alter table «dev1» comment 'x'", ProgrammingError, "subtable"),
         ("alter stable «plain» comment 'x'", ProgrammingError, "plain table"),
         ("alter table readings add column «a int»", ExistsError, "column a already"),

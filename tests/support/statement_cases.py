@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import headrace
+from headrace.model.loads import LoadRequest
 from headrace.service import topics
 from headrace.service.session import Session
 from headrace.service.stage import Stage
@@ -151,7 +152,7 @@ TREE_STATEMENTS = {
 """What vera is asked for first: what the text of a statement needs, else what its stages do."""
 Plan = Callable[[Session, Path], Sequence[Stage]]
 JOBS: dict[str, Plan] = {
-    "write table d.plain": lambda session, file: loads.plan_load(session, [file], "plain"),
+    "write table d.plain": lambda session, file: loads.plan_load(session, LoadRequest([file], "plain")),
     "write table d.readings": lambda session, file: session.stages(f"insert into dev1 (ts, a) file '{file}'"),
     "operate stream d.s": lambda session, _: backfills.plan_backfill(session, "s"),
     "read table d.readings": lambda session, _: verifications.plan_verification(session, "select a from dev1"),
@@ -161,7 +162,7 @@ TREE_JOBS: dict[str, Plan] = {
     "USE_CQ": lambda session, _: verifications.plan_verification(session, cq="tens"),
     "operate continuous query tens": lambda session, _: backfills.plan_backfill(session, None, "tens"),
     "WRITE_DATA on root.plant.line1.**, WRITE_SCHEMA on root.plant.line1.**": lambda session, file: loads.plan_load(
-        session, [file], "root.plant", device="root.plant.line1"
+        session, LoadRequest([file], "root.plant", device="root.plant.line1")
     ),
     "read table root.plant.devices": lambda session, _: verifications.plan_verification(session, "select s1 from root.plant.line1"),
 }

@@ -14,6 +14,7 @@ from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.cli.output import Format, show_lines, show_table
 from headrace.cli.sql import SqlCommand, run_sql
+from headrace.model.loads import LoadRequest
 
 app = typer.Typer(
     name="headrace",
@@ -90,15 +91,16 @@ def load(
     database: DatabaseName = None,
 ) -> None:
     """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
+    request = LoadRequest(files, into, subtable, device, aligned)
     with open_connection(home, database) as connection:
         if only_explain:
             from headrace.service.topics.loads import plan_load
 
             session = connection.session
-            show_lines(session.explain(plan_load(session, files, into, subtable, device, aligned)))
+            show_lines(session.explain(plan_load(session, request)))
             return
         with progress_bar(f"loading into {into}") as progress:
-            result = connection.load_files(files, into, subtable, device, aligned=aligned, progress=progress)
+            result = connection.load_files(request, progress)
     out.print(f"{result.affected} rows in {into}{result.unwritten}")
 
 

@@ -36,13 +36,6 @@ UNIT_NAMES: Final = {
 }
 
 
-class CalendarLengthError(ValueError):
-    """The fixed length of a duration in months or years was asked for, which has none."""
-
-    def __init__(self, duration: object) -> None:
-        super().__init__(f"{duration} has no fixed length, since months and years differ")
-
-
 class Precision(StrEnum):
     """The tick of a database's timestamps."""
 
@@ -83,13 +76,13 @@ class Duration:
 
     @property
     def nanoseconds(self) -> int:
-        """Length in nanoseconds. Raises `CalendarLengthError` for months and years."""
+        """Length in nanoseconds. Raises `ValueError` for months and years."""
         if self.is_calendar:
-            raise CalendarLengthError(self)
+            raise ValueError(f"{self} has no fixed length, since months and years differ")
         return self.count * NANOSECONDS[self.unit]
 
     def ticks(self, precision: Precision) -> int:
-        """Return the length in ticks of a precision, rounded down. Raise `CalendarLengthError` for months and years."""
+        """Return the length in ticks of a precision, rounded down. Raise `ValueError` for months and years."""
         return self.nanoseconds // precision.nanoseconds
 
     def fixed_ticks(self, precision: Precision) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InterfaceError, ProgrammingError
 from headrace.model.access import Privilege
+from headrace.model.loads import LoadRequest
 from headrace.model.progress import Progress, no_progress
 from headrace.service.names import parse_name
 from headrace.service.results import Result
@@ -89,27 +90,16 @@ class Connection:
             DataError: A value is invalid; nothing has been written.
         """
         files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
-        return self.load_files(files, into, subtable, device, aligned=aligned, file_format=file_format, progress=progress).affected
+        return self.load_files(LoadRequest(files, into, subtable, device, aligned, file_format), progress).affected
 
-    def load_files(
-        self,
-        files: Sequence[Path],
-        into: str,
-        subtable: str | None = None,
-        device: str | None = None,
-        *,
-        aligned: bool = False,
-        file_format: str | None = None,
-        progress: Progress = no_progress,
-    ) -> Result:
+    def load_files(self, request: LoadRequest, progress: Progress = no_progress) -> Result:
         """Load files as `load` does. The result has the number of rows read, too."""
         from headrace.service.topics.loads import load_rights, plan_load
 
         self._open()
-        session, name = self.session, parse_name(into)
-        options = (subtable, device, aligned, file_format, progress)
-        stages = partial(plan_load, session, files, into, *options)
-        return session.apply(f"LOAD into {into}", load_rights(session, into, device), stages, (name,))
+        session, name = self.session, parse_name(request.into)
+        stages = partial(plan_load, session, request, progress)
+        return session.apply(f"LOAD into {request.into}", load_rights(session, request), stages, (name,))
 
     def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
         """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, InternalError, LimitError, PermissionDeniedError
+from headrace.errors import Error, InternalError, PermissionDeniedError
 from headrace.model.masking import masked
-from headrace.model.time import CalendarLengthError
 from headrace.service.concealment import Named, check_effects, concealed
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
@@ -187,8 +186,6 @@ def with_statement(text: str) -> Iterator[None]:
         yield
     except Error as error:
         raise error.with_sql(text) from error.__cause__
-    except CalendarLengthError as error:
-        raise LimitError(str(error), hint="use weeks, days or shorter units", sql=text) from error
     except Exception as error:
         raise InternalError(
             f"{type(error).__name__}: {error}", hint="this is a bug in Headrace; report it with the statement", sql=text

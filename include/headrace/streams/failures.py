@@ -14,7 +14,6 @@ from headrace.errors import (
     Error,
     FunctionError,
     InternalError,
-    LimitError,
     NotFoundError,
     OperationalError,
     TransientError,
@@ -22,7 +21,6 @@ from headrace.errors import (
 from headrace.jobs.registry import kind_of
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
-from headrace.model.time import CalendarLengthError
 from headrace.storage.spark.task_errors import error_of_worker
 
 logger = logging.getLogger(__name__)
@@ -41,8 +39,6 @@ def to_error(error: BaseException) -> Error:
         return from_spark(error)
     if isinstance(error, MemoryError | OSError):
         return OperationalError(f"the operating system reported: {first_line(error)}", hint="check the machine's memory and disks")
-    if isinstance(error, CalendarLengthError):
-        return LimitError(str(error), hint="use weeks, days or shorter units")
     return InternalError(f"{type(error).__name__}: {first_line(error)}", hint="report this bug in Headrace")
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.errors import DataError, NotFoundError, ProgrammingError
+from headrace.model.loads import LoadRequest
 from headrace.model.tables import Column
 from headrace.model.types import BOOL
 from headrace.service.topics.loads import plan_load
@@ -222,7 +223,7 @@ def test_the_device_must_lie_in_the_database(plant: headrace.Connection, file: W
 
 def test_a_load_into_a_tree_is_explained(plant: headrace.Connection, file: Writing) -> None:
     session = plant.session
-    stages = plan_load(session, [file("a.csv", "time,s1\n1,1\n")], "root.plant", device="root.plant.line1")
+    stages = plan_load(session, LoadRequest([file("a.csv", "time,s1\n1,1\n")], "root.plant", device="root.plant.line1"))
     assert session.explain(stages) == [
         "load 1 file of 12 bytes into device root.plant.line1: all rows or none",
         "create the series that are missing",

@@ -48,26 +48,20 @@ class Counter(UDTF):
             collector.put_int(row_window.window_start_time(), row_window.window_size())
 
 
-class Sessions(Counter):
+class DisplayWindow(Counter):
     def before_start(self, parameters, configurations):
-        configurations.set_output_data_type(Type.INT32).set_access_strategy(
-            SessionTimeWindowAccessStrategy(
-                parameters.get_long("display_window_begin"),
-                parameters.get_long("display_window_end"),
-                parameters.get_long("session_gap"),
-            )
-        )
+        begin, end = parameters.get_long("display_window_begin"), parameters.get_long("display_window_end")
+        configurations.set_output_data_type(Type.INT32).set_access_strategy(self.strategy(begin, end, parameters))
 
 
-class States(Counter):
-    def before_start(self, parameters, configurations):
-        configurations.set_output_data_type(Type.INT32).set_access_strategy(
-            StateWindowAccessStrategy(
-                parameters.get_long("display_window_begin"),
-                parameters.get_long("display_window_end"),
-                parameters.get_double("delta"),
-            )
-        )
+class Sessions(DisplayWindow):
+    def strategy(self, begin, end, parameters):
+        return SessionTimeWindowAccessStrategy(begin, end, parameters.get_long("session_gap"))
+
+
+class States(DisplayWindow):
+    def strategy(self, begin, end, parameters):
+        return StateWindowAccessStrategy(begin, end, parameters.get_double("delta"))
 
 
 class Max(UDTF):

@@ -22,6 +22,7 @@ from headrace.cli.demo.streams import STREAMS, DemoStream, compare_with_query
 from headrace.cli.output import show_table
 from headrace.errors import InternalError, OperationalError
 from headrace.model.jobs import JobRecord, JobState
+from headrace.model.loads import LoadRequest
 from headrace.model.positions import is_behind
 from headrace.runtime.airflow import AirflowClient
 from headrace.service.connecting import connect
@@ -96,7 +97,7 @@ class Demonstration:
         for source in self.sources:
             path = source.write_history(folder)
             with progress_bar(f"  loading {path.name}") as progress:
-                stages = plan_load(self.session, [path], f"demo.{source.subtable}", progress=progress)
+                stages = plan_load(self.session, LoadRequest([path], f"demo.{source.subtable}"), progress)
                 rows = self.session.run(stages).affected
             print_line(f"  {rows:,} readings in demo.{source.table}, up to {source.live_start:%Y-%m-%d}")
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
+from headrace.model.loads import LoadRequest
 from headrace.model.paths import parse_path
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database, Table, TableKind
@@ -18,41 +19,33 @@ from headrace.service.topics.subtables import create_missing
 from headrace.service.topics.trees.loads import described_files, find_tree_target, load_tree, tree_path, tree_rights
 
 
-def plan_load(
-    session: PlanningContext,
-    files: Sequence[Path],
-    into: str,
-    subtable: str | None = None,
-    device: str | None = None,
-    aligned: bool = False,
-    file_format: str | None = None,
-    progress: Progress = no_progress,
-) -> list[Stage]:
+def plan_load(session: PlanningContext, request: LoadRequest, progress: Progress = no_progress) -> list[Stage]:
     """Plan to load files into a plain table, a subtable, a supertable whose subtables a column `tbname` names, or a tree.
 
     Raises:
         NotFoundError: A file, the table or the subtable does not exist.
     """
+    files, into, file_format = request.files, request.into, request.file_format
     size = sum(file_size(path) for path in files)
-    if (target := find_tree_target(session, into, device)) is not None:
-        if subtable is not None:
+    if (target := find_tree_target(session, into, request.device)) is not None:
+        if request.subtable is not None:
             raise ProgrammingError(f"{into} is in a tree, which has no subtables", hint="name the device of all rows: --device")
         makers, tree, row_device = target
-        return [*makers, load_tree(tree, files, row_device, size, aligned, file_format, progress)]
-    if device is not None or aligned:
+        return [*makers, load_tree(tree, files, row_device, size, request.aligned, file_format, progress)]
+    if request.device is not None or request.aligned:
         raise ProgrammingError(f"{into} has no devices", hint="name the subtable of all rows: --subtable")
     context, name = session.context, parse_name(into)
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
     refuse_virtual(table, name)
-    rows_subtable = find_row_subtable(table, existing.name if existing else None, subtable, session)
+    rows_subtable = find_row_subtable(table, existing.name if existing else None, request.subtable, session)
     return [load_files(table, database, files, rows_subtable, size, file_format, progress)]
 
 
-def load_rights(session: PlanningContext, into: str, device: str | None) -> tuple[Right, ...]:
+def load_rights(session: PlanningContext, request: LoadRequest) -> tuple[Right, ...]:
     """Return the rights that a load into a tree needs by its arguments alone, asked for before names are looked up."""
-    path = tree_path(session, into)
+    path, device = tree_path(session, request.into), request.device
     if path is None:
         return ()
     # The table of a tree means all of it, whether there is such a tree or not.

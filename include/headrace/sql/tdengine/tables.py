@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final, NoReturn
 
+from headrace.errors import LimitError
 from headrace.model.statements import (
     AddColumn,
     AlterDatabase,
@@ -26,7 +27,7 @@ from headrace.model.statements import (
     UseDatabase,
 )
 from headrace.model.tables import Column, Name
-from headrace.model.time import Precision
+from headrace.model.time import Duration, Precision
 from headrace.model.types import NUMBERS, DataType, TypeKind
 from headrace.sql.numbers import negative
 from headrace.sql.tdengine.queries import TDengineQueries
@@ -118,7 +119,14 @@ class TDengineTables(TDengineQueries):
             return f"{sign}{self._parse_integer(what)}"
         if self._token.kind is TokenKind.NUMBER:
             return str(self._parse_integer(what))
-        return ",".join(str(duration) for duration in self._parse_list(self._parse_duration))
+        return ",".join(str(duration) for duration in self._parse_list(self._parse_retention))
+
+    def _parse_retention(self) -> Duration:
+        start, duration = self._index, self._parse_duration()
+        if duration.is_calendar:
+            message = f"{duration} has no fixed length, since months and years differ"
+            raise LimitError(message, hint="use weeks, days or shorter units", span=self._span(start), sql=self.text)
+        return duration
 
     def _parse_drop_database(self) -> DropDatabase:
         if_exists = self._parse_exists()
