@@ -19,6 +19,7 @@ from headrace.model.failpoints import FailpointError, armed
 from headrace.storage.sandbox import open_database
 from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
+from headrace.streams.sinks.outbox import OutboxSink
 from headrace.streams.windows import retention
 from tests.streams.effort import EXAMPLES, drawn
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
@@ -142,6 +143,25 @@ def test_a_window_that_the_clock_writes_is_sent(
     env.clock.advance(5000)
     env.settle()
     assert [brief(event) for event in server.events()] == [(OPEN, 0, None, None), (CLOSE, 0, end, 1)]
+
+
+@pytest.mark.parametrize("trigger", ["max_delay 5s", "force_window_close"])
+def test_a_clock_that_is_set_back_neither_loses_nor_repeats_an_event(
+    env: StreamEnvironment, server: WebSocketServer, trigger: str
+) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname interval(5s)"
+    run(env, server, query, [[("d0", 0, 1, None)]], f"trigger {trigger}")
+    env.clock.advance(5_000)
+    env.settle()
+    env.clock._now -= 60_000
+    env.insert([("d0", 6_000, 1, None)])
+    env.settle()
+    env.clock.advance(70_000)
+    env.settle()
+    assert [brief(event) for event in server.events()] == [
+        *((OPEN, 0, None, None), (CLOSE, 0, 5_000, 1)),
+        *((OPEN, 5_000, None, None), (CLOSE, 5_000, 10_000, 1)),
+    ]
 
 
 def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment, server: WebSocketServer) -> None:
@@ -328,6 +348,26 @@ def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: St
     assert len(env.results(plan)) == 3
     wait_for_failure(env, plan.id)
     server.start()
+    wait_until(lambda: len(server.events()) == len(EXPECTED), "the events")
+    assert [brief(event) for event in server.events()] == EXPECTED
+
+
+def test_a_receiver_that_is_away_holds_its_own_stream_only(
+    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OutboxSink.__init__.__kwdefaults__, "max_backlog", 1)
+    held = env.create(f"create stream s into t as {QUERY}" + notify(server))
+    other = env.create(f"create stream u into w as {QUERY}")
+    server.stop()
+    env.settle()
+    pollers = env.pollers
+    assert pollers is not None
+    for write in WRITES:
+        env.insert(write)
+    wait_until(lambda: pollers.poll(0) and len(env.results(other)) == 3, "the results of the other stream")
+    assert len(env.results(held)) < 3
+    server.start()
+    env.settle()
     wait_until(lambda: len(server.events()) == len(EXPECTED), "the events")
     assert [brief(event) for event in server.events()] == EXPECTED
 

@@ -172,7 +172,8 @@ class Binder:
             raise NotFoundError(message, hint=suggest_name(node.function, self.language.functions), span=node.span)
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(
-            literal(None) if isinstance(argument, DurationLiteral) else self.bind(argument) for argument in node.arguments
+            literal(None) if isinstance(argument, DurationLiteral) and index == function.unit else self.bind(argument)
+            for index, argument in enumerate(node.arguments)
         )
         return function.term(ScalarArguments(node.function, terms, durations, self.expression_context, node.attributes))
 

@@ -66,7 +66,10 @@ Build = Callable[[ScalarArguments], Term]
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None."""
+    """A single-row function of `min_arguments` to `max_arguments` arguments, without limit if that is None.
+
+    `unit` is the index of the argument that is a unit, which may have no fixed length. Other durations are numbers of ticks.
+    """
 
     name: str
     min_arguments: int
@@ -74,6 +77,7 @@ class ScalarFunction:
     build: Build
     summary: str
     streams: StreamUse = StreamUse.ANY
+    unit: int | None = None
 
     def term(self, arguments: ScalarArguments) -> Term:
         """Return the term of a call, or raise `TypeMismatchError` if number or types of its arguments are wrong."""

@@ -128,9 +128,12 @@ def truncate_time(arguments: ScalarArguments) -> Term:
 
 def difference(arguments: ScalarArguments) -> Term:
     """Build `timediff(a, b[, unit])`: whole units from b to a, fractions truncated."""
-    step = arguments.duration(2).ticks(arguments.expression_context.precision) if len(arguments.terms) > 2 else 1
+    unit = arguments.duration(2) if len(arguments.terms) > 2 else None
+    if unit is not None and unit.is_calendar:
+        raise LimitError(f"timediff: {unit} has no fixed length", hint="use weeks, days or shorter units")
+    step = 1 if unit is None else unit.ticks(arguments.expression_context.precision)
     if step < 1:
-        raise LimitError(f"timediff: {arguments.durations[2]} is shorter than the tick of the database")
+        raise LimitError(f"timediff: {unit} is shorter than the tick of the database")
     end, start = instant_argument(arguments), instant_argument(arguments, 1)
     return Term(spark_sql("(({} - {}) div {})", end, start, bigint_sql(step)), BIGINT)
 
@@ -210,9 +213,16 @@ def timezone(arguments: ScalarArguments) -> Term:
 
 TIME_TABLE: Final = (
     ScalarFunction("dayofweek", 1, 1, date_function("dayofweek({d})"), "day of the week; Sunday is 1"),
-    ScalarFunction("timediff", 2, 3, difference, "time from y to x in units z (default: one tick), truncated"),
+    ScalarFunction("timediff", 2, 3, difference, "time from y to x in units z (default: one tick), truncated", unit=2),
     ScalarFunction(
-        "timetruncate", 2, 3, truncate_time, "x truncated to the unit y; days and longer units follow the time zone, unless z is 0"
+        *(
+            "timetruncate",
+            2,
+            3,
+            truncate_time,
+            "x truncated to the unit y; days and longer units follow the time zone, unless z is 0",
+        ),
+        unit=1,
     ),
     ScalarFunction("timezone", 0, 0, timezone, "name of the time zone"),
     ScalarFunction("to_char", 2, 2, to_char, "timestamp as text in the format y"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from typing import Final
+from typing import Any, Final, cast
 
 from duckdb import DuckDBPyConnection, NotImplementedException
 
@@ -20,7 +20,7 @@ MIN_SCALE: Final = 6
 def create_decimal_function(connection: DuckDBPyConnection) -> None:
     text, number = connection.dtype("VARCHAR"), connection.dtype("INTEGER")
     with suppress(NotImplementedException):  # it exists
-        connection.create_function(FUNCTION, exact_decimal, [text, text, text, number], text, null_handling="special")
+        connection.create_function(FUNCTION, exact_decimal, [text, text, text, number], text, null_handling=cast(Any, "special"))
 
 
 def exact_decimal(first: str | None, sign: str, second: str | None, scale: int) -> str | None:
