@@ -161,7 +161,7 @@ def test_a_history_on_which_a_function_fails_stops_its_stream_alone(plant: headr
     assert results(plant, "o") == [(2, 50), (3, 220)]
 
 
-TOOK_LONG = "calib(0) failed: it took longer than 60 s and was ended"
+TOOK_LONG = "calib failed: it took longer than 60 s and was ended"
 
 
 @pytest.mark.usefixtures("hanging")

@@ -75,7 +75,7 @@ class ScalarCall:
             except Error:
                 return error
         if points.num_rows > 1:
-            return error
+            return FunctionTimeoutError(f"{self.function} failed: {error.cause}", hint=error.hint, cause=error.cause)
         if not isinstance(error, FunctionTimeoutError):
             try:
                 self._values(points)

@@ -83,7 +83,7 @@ def emit(
     """
     key = [*key_columns(plan), WSTART]
     state_row = match_rows(windows, state_windows, key)
-    emit_state = lookup(state_windows[EMITTED], state_row, EmitState.NONE)
+    emit_state = lookup(state_windows[EMITTED], state_row, EmitState.NONE).astype(np.int64)
     was_closed = lookup(is_closed(state_windows, previous_watermark), state_row, False).astype(np.bool_)
     touched, is_result = flags(pc.or_(pc.greater(windows[ADDED], 0), windows[RECALCULATED])), flags(windows[IS_RESULT])
     has_ended = is_result & flags(is_closed(windows, watermark))

@@ -86,7 +86,7 @@ def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Tab
 def is_unfinished_before(plan: StreamPlan, instant: int, windows: pa.Table) -> Bools:
     """Return a mask of the windows that end before an instant, and must then be written, or noted as ended."""
     has_ended, finished = ends_before(instant, windows), EmitState.ENDED if notes_ends(plan) else EmitState.CURRENT
-    return has_ended & (to_numpy(windows[EMITTED]) < finished) if has_ended.any() else has_ended
+    return has_ended & (to_numpy(windows[EMITTED]).astype(np.int64) < finished) if has_ended.any() else has_ended
 
 
 def ids_of(windows: pa.Table) -> Int64s:

@@ -75,7 +75,7 @@ class DelayTimer:
 
         def is_delayed(windows: pa.Table) -> Bools:
             is_open = ~flags(is_closed(windows, watermark))
-            return np.asarray(is_open & (to_numpy(windows[EMITTED]) < EmitState.CURRENT))
+            return np.asarray(is_open & (to_numpy(windows[EMITTED]).astype(np.int64) < EmitState.CURRENT))
 
         return NO_IDS if state.windows is None else state.windows.where(is_delayed)
 
