@@ -105,21 +105,20 @@ def test_a_stream_whose_function_loses_its_process_every_time_stays_stopped(
     meters: Meters, driver: Driver, clock: ManualClock
 ) -> None:
     jobs = meters.context.catalog.jobs
-    definition = replace(jobs.by_id(meters.create_stream("TRIGGER AT_ONCE")).definition, id="calling", name="calling")
-    jobs.create(replace(definition, target=TableId("db", "other"), functions=("calib",)), progress=JobProgress())
+    stream = meters.create_stream("TRIGGER AT_ONCE")
     for attempt in range(MAX_CODE_RETRIES + 1):
         reason = StopReason("USER_CODE", "calib failed: its code host was killed", "correct the function", clock.now(), True)
-        jobs.set_state("calling", JobState.STOPPED, reason)
+        jobs.set_state(stream, JobState.STOPPED, reason)
         clock.advance(60_000)
         driver.reconcile()
-        assert (jobs.by_id("calling").state is JobState.STOPPED) is (attempt == MAX_CODE_RETRIES)
-    final = jobs.by_id("calling").reason
+        assert (jobs.by_id(stream).state is JobState.STOPPED) is (attempt == MAX_CODE_RETRIES)
+    final = jobs.by_id(stream).reason
     assert final is not None
     assert not final.transient
     assert final.message == "calib failed: its code host was killed, and so did 3 retries"
     clock.advance(MAX_RETRY_MS)
     driver.reconcile()
-    assert jobs.by_id("calling").state is JobState.STOPPED
+    assert jobs.by_id(stream).state is JobState.STOPPED
 
 
 def test_a_clock_that_was_set_back_delays_no_retry(meters: Meters, driver: Driver, clock: ManualClock) -> None:

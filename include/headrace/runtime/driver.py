@@ -216,8 +216,10 @@ class Driver:
     def _retry(self, record: JobRecord, now: int) -> None:
         job_id = record.definition.id
         attempt = self._attempts[job_id] = self._attempts.get(job_id, 0) + 1
-        reason = record.reason if record.definition.functions else None
-        if attempt > MAX_CODE_RETRIES and reason is not None and reason.code == UserCodeError.code:
+        reason = record.reason
+        # Plugins of pipes have retries of their own.
+        is_of_function = record.definition.pipe is None and reason is not None and reason.code == UserCodeError.code
+        if attempt > MAX_CODE_RETRIES and is_of_function and reason is not None:
             self._give_up(record.definition, reason)
             return
         self._pauses[job_id] = Pause(now, now + retry_pause(attempt))
