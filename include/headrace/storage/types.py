@@ -90,6 +90,12 @@ def field(column: Column, precision: Precision) -> pa.Field:
     return pa.field(column.name, arrow_type(column.type, precision), metadata={TYPE_METADATA: str(column.type).encode()})
 
 
+def declared_type(field: pa.Field) -> DataType:
+    """Return the declared type of a stored field, which its metadata has."""
+    name, _, numbers = (field.metadata or {})[TYPE_METADATA].decode().partition("(")
+    return DataType(TypeKind(name), *(int(number) for number in numbers.rstrip(")").split(",") if number))
+
+
 def rows_schema(table: Table, database: Database) -> pa.Schema:
     """Stored columns of a table's rows: the declared ones in order, then `tbname`."""
     return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(table.series_key, pa.string())])

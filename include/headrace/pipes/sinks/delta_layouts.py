@@ -6,18 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from headrace.errors import ConfigurationError, DataError
 from headrace.model.paths import unquote_node
-from headrace.model.tables import TBNAME
+from headrace.model.tables import TBNAME, Column
+from headrace.model.time import Precision
 from headrace.model.tree_types import type_name
+from headrace.model.types import TypeKind
 from headrace.pipes.events import DEVICE, TIME, DeviceRows, Measurement
+from headrace.pipes.sinks.times import times_of_ticks
 from headrace.storage.object_store import delta_options
-from headrace.storage.types import MICROSECONDS, TYPE_METADATA, arrow_type
-from headrace.storage.values.scalars import stored_units_per_tick
+from headrace.storage.types import MICROSECONDS, TYPE_METADATA, arrow_type, declared_type
+from headrace.storage.values.columns import InvalidValues, to_stored_column
+from headrace.storage.values.scalars import TimeContext, stored_units_per_tick
 
 DAY: Final = "day"
 RESERVED: Final = (TIME, DEVICE, DAY)
@@ -106,7 +111,7 @@ class SupertableLayout:
 
         Raises:
             ConfigurationError: The table lacks a column.
-            DataError: A value is out of range for its column.
+            DataError: A column cannot hold a value.
         """
         times = as_microseconds(data)
         columns: dict[str, Any] = {
@@ -115,20 +120,27 @@ class SupertableLayout:
         }
         for name, measurement in data.columns.items():
             own = unquote_node(measurement.name)
-            columns[own] = self._values(data, name, own, present)
+            columns[own] = self._values(data, data.rows[name], self._column(own, present))
         return last_values(columns, self.keys)
 
-    def _values(self, data: DeviceRows, name: str, own: str, present: pa.Schema) -> pa.ChunkedArray:
-        if own not in present.names or own in self.keys:
+    def _column(self, name: str, present: pa.Schema) -> Column:
+        if name not in present.names or name in self.keys:
             names = ", ".join(column for column in present.names if column not in self.keys)
             raise ConfigurationError(
-                f"the supertable has no column {own}", hint=f"its columns are {names}; add one there, or leave the measurement out"
+                f"the supertable has no column {name}", hint=f"its columns are {names}; add one there, or leave the measurement out"
             )
-        type_ = present.field(own).type
-        try:
-            return data.rows[name].cast(type_)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(f"{own}: {error}", hint=f"the column is {type_} in the other home") from error
+        return Column(name, declared_type(present.field(name)))
+
+    def _values(self, data: DeviceRows, values: pa.ChunkedArray, column: Column) -> pa.Array | pa.ChunkedArray:
+        """Convert values as INSERT does: integers are ticks of a TIMESTAMP."""
+        if column.type.kind is TypeKind.TIMESTAMP and pa.types.is_integer(values.type):
+            return times_of_ticks(values, data.precision, Precision.MICROSECOND, column.name)
+        invalid = InvalidValues()
+        context = TimeContext(0, "UTC", Precision.MICROSECOND)
+        stored = to_stored_column(values, column, context, invalid, is_key=False, is_time=False)
+        for one in invalid.first():
+            raise DataError(f"{one.value} is not valid for {one.column} in the other home", hint=f"send {one.allowed}")
+        return stored
 
     def conditions(self, rows: pa.Table) -> Iterator[str]:
         """See `Layout`."""
@@ -139,9 +151,14 @@ class SupertableLayout:
 
 def last_values(columns: dict[str, Any], keys: tuple[str, ...]) -> pa.Table:
     """Return a row for each key, with the last value of each other column."""
-    names = [name for name in columns if name not in keys]
-    grouped = pa.table(columns).group_by(list(keys), use_threads=False).aggregate([(name, "last") for name in names])
-    return grouped.select([*keys, *(f"{name}_last" for name in names)]).rename_columns([*keys, *names])
+    names, rows = [name for name in columns if name not in keys], pa.table(columns)
+    numbers = pa.array(np.arange(rows.num_rows))
+    with_numbers = rows.select(list(keys))
+    for name in names:  # Arrow does not aggregate values of every type
+        with_numbers = with_numbers.append_column(name, pc.if_else(pc.is_valid(rows[name]), numbers, None))
+    grouped = with_numbers.group_by(list(keys), use_threads=False).aggregate([(name, "max") for name in names])
+    last = {name: pc.take(rows[name], grouped[f"{name}_max"]) for name in names}
+    return pa.table({name: grouped[name] for name in keys} | last)
 
 
 def as_microseconds(data: DeviceRows) -> pa.ChunkedArray:

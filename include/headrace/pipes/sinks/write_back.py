@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 from headrace.context import Context
 from headrace.errors import DataError
 from headrace.model.tables import Column, Database
-from headrace.model.time import Precision
 from headrace.model.tree_types import type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries, Timeseries
-from headrace.model.types import DataType, TypeKind
+from headrace.model.types import TypeKind
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.events import DEVICE, TIME, DeviceRows, Event, InsertEvent, Measurement
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 from headrace.pipes.plugins import no_checks as validate
+from headrace.pipes.sinks.times import times_of_ticks
 from headrace.storage.types import arrow_type
 from headrace.storage.values.columns import InvalidValues
-from headrace.storage.values.scalars import TimeContext, stored_units_per_tick
+from headrace.storage.values.scalars import TimeContext
 from headrace.storage.values.tree_columns import to_series_values
 from headrace.trees.databases import databases_of, new_database
 from headrace.trees.owners import as_owner
@@ -34,7 +34,6 @@ from headrace.trees.points import Points, StoredPoints, write_points
 __all__ = ["create", "validate"]
 
 Mask = npt.NDArray[np.bool_]
-TIMESTAMP = DataType(TypeKind.TIMESTAMP)
 
 
 def create(_: PipeAttributes, pipe: PipeContext) -> Sink:
@@ -122,7 +121,7 @@ class EventPoints:
         data = self.data if own.all() else self.data.with_rows(self.data.rows.filter(pa.array(own)))
         encoded = data.rows[DEVICE].combine_chunks()
         paths = encoded.dictionary.to_pylist()
-        times = as_stored_times(data.rows[TIME], data.precision, database.precision)
+        times = times_of_ticks(data.rows[TIME], data.precision, database.precision, TIME_COLUMN)
         columns: dict[str, pa.Array | pa.ChunkedArray] = {TIME_COLUMN: times, DEVICE: encoded.cast(pa.string())}
         for name, measurement in data.columns.items():
             targets = [find_series(devices.get(path), measurement.name) for path in paths]
@@ -136,8 +135,8 @@ class EventPoints:
         self, values: pa.ChunkedArray, measurement: Measurement, target: Timeseries, database: Database
     ) -> pa.Array | pa.ChunkedArray:
         """Return values in the stored type of a series; raise `DataError` for one that it cannot have."""
-        if TypeKind.TIMESTAMP in (measurement.type.kind, target.type.kind):
-            return as_stored_times(values.cast(pa.int64()), self.data.precision, database.precision)
+        if target.type.kind is TypeKind.TIMESTAMP and pa.types.is_integer(values.type):
+            return times_of_ticks(values, self.data.precision, database.precision, target.measurement)
         if measurement.type == target.type:
             return values.cast(arrow_type(target.type, database.precision))
         invalid = InvalidValues()
@@ -183,11 +182,3 @@ def masks_by_target(
         mask = valid if len(own) == len(targets) else valid & np.isin(numbers, own)
         if target is not None and mask.any():
             yield target, mask
-
-
-def as_stored_times(ticks: pa.ChunkedArray, precision: Precision, stored: Precision) -> pa.ChunkedArray:
-    """Return ticks of one precision as timestamps that are stored in another one."""
-    if precision is not stored:
-        nanoseconds, unit = precision.nanoseconds, stored.nanoseconds
-        ticks = pc.multiply_checked(ticks, nanoseconds // unit) if nanoseconds > unit else pc.divide(ticks, unit // nanoseconds)
-    return pc.multiply_checked(ticks, stored_units_per_tick(stored)).cast(arrow_type(TIMESTAMP, stored))

@@ -9,6 +9,9 @@ from typing import Final
 
 from headrace.model.types import TypeKind
 
+FLOAT_OVERFLOW: Final = 3.4028235677973366e38
+"""The least number that no FLOAT is near to."""
+
 
 def to_bool(value: object) -> bool:
     """Read a BOOLEAN: true, false, 0 or 1."""
@@ -39,7 +42,19 @@ def to_integer(bits: int) -> Callable[[object], int]:
 def to_float(value: object) -> float:
     if isinstance(value, bool | bytes):
         raise ValueError(value)
-    return float(str(value))
+    text = str(value)
+    number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise OverflowError(value)
+    return number
+
+
+def to_single(value: object) -> float:
+    """Read a FLOAT; a finite number beyond its range is none."""
+    number = to_float(value)
+    if FLOAT_OVERFLOW <= abs(number) < math.inf:
+        raise OverflowError(value)
+    return number
 
 
 def to_text(value: object) -> str:
@@ -69,7 +84,7 @@ CONVERTERS: Final[dict[TypeKind, Callable[[object], object]]] = {
     TypeKind.BOOL: to_bool,
     TypeKind.INT: to_integer(32),
     TypeKind.BIGINT: to_integer(64),
-    TypeKind.FLOAT: to_float,
+    TypeKind.FLOAT: to_single,
     TypeKind.DOUBLE: to_float,
     TypeKind.VARCHAR: to_text,
     TypeKind.NCHAR: to_text,
