@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import headrace
 from headrace.model.tree_queries import TreeQuery
 from headrace.model.tree_statements import TreeSelect
 from headrace.service.tree_verification import tree_source
+from headrace.settings import load
 from headrace.sql import parse
 from headrace.trees.scope import tree_scope
 from headrace.verify.iotdb import verify_tree
@@ -130,3 +132,17 @@ def test_the_rows_behind_a_group_of_tags_are_shown(farm: headrace.Connection) ->
     assert difference.total == len(TIMES)
     assert {row[1] for row in difference.source.rows} == {'{"site": "south"}'}
     assert [comparable(row[0]) for row in difference.source.rows[:2]] == [5, 6]
+
+
+@pytest.mark.parametrize(("age", "filled"), [("1mo", 2), ("1mo1h", 3), ("1mo1d", 4), ("1y", 5)])
+def test_an_age_in_months_follows_the_calendar(tmp_path: Path, age: str, filled: int) -> None:
+    """From noon of February 29: a month later is noon of March 29, and the clocks in Berlin change on March 31."""
+    times = ("03-01T00:00:00", "03-29T12:00:00", "03-29T13:00:00", "03-30T12:00:00", "03-31T12:00:00")
+    settings = load(home=tmp_path, timezone="Europe/Berlin", dialect="iotdb")
+    with headrace.connect(settings=settings) as connection:
+        connection.execute("insert into root.m.d(time, v) values (2024-02-29T12:00:00, 7)")
+        rows = ", ".join(f"(2024-{time}, 1)" for time in times)
+        connection.execute(f"insert into root.m.d(time, x) values {rows}")
+        sql = f"select v, x from root.m.d fill(previous, {age})"
+        assert [row[1] for row in connection.execute(sql).fetchall()] == [7.0] * (filled + 1) + [None] * (5 - filled)
+        assert connection.verify(sql).equal

@@ -17,6 +17,7 @@ from headrace.storage.sandbox import open_database
 from headrace.verify.compare import STRICT, Allowance, ComparisonMode, Mismatch, ResultRow, first_difference
 from headrace.verify.steps import Steps
 from headrace.verify.values import unsupported
+from headrace.verify.zones import MACROS
 
 if TYPE_CHECKING:
     import duckdb
@@ -148,6 +149,8 @@ def answer_rows(connection: duckdb.DuckDBPyConnection, recompute: Recompute) -> 
     """
     import duckdb
 
+    for macro in MACROS:
+        connection.execute(macro)
     try:
         answer = recompute(Steps(connection))
         if answer is None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import date
 
 from headrace.model.expressions import Call, Expression, Literal
-from headrace.model.time import Precision
-from headrace.model.tree_queries import TreeFill, TreeFillMode
+from headrace.model.tree_queries import CompoundDuration, TreeFill, TreeFillMode
 from headrace.model.types import TEXTS, DataType, TypeKind
 from headrace.verify.iotdb.conversions import NUMBERS
 from headrace.verify.iotdb.spans import fixed_ticks
 from headrace.verify.steps import Partition
 from headrace.verify.values import FLOATS, duck_type, quoted, unsupported
+from headrace.verify.zones import Clock
 
 
-def filled(fill: TreeFill, column: str, type_: DataType | None, rows: Partition, precision: Precision) -> str:
-    """Return a column with its gaps filled, as SQL over rows with `_time`."""
+def filled(fill: TreeFill, column: str, type_: DataType | None, rows: Partition, clock: Clock) -> str:
+    """Return a column with its gaps filled, as SQL over rows with `_time`. Months are those of a clock's calendar."""
     if type_ is None:
         return column
     previous, following = rows.neighbors(column, "_time")
@@ -26,12 +26,18 @@ def filled(fill: TreeFill, column: str, type_: DataType | None, rows: Partition,
         case TreeFillMode.PREVIOUS:
             if fill.max_age is None:
                 return f"{previous}.v"
-            if any(part.unit == "n" for part in fill.max_age):
-                raise unsupported("FILL with an age in months")
             # In descending order, the row before is later.
-            return f"CASE WHEN abs(_time - {previous}.t) <= {fixed_ticks(fill.max_age, precision)} THEN {previous}.v END"
+            earlier, later = (f"{name}(_time, {previous}.t)" for name in ("least", "greatest"))
+            return f"CASE WHEN {later} <= {_moved(earlier, fill.max_age, clock)} THEN {previous}.v END"
         case TreeFillMode.LINEAR:
             return _linear(column, type_, previous, following)
+
+
+def _moved(instant: str, age: CompoundDuration, clock: Clock) -> str:
+    """Return the instant an age later, as SQL: months of the calendar, and the rest, in which a year has 365 days."""
+    months = sum(part.count for part in age if part.unit == "n")
+    ticks = fixed_ticks(tuple(part for part in age if part.unit != "n"), clock.precision)
+    return f"({clock.instant(clock.later(clock.wall(instant), str(months))) if months else instant} + {ticks})"
 
 
 def _linear(column: str, type_: DataType, previous: str, following: str) -> str:

@@ -25,6 +25,7 @@ from headrace.verify.iotdb.spans import EDGES, bounds_of, windows_of
 from headrace.verify.result import Answer, Members, Output
 from headrace.verify.steps import END, START, TS, Partition, Steps, order_term
 from headrace.verify.values import FLOATS, Value, quoted, unsupported
+from headrace.verify.zones import Clock
 
 TIME_NAME: Final = "Time"
 DEVICE_NAME: Final = "Device"
@@ -227,8 +228,8 @@ class _TreeSelect:
             return relation
         if not self.shows_time:
             raise unsupported("FILL of a result without times")
-        rows, precision = Partition((), tuple(order)), self.compiler.precision
-        columns = [f"{filled(fill, output.column, output.type, rows, precision)} AS {output.column}" for output in outputs]
+        rows, clock = Partition((), tuple(order)), Clock(self.compiler.timezone, self.compiler.precision)
+        columns = [f"{filled(fill, output.column, output.type, rows, clock)} AS {output.column}" for output in outputs]
         return self.steps.step("filled", f"SELECT * REPLACE ({', '.join(columns)}) FROM {relation}")
 
     def _sort_keys(self) -> list[tuple[int, Expression]]:

@@ -9,8 +9,8 @@ from headrace.model.types import BIGINT, DOUBLE, SIGNED, TIMESTAMP, VARCHAR, Dat
 from headrace.verify.expressions import Arguments, Rule
 from headrace.verify.steps import floor_to
 from headrace.verify.tdengine.conversions import to_bigint, to_double, to_text, unify
-from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import Value, constant, duck_type, floored_mod, unsupported
+from headrace.verify.zones import Clock
 
 
 def _finite(sql: str) -> Value:

@@ -23,8 +23,8 @@ from headrace.verify.tdengine.conversions import (
 )
 from headrace.verify.tdengine.functions import FUNCTIONS
 from headrace.verify.tdengine.patterns import like_regex, posix_regex
-from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import Value, constant, instant, quoted, unsupported
+from headrace.verify.zones import Clock
 
 OF_ITS_TYPE: Final = (TypeKind.FLOAT, TypeKind.DECIMAL, TypeKind.VARBINARY)
 """Types that constants take which values of these types are compared with."""

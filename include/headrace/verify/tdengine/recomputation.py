@@ -19,7 +19,6 @@ from headrace.verify.tdengine.frames import Column, Frame, Lookup, load_table, r
 from headrace.verify.tdengine.grouping import ordering_position
 from headrace.verify.tdengine.joins import join_frames
 from headrace.verify.tdengine.select import Select, order_terms
-from headrace.verify.tdengine.zones import MACROS
 from headrace.verify.values import Value, unsupported
 
 
@@ -34,8 +33,6 @@ class Recomputation:
     loaded: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for macro in MACROS:
-            self.steps.connection.execute(macro)
         create_decimal_function(self.steps.connection)
 
     def answer(self, query: Query | Union) -> Answer:

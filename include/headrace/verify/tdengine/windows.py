@@ -14,8 +14,8 @@ from headrace.model.queries import CountClause, EventClause, IntervalClause, Ses
 from headrace.model.time import Duration
 from headrace.verify.expressions import Compiler
 from headrace.verify.steps import END, START, TS, WINDOW, Partition, floor_to
-from headrace.verify.tdengine.zones import Clock
 from headrace.verify.values import floored_mod
+from headrace.verify.zones import Clock
 
 MONTHS_FROM_1900: Final = 70 * 12
 """Groups of months are counted from January 1900."""
