@@ -26,6 +26,7 @@ from headrace.model.tree_statements import TimeoutPolicy
 from headrace.model.trees import TREE_TABLE
 from headrace.queries.continuous_query import bind_body, is_divisible, recorded_query, target_databases
 from headrace.queries.into import IntoPoints, compute_into
+from headrace.queries.into_layout import has_time
 from headrace.streams.failures import to_error
 from headrace.trees.owners import as_owner, check_owner
 from headrace.trees.points import write_points
@@ -258,7 +259,8 @@ def compute(context: Context, definition: JobDefinition, *claims: Execution) -> 
     body = bind_body(query, start, end, owner, details.timezone, definition.functions)
     if body.plan is None:
         return IntoPoints()
-    replaced = (start, end) if any(claim.replaces for claim in claims) else None
+    # An aggregate over all rows is stored at the epoch by every execution, whatever its range.
+    replaced = (start, end) if any(claim.replaces for claim in claims) or not has_time(body.plan) else None
     points = compute_into(context, body.plan, body.targets, replaced)
     try:
         owner.authorize_points(points.series)

@@ -65,6 +65,18 @@ def test_all_groups_limits_and_alignment_are_kept(plant: headrace.Connection) ->
         assert verification.equal, verification.difference
 
 
+def test_an_aggregate_over_all_rows_is_that_of_the_latest_execution(plant: headrace.Connection) -> None:
+    insert(plant, -3, -2)
+    plant.execute(
+        "create cq q resample every 10s begin select max_value(s1), count(s1) into root.agg.d(high, n) from root.plant.line1 end"
+    )
+    settle_after(plant, 0)
+    assert fetch(plant, "select high, n from root.agg.d")[0][1:] == (-2, 2)
+    settle_after(plant, 10)
+    assert fetch(plant, "select high, n from root.agg.d")[0][1:] == (None, 0)
+    assert plant.verify(cq="q").equal
+
+
 def berlin(text: str) -> int:
     """Return an instant of the clocks in Berlin in epoch milliseconds."""
     return round(datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp() * 1000)
