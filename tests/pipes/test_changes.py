@@ -124,3 +124,19 @@ def test_versions_that_only_write_are_one_event_in_their_order() -> None:
     assert isinstance(event, InsertEvent)
     assert event.data.rows["a"].to_pylist() == [1.0, 2.0, 3.0]
     assert list(event.data.columns) == ["a"]
+
+
+def test_new_rows_and_updates_of_a_version_are_in_the_order_of_time() -> None:
+    feed = [
+        {"time": time * 1_000, "a": value, "device": "root.plant.d1", "_change_type": kind, COMMIT_VERSION: version}
+        for time, value, kind, version in (
+            (9, 1.0, "insert", 1),
+            (1, 2.0, "insert", 2),
+            (3, 2.0, "insert", 2),
+            (2, 1.0, "update_preimage", 2),
+            (2, 2.0, "update_postimage", 2),
+        )
+    ]
+    (event,) = change_events(pa.Table.from_pylist(feed, changes_schema(STORED)), LAYOUT)
+    assert isinstance(event, InsertEvent)
+    assert event.data.rows[TIME].to_pylist() == [9, 1, 2, 3]

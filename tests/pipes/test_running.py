@@ -242,6 +242,18 @@ def test_a_pipe_to_the_trees_of_this_catalog_ends_in_what_it_reads(tmp_path: Pat
         assert [row[1:] for row in cursor.fetchall()] == [(1, "x"), (3, "y")]
 
 
+def test_the_number_of_points_is_written_back(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path, dialect="iotdb", clock=headrace.ManualClock(5000)) as connection:
+        connection.execute("insert into root.a.d(time, s, t) values (1, 1, 'x'), (2, 2, null)")
+        connection.execute(
+            "create pipe p with source ('path'='root.a.**') "
+            "with processor ('processor'='count-point-processor', 'output-series'='root.counts.p.points') "
+            "with sink ('sink'='write-back-sink')"
+        )
+        connection.settle()
+        assert [row[1:] for row in connection.execute("select points from root.counts.p").fetchall()] == [(3,)]
+
+
 def test_pipes_of_other_owners_do_not_write_with_the_rights_of_the_first(tmp_path: Path) -> None:
     with headrace.connect(tmp_path, dialect="iotdb") as connection:
         connection.execute("create pipe p with source ('path'='root.a.**') with sink ('sink'='write-back-sink')")

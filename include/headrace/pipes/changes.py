@@ -122,7 +122,7 @@ def split_changes(rows: pa.Table, layout: TableLayout) -> tuple[pa.Table, pa.Tab
     changed, lost = compare_updates(before, after, names)
     written = [inserted, appeared, changed.filter(has_values(changed, names))]
     removed = [deleted, vanished, lost.filter(has_values(lost, names))]
-    return in_version_order(written), in_version_order(removed)
+    return in_order(written, layout), in_order(removed, layout)
 
 
 def match_updates(before: pa.Table, after: pa.Table, key: list[str]) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
@@ -167,13 +167,14 @@ def has_values(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     return pa.array(present)
 
 
-def in_version_order(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return rows ordered by version; rows of a version stay in their order."""
+def in_order(parts: Sequence[pa.Table], layout: TableLayout) -> pa.Table:
+    """Return rows ordered by version; those of a version by time, as new rows and updated ones are parts of the same write."""
     filled = [part for part in parts if part.num_rows]
     if len(filled) < 2:
         return filled[0] if filled else parts[0]
     rows = pa.concat_tables(filled)
-    return rows.take(pa.array(np.argsort(versions_of(rows), kind="stable")))
+    times = rows[layout.time].cast(pa.int64()).to_numpy()
+    return rows.take(pa.array(np.lexsort((times, versions_of(rows)))))
 
 
 def insert_events(rows: pa.Table, layout: TableLayout) -> list[Event]:

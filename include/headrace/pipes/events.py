@@ -46,10 +46,24 @@ class DeviceRows:
     database: str = ""
     aligned: frozenset[str] = frozenset()
 
+    @property
+    def devices(self) -> pa.DictionaryArray:
+        """The devices of the rows, as one array with a dictionary."""
+        return encode(self.rows[DEVICE])
+
     def with_rows(self, rows: pa.Table) -> DeviceRows:
         """Return the same with other rows, which have some of the columns."""
         columns = {name: self.columns[name] for name in rows.column_names if name in self.columns}
         return DeviceRows(rows, columns, self.precision, self.database, self.aligned)
+
+
+def encode(array: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column as one array with a dictionary."""
+    chunked = array.unify_dictionaries() if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    combined = chunked.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        combined = combined.chunk(0) if combined.num_chunks else pa.array([], chunked.type)
+    return combined
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from headrace.model.time import Precision
-from headrace.pipes.events import DEVICE, TIME, DeleteEvent
+from headrace.pipes.events import TIME, DeleteEvent
 from headrace.pipes.iotdb.columns import to_precision
 
 MAX_PATHS: Final = 500
@@ -36,9 +35,7 @@ def delete_statements(event: DeleteEvent, precision: Precision) -> Iterator[str]
 def series_by_range(event: DeleteEvent, precision: Precision) -> dict[TimeRange, list[str]]:
     """Return the series to delete for each range of times, both ends inclusive."""
     data = event.data
-    encoded = data.rows[DEVICE].combine_chunks()
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.dictionary_encode()
+    encoded = data.devices
     devices = encoded.indices.to_numpy().astype(np.int64)
     paths = encoded.dictionary.to_pylist()
     series: dict[TimeRange, dict[str, None]] = defaultdict(dict)

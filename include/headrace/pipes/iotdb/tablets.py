@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.model.time import Precision
-from headrace.pipes.events import DEVICE, TIME, DeviceRows
+from headrace.pipes.events import TIME, DeviceRows
 from headrace.pipes.iotdb.columns import EncodedColumn, encode_column, encode_text, to_precision
 from headrace.pipes.iotdb.merging import merge_duplicates
 
@@ -59,9 +59,7 @@ def encode_slice(data: DeviceRows, precision: Precision) -> Iterator[bytes]:
 
 def sort_rows(data: DeviceRows, precision: Precision) -> tuple[pa.Table, list[str], Integers, Integers]:
     """Return rows by device and time without repeated times, the paths of devices, and for each row its device and time."""
-    encoded = data.rows[DEVICE].combine_chunks()
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.dictionary_encode()
+    encoded = data.devices
     devices = encoded.indices.to_numpy().astype(np.int64)
     times = to_precision(data.rows[TIME].to_numpy(), data.precision, precision)
     rows = data.rows.select(list(data.columns))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipes.events import DEVICE, TIME
+from headrace.pipes.events import DEVICE, TIME, encode
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -65,15 +65,6 @@ def group_by_device(table: pa.Table) -> Segments:
         heads = codes[np.concatenate(([0], changes))]
     starts = np.concatenate(([0], changes, [len(codes)])) if len(codes) else np.zeros(1, np.int64)
     return Segments(rows, starts, [names[code] for code in heads])
-
-
-def encode(array: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return a column as one array with a dictionary."""
-    chunked = array.unify_dictionaries() if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    combined = chunked.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        combined = combined.chunk(0) if combined.num_chunks else pa.array([], chunked.type)
-    return combined
 
 
 def times_of(table: pa.Table) -> Integers:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.model.types import DataType, TypeKind
-from headrace.pipes.events import Measurement
+from headrace.pipes.events import Measurement, encode
 from headrace.pipes.plugins import Tables
-from headrace.pipes.processors.grouping import Array, Integers, encode
+from headrace.pipes.processors.grouping import Array, Integers
 
 VALUE: Final = None
 """The type of a field that holds a value of the series."""

@@ -93,7 +93,7 @@ class EventPoints:
     @classmethod
     def of(cls, context: Context, data: DeviceRows) -> EventPoints:
         """Return the points of rows. Devices that lie in no database get one."""
-        paths = data.rows[DEVICE].combine_chunks().dictionary.to_pylist()
+        paths = data.devices.dictionary.to_pylist()
         names = databases_of(paths, context)
         databases = {
             path: context.catalog.databases.get(names[path]) if path in names else new_database(path, context) for path in paths
@@ -107,7 +107,7 @@ class EventPoints:
 
     def stored(self, devices: Mapping[str, Device]) -> Mapping[str, StoredPoints]:
         """See `Points`."""
-        encoded = self.data.rows[DEVICE].combine_chunks()
+        encoded = self.data.devices
         numbers, paths = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
         names = {self.databases[path].name: self.databases[path] for path in paths}
         stored = {}
@@ -119,7 +119,7 @@ class EventPoints:
     def _stored_rows(self, database: Database, own: Mask, devices: Mapping[str, Device]) -> pa.Table:
         """Return the rows of a database, in the columns of its table."""
         data = self.data if own.all() else self.data.with_rows(self.data.rows.filter(pa.array(own)))
-        encoded = data.rows[DEVICE].combine_chunks()
+        encoded = data.devices
         paths = encoded.dictionary.to_pylist()
         times = times_of_ticks(data.rows[TIME], data.precision, database.precision, TIME_COLUMN)
         columns: dict[str, pa.Array | pa.ChunkedArray] = {TIME_COLUMN: times, DEVICE: encoded.cast(pa.string())}
@@ -158,7 +158,7 @@ def find_series(device: Device | None, measurement: str) -> Timeseries | None:
 
 def measurements_by_device(data: DeviceRows) -> dict[str, list[Measurement]]:
     """Return the measurements of which each device has values."""
-    encoded = data.rows[DEVICE].combine_chunks()
+    encoded = data.devices
     numbers, paths = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
     measured: dict[str, list[Measurement]] = defaultdict(list)
     for name, measurement in data.columns.items():
