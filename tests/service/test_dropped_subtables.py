@@ -67,20 +67,36 @@ def test_all_results_of_a_dropped_subtable_stay(meters: headrace.Connection) -> 
     assert (verification.difference, verification.remark) == (None, REMARK.format("2 windows"))
 
 
+def test_a_window_of_another_group_at_the_same_time_is_compared(meters: headrace.Connection) -> None:
+    create(meters, "partition by site interval(1h)")
+    insert(meters, ("a", 10, 1), ("b", 10, 100), ("c", 10, 5))
+    meters.settle()
+    meters.execute("drop table a")
+    meters.settle()
+    verification = meters.verify(stream="s")
+    assert (verification.difference, verification.remark) == (None, REMARK.format("1 window"))
+    change_result(meters, 5, 77)
+    difference = meters.verify(stream="s").difference
+    assert difference is not None
+    assert 77 in (difference.actual or ())
+
+
+def change_result(connection: headrace.Connection, value: int, wrong: int) -> None:
+    """Falsify the result that has a value."""
+    context = connection.session.context
+    target, database = context.catalog.tables.get("d", "o"), context.catalog.databases.get("d")
+    (result,) = (row for row in context.tables.scan(target).to_pylist() if row["v"] == value)
+    rows = pa.Table.from_pylist([result | {"v": wrong}], context.tables.schema(target, database))
+    context.tables.writer.write(target, database, rows)
+
+
 def test_another_difference_is_still_one(meters: headrace.Connection) -> None:
     create(meters, "partition by site interval(1h)")
     insert(meters, ("a", 10, 1), ("b", 10, 100), ("c", 500, 5))
     meters.settle()
     meters.execute("drop table a")
     meters.settle()
-    context = meters.session.context
-    target = context.catalog.tables.get("d", "o")
-    (south,) = (row for row in context.tables.scan(target).to_pylist() if row["v"] == 5)
-    context.tables.writer.write(
-        target,
-        context.catalog.databases.get("d"),
-        pa.Table.from_pylist([south | {"v": 77}], context.tables.schema(target, context.catalog.databases.get("d"))),
-    )
+    change_result(meters, 5, 77)
     difference = meters.verify(stream="s").difference
     assert difference is not None
     assert 77 in (difference.actual or ())

@@ -14,11 +14,14 @@ from headrace.catalog import Catalog
 from headrace.context import Context
 from headrace.errors import Error, IntegrityError
 from headrace.model.failpoints import failpoint
+from headrace.model.jobs import JobDefinition
 from headrace.model.tables import Database, Subtable, Table, TableId
 from headrace.storage.delta.handles import path_segment
 from headrace.storage.object_store import file_system
 from headrace.storage.values.scalars import stored_units_per_tick
-from headrace.streams.dropped_subtables import SUBTABLES_DROPPED, dropped_message
+from headrace.streams.definition.define import plan_recorded_stream
+from headrace.streams.dropped_subtables import SUBTABLES_DROPPED, Group, dropped_message, groups_of
+from headrace.streams.kind import STREAM
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,20 @@ def record_drop(context: Context, table: Table, database: Database, names: Seque
     if ticks is None:
         return
     for job in readers:
-        context.catalog.events.record("job", job.id, SUBTABLES_DROPPED, dropped_message(names, ticks))
+        groups = dropped_groups(context, job, table, names)
+        context.catalog.events.record("job", job.id, SUBTABLES_DROPPED, dropped_message(names, ticks, groups))
+
+
+def dropped_groups(context: Context, job: JobDefinition, table: Table, names: Sequence[str]) -> list[Group] | None:
+    """Return the groups of a stream that may have rows of subtables; None if they are not known, as those of virtual tables."""
+    if job.kind != STREAM or job.source != table.id or not table.tags:
+        return None
+    try:
+        plan = plan_recorded_stream(job, context.catalog, context.settings)
+    except Error:  # it cannot run now, but may later
+        return None
+    tags = context.tables.tags.read(table)
+    return groups_of(plan, tags.filter(pc.is_in(tags[table.series_key], pa.array(names, pa.string()))))
 
 
 def stored_ticks(context: Context, table: Table, database: Database, names: Sequence[str]) -> tuple[int, int] | None:

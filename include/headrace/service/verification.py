@@ -33,7 +33,7 @@ from headrace.sql import parse
 from headrace.storage.set_aside import SetAside
 from headrace.streams.definition.define import StreamPlan, find_relation, plan_recorded_stream
 from headrace.streams.definition.layout import find_partition_item, prepend_window_start
-from headrace.streams.dropped_subtables import dropped_ranges
+from headrace.streams.dropped_subtables import DroppedRange, dropped_ranges
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.verify import DroppedRows, Lookup, MaintainedTable, StoredTable, VerificationResult, verify
 from headrace.verify.tdengine.virtual import virtual_rows
@@ -215,7 +215,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     partial = not statement.options.fill_history or plan.target_database.keep_ms is not None
     ranges, window = dropped_ranges(context.catalog, definition.id), plan.query.window
     span = window.max_span(plan.query.precision) if isinstance(window, IntervalWindow) else None if window else 0
-    dropped = DroppedRows(ranges, span) if ranges else None
+    dropped = DroppedRows([(one.first, one.last, group_matcher(one, tags)) for one in ranges], span) if ranges else None
     maintained = MaintainedTable(watermark, partial=partial, dropped=dropped)
     source = (
         virtual_table(context, plan.scan, record.offsets)
@@ -236,6 +236,20 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     if held:
         remarks.append(f"not compared: {len(held)} rows in quarantine, which SHOW QUARANTINE lists; the query leaves them out too")
     return replace(verification, remark="; ".join(remarks))
+
+
+def group_matcher(dropped: DroppedRange, tags: Sequence[str]) -> Callable[[Sequence[object]], bool]:
+    """Return whether a result, which ends with the values of these tags, is of a group that had dropped rows."""
+    if dropped.groups is None:
+        return lambda _: True
+    groups = {tuple((tag, group[tag]) for tag in tags if tag in group) for group in dropped.groups}
+    named = {tag for group in dropped.groups for tag in group}
+
+    def matches(row: Sequence[object]) -> bool:
+        values = zip(tags, row[len(row) - len(tags) :], strict=True)
+        return tuple((tag, value) for tag, value in values if tag in named) in groups
+
+    return matches
 
 
 def without_rows(source: StoredTable, keys: Sequence[RowKey], precision: Precision) -> StoredTable:

@@ -1,7 +1,7 @@
 """Tags of rows that a stream with IGNORE UPDATE 1 counted before the tags of their subtables changed: they stay in their groups.
 
 Corrections and deletes of these rows are ignored and counted, since the row would be in two groups otherwise. Rows that are new get
-the present tags. What was counted is told by time: a row up to the newest one that its subtable had when its tags changed.
+the present tags. A row was counted if it is up to the newest one that its subtable had when its tags changed.
 """
 
 from __future__ import annotations

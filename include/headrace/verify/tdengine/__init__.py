@@ -21,29 +21,33 @@ if TYPE_CHECKING:
 __all__ = ["DroppedRows", "Lookup", "MaintainedTable", "StoredTable", "recompute", "verify"]
 
 
+Matches = Callable[[ResultRow], bool]
+
+
 @dataclass(slots=True)
 class DroppedRows:
-    """The first and last instants of rows that are not stored any more, and how far before them their windows may start.
+    """Rows that are not stored any more: first and last instants, with what a result of their groups matches.
 
-    `windows` counts those that differ.
+    Windows may start `span` before the rows. `windows` counts those that differ.
     """
 
-    ranges: Sequence[tuple[int, int]]
+    ranges: Sequence[tuple[int, int, Matches]]
     span: int | None
     windows: int = 0
 
-    def may_be_in(self, start: int, end: int | None = None) -> bool:
+    def may_be_in(self, row: ResultRow, start: int, end: int | None = None) -> bool:
         """Return whether a window may have had some of the rows; without its end, the longest one counts."""
         return any(
-            start <= last and (end is None or end >= first) and self._starts_late(start, first) for first, last in self.ranges
+            start <= last and (end is None or end >= first) and self._starts_late(start, first) and matches(row)
+            for first, last, matches in self.ranges
         )
 
     def _starts_late(self, start: int, first: int) -> bool:
         return self.span is None or start >= first - self.span
 
-    def explains(self, start: int) -> bool:
+    def explains(self, row: ResultRow) -> bool:
         """Return whether a window that differs may have had some of the rows, and count it if so."""
-        explained = self.may_be_in(start)
+        explained = self.may_be_in(row, row[0])
         self.windows += explained
         return explained
 
@@ -79,11 +83,11 @@ def verify(
     def compute(steps: Steps) -> Answer:
         return Recomputation(steps, lookup, timezone, maintained is not None).answer(query)
 
-    def allowance(steps: Steps, answer: Answer, _: Sequence[ResultRow]) -> Allowance:
+    def allowance(steps: Steps, answer: Answer, expected: Sequence[ResultRow]) -> Allowance:
         if maintained is None:
             return STRICT
         allowed = _stream_allowance(steps, answer, maintained)
-        return allowed if maintained.dropped is None else _with_dropped(steps, answer, maintained.dropped, allowed)
+        return allowed if maintained.dropped is None else _with_dropped(steps, answer, expected, maintained.dropped, allowed)
 
     return verify_answer(compute, result, allowance=allowance)
 
@@ -95,16 +99,18 @@ def recompute(
     return answer_rows(connection, lambda steps: Recomputation(steps, lookup, timezone).answer(query))
 
 
-def _with_dropped(steps: Steps, answer: Answer, dropped: DroppedRows, allowed: Allowance) -> Allowance:
+def _with_dropped(
+    steps: Steps, answer: Answer, expected: Sequence[ResultRow], dropped: DroppedRows, allowed: Allowance
+) -> Allowance:
     """Return an allowance that also leaves out windows which only dropped rows explain."""
     columns = [row[0] for row in steps.connection.execute(f"DESCRIBE {answer.relation}").fetchall()]
     end = UNTIL if UNTIL in columns else END
     if END not in columns:
-        return Allowance(allowed.missing, lambda row: allowed.extra(row) or dropped.explains(row[0]))
+        return Allowance(allowed.missing, lambda row: allowed.extra(row) or dropped.explains(row))
     windows = steps.connection.execute(f"SELECT {START}, {end} FROM {answer.relation} ORDER BY _n").fetchall()
     return Allowance(
-        lambda position: allowed.missing(position) or dropped.may_be_in(*windows[position]),
-        lambda row: allowed.extra(row) or dropped.explains(row[0]),
+        lambda position: allowed.missing(position) or dropped.may_be_in(expected[position], *windows[position]),
+        lambda row: allowed.extra(row) or dropped.explains(row),
     )
 
 
