@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.columnar.tree_plans import evaluate_locally
+from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
@@ -216,8 +217,9 @@ def stored_result(plan: AnyPlan, context: Context) -> Iterator[DataFrame]:
 
 
 def unordered(plan: AnyPlan) -> AnyPlan:
-    """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps."""
-    return plan if plan.order.is_limited else replace(plan, order=replace(plan.order, sorts=()))
+    """Return a plan without its ORDER BY, unless that decides which rows LIMIT keeps, or what FILL takes for a gap."""
+    is_needed = plan.order.is_limited or (isinstance(plan, Plan) and plan.gap_fill is not None)
+    return plan if is_needed else replace(plan, order=replace(plan.order, sorts=()))
 
 
 def by_spark_sql(frame: DataFrame, execution: Execution) -> DataFrame:

@@ -79,3 +79,15 @@ def test_a_result_by_device_goes_to_a_device_each(filled: headrace.Connection) -
         ("root.plant.line2", "max_value(s1)", "root.top.line2.best", 1),
     ]
     assert [row[1:] for row in fetch(filled, "select best from root.top.line1, root.top.line2")] == [(4, 30)]
+
+
+def test_what_is_filled_is_written_as_it_is_returned(connection: headrace.Connection) -> None:
+    """The rows of three devices are joined by time, and FILL goes by their order."""
+    for device, step in (("d1", 3), ("d2", 4), ("d3", 5)):
+        rows = ", ".join(f"({time}, {time}.5)" for time in range(0, 20, step))
+        connection.execute(f"insert into root.p.{device}(time, v) values {rows}")
+    for fill in ("previous", "linear"):
+        query = f"from root.p.* fill({fill})"
+        connection.execute(f"select v into root.q.{fill}(a, b, c) {query}")
+        written = connection.execute(f"select a, b, c from root.q.{fill}").fetchall()
+        assert written == connection.execute(f"select v {query}").fetchall()
