@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
-from headrace.history.chunk_results import ChunkResult
+from headrace.history.chunk_results import ChunkResult, RetractionScope
 from headrace.history.notifications import notify_chunk
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
@@ -34,7 +36,7 @@ from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
-from headrace.storage.delta.shares import SeriesRange
+from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
 from headrace.streams.quarantine.stored_rows import without_quarantine
@@ -183,20 +185,34 @@ class BackfillWriter:
         return chunk_app(chunk.job_id, chunk.run, chunk.number)
 
     def _retract_vanished(self, result: ChunkResult, chunk: Chunk, offsets: Offsets, watermark: int | None) -> None:
-        """Retract closed windows of the chunk that the stream no longer has.
-
-        If windows have no bound on their length, their keys do not show which are open, so none are retracted.
-        """
+        """Retract closed windows of the chunk that the stream no longer has."""
         if self._grid is None:
+            scope = replace(
+                self._scope(chunk, offsets), live=partial(self._evaluation(chunk, offsets).open_windows, chunk, watermark)
+            )
+            result.retract(Bounds(MIN_STORED, MAX_STORED), scope)
             return
         end = chunk.end if watermark is None else min(chunk.end, watermark - self._grid.length + 1)
         if end > chunk.start:
-            result.retract(self._target_bounds(chunk.start, end - 1), self._evaluation(chunk, offsets).groups)
+            result.retract(self._target_bounds(chunk.start, end - 1), self._scope(chunk, offsets))
+
+    def _scope(self, chunk: Chunk, offsets: Offsets) -> RetractionScope:
+        """Return the rows that a chunk may retract.
+
+        Groups without rows belong to no series, so the first of several chunks by series retracts them. If another job writes to
+        the target, they may be its groups.
+        """
+        evaluation, target = self._evaluation(chunk, offsets), self._plan.target.id
+        jobs = self._context.catalog.jobs.all()
+        is_shared = any(job.definition.target == target and job.definition.id != self._plan.id for job in jobs)
+        has_former = chunk.number == 0 or evaluation.series == ALL_SERIES
+        all_groups = None if is_shared or not has_former else replace(evaluation, series=ALL_SERIES).groups
+        return RetractionScope(self._target, evaluation.groups, all_groups)
 
     def _retract_replaced(self, result: ChunkResult, chunk: Chunk, offsets: Offsets) -> None:
         replaced = self._record.definition.replaces
         if replaced is not None:
-            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._evaluation(chunk, offsets).groups)
+            result.retract(self._replaced_bounds(chunk), None if replaced.clears else self._scope(chunk, offsets))
 
     def _replaced_bounds(self, chunk: Chunk) -> Bounds:
         """Return the times whose rows a chunk replaces: up to the next chunk, and unbounded at the ends of the history."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
@@ -34,6 +35,8 @@ from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sources.shares import TableShares, is_unsupported
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.stored import source_extents, source_frame
+from headrace.streams.windows.stored_windows import StoredWindows
+from headrace.streams.windows.window_sql import small_frame, window_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +68,10 @@ class ChunkEvaluation:
         """Yield the finished windows of a chunk. Spark caches them until the `with` block ends if there may be many."""
         from pyspark.errors import PythonException
 
+        near = self._near_result(target, chunk, watermark)
+        if near is not None:
+            yield near
+            return
         with ExitStack() as cleanup:
             try:
                 windows = self.windows(chunk.start, chunk.end, watermark)
@@ -75,6 +82,29 @@ class ChunkEvaluation:
                 windows = self.windows(chunk.start, chunk.end, watermark, use=KernelUse.NEVER)
                 result = self._compute(target, chunk, windows, cleanup)
             yield result
+
+    def _near_result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> ChunkResult | None:
+        """Return the finished windows of a chunk that needs no job of Spark; None if it does."""
+        if self.fills:
+            return None
+        windows = self._stored.results(*self._near_range(chunk.start, self._last_instant(chunk.end)))
+        if windows is None:
+            return None
+        if self.grid is not None:
+            windows = windows.filter(pc.and_(pc.greater_equal(windows[WSTART], chunk.start), pc.less(windows[WSTART], chunk.end)))
+        if watermark is not None:
+            windows = windows.filter(pc.less(windows[WEND], watermark))
+        if self.plan.fills_gaps:
+            return FilledChunkResult(self.context, target, windows)
+        return ArrowChunkResult(self.context, target, windows)
+
+    @property
+    def _stored(self) -> StoredWindows:
+        return StoredWindows(self.context, self.plan, self.offsets, self.series)
+
+    def _near_range(self, first: int, last: int | None) -> tuple[int | None, int | None]:
+        """Return the range of the rows of windows; windows without a bound on their length have all rows of their series."""
+        return (None, None) if last is None else (first, last)
 
     def _compute(self, target: TargetTable, chunk: Chunk, windows: DataFrame, cleanup: ExitStack) -> ChunkResult:
         """Compute the finished windows of a chunk, cached by Spark until `cleanup` if there may be many."""
@@ -154,6 +184,9 @@ class ChunkEvaluation:
     def _aggregate(self, first: int, last: int | None, use: KernelUse) -> DataFrame:
         """Return the windows of the rows from `first` to `last`, both inclusive, by kernels if they can."""
         query = self.plan.query
+        near = self._stored.windows(*self._near_range(first, last))
+        if near is not None:
+            return small_frame(self.context.spark(), near.select(list(window_columns(query))))
         self.context.spark()  # started here, since kernels ask for the active session
         version = self.offsets[self.plan.source_ids[0]]  # a virtual table has several, but kernels do not evaluate it
         has_quarantine = self.context.set_aside is not None
@@ -161,11 +194,21 @@ class ChunkEvaluation:
         by_kernels = None if has_quarantine else aggregate_by_kernels(query, shares)
         return aggregate_windows(query, prepare(query, self._rows(first, last))) if by_kernels is None else by_kernels.windows
 
+    def open_windows(self, chunk: Chunk, watermark: int | None) -> pa.Table:
+        """Return the windows of a chunk that end at the watermark or later, with the columns of finished windows."""
+        near = self._stored.results(*self._near_range(chunk.start, self._last_instant(chunk.end)))
+        if near is not None:
+            return near.filter(pc.greater_equal(near[WEND], watermark)) if watermark is not None else near.slice(0, 0)
+        windows = self.windows(chunk.start, chunk.end, None)
+        return (windows.where("false") if watermark is None else windows.where(f"{WEND} >= {watermark}L")).toArrow()
+
     def groups(self) -> pa.Table:
         """Return the keys of all groups of the query, at any time."""
         keys = [key.column for key in self.plan.query.keys]
         if not keys:
             return pa.table({"_": [0]})
+        if (near := self._stored.groups()) is not None:
+            return near.group_by(keys).aggregate([])
         return prepare(self.plan.query, self._rows(None, None)).select(*keys).distinct().toArrow()
 
     def has_changed(self, start: int, end: int, since: Offsets) -> bool:

@@ -6,12 +6,14 @@ Both write the same rows in one commit under the same guard. The size decides wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.nodes import quote
+from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.context import Context
 from headrace.storage import Bounds, Commit
@@ -24,6 +26,7 @@ from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sinks.target_frame import target_rows
 
 MAX_PARTS: Final = 32
+LIVE_FROM: Final = "_live_from"
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,14 +46,13 @@ class ArrowChunkResult:
         """Yield the finished windows, in parts."""
         yield self._windows
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
-        """Retract what else the target has within bounds (in stored units), in subtables of the query's `groups`; None for all."""
+    def retract(self, bounds: Bounds, scope: RetractionScope | None) -> None:
+        """Retract what else the target has within bounds (in stored units), as far as `scope` has it; None for all."""
         plan, key = self._target.plan, list(self._target.plan.target.primary_key)
         present = self._context.tables.scan(plan.target, columns=key, bounds=bounds)
         retractions = present.join(self._rows.select(key), key, join_type="left anti") if self._rows.num_rows else present
-        if retractions.num_rows and groups is not None:
-            own = find_subtables(self._target, groups())
-            retractions = retractions.filter(pc.is_in(retractions[plan.target.series_key], own))
+        if retractions.num_rows and scope is not None:
+            retractions = scope.restrict(retractions)
         self._retractions = retractions if retractions.num_rows else None
 
     def write(self, commit: Commit) -> None:
@@ -76,10 +78,10 @@ class FilledChunkResult:
     def windows(self) -> Iterator[pa.Table]:
         yield self._windows
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
+    def retract(self, bounds: Bounds, scope: RetractionScope | None) -> None:
         """Only a recomputation has such a result, so that its groups are known."""
-        assert groups is not None
-        self._retractions = self._filler.other_windows(self._windows, bounds, groups())
+        assert scope is not None
+        self._retractions = self._filler.other_windows(self._windows, bounds, scope.groups())
 
     def write(self, commit: Commit) -> None:
         self._filler.commit(self._windows, self._retractions, commit)
@@ -102,7 +104,7 @@ class DataFrameChunkResult:
         for number in range(MAX_PARTS if keys else 1):
             yield (self._windows.where(part == number) if keys else self._windows).toArrow()
 
-    def retract(self, bounds: Bounds, groups: Callable[[], pa.Table] | None) -> None:
+    def retract(self, bounds: Bounds, scope: RetractionScope | None) -> None:
         plan, spark = self._target.plan, self._context.spark()
         key = [quote(name) for name in plan.target.primary_key]
         stored_time = self._context.tables.schema(plan.target, plan.target_database).field(plan.target.timestamp.name).type
@@ -111,12 +113,18 @@ class DataFrameChunkResult:
         present = stored.where(f"{key[1]} >= {low} AND {key[1]} <= {high}").select(*key)
         retractions = present.join(self._rows.select(*key), list(plan.target.primary_key), "left_anti")
         if retractions.limit(1).count():
-            self._retractions = retractions if groups is None else self._of_groups(retractions, groups())
+            self._retractions = retractions if scope is None else self._within(retractions, scope)
 
-    def _of_groups(self, retractions: DataFrame, groups: pa.Table) -> DataFrame:
-        series = self._target.plan.target.series_key
-        own_series = self._context.spark().createDataFrame(pa.table({series: find_subtables(self._target, groups)}))
-        return retractions.join(own_series, series, "left_semi")
+    def _within(self, retractions: DataFrame, scope: RetractionScope) -> DataFrame:
+        plan, spark = self._target.plan, self._context.spark()
+        series, name = plan.target.series_key, quote(plan.target.timestamp.name)
+        own = scope.own_subtables(retractions.select(quote(series)).distinct().toArrow()[series])
+        retractions = retractions.join(spark.createDataFrame(pa.table({series: own})), series, "left_semi")
+        live = scope.live_from()
+        if live is None:
+            return retractions
+        joined = retractions.join(F.broadcast(spark.createDataFrame(live)), series, "left")
+        return joined.where(f"{LIVE_FROM} IS NULL OR {name} < {LIVE_FROM}").drop(LIVE_FROM)
 
     def write(self, commit: Commit) -> None:
         plan = self._target.plan
@@ -129,6 +137,52 @@ class DataFrameChunkResult:
             return windows
         is_timestamp = windows.schema["o0"].dataType.typeName() == "timestamp"
         return windows.where(f"o0 >= {f'timestamp_micros({oldest}L)' if is_timestamp else f'{oldest}L'}")
+
+
+@dataclass(frozen=True)
+class RetractionScope:
+    """What a chunk may retract from a target that may have rows of others.
+
+    Attributes:
+        target: The target.
+        groups: Returns the keys of the query's groups whose windows the chunk has.
+        all_groups: Returns the keys of all groups of the query, if the chunk retracts those that have no rows any more; else None.
+        live: Returns the first window of each group that is left to the live stream; None if bounds say what is.
+    """
+
+    target: TargetTable
+    groups: Callable[[], pa.Table]
+    all_groups: Callable[[], pa.Table] | None
+    live: Callable[[], pa.Table] | None = None
+
+    def restrict(self, rows: pa.Table) -> pa.Table:
+        """Return the keys of rows of the target that may be retracted."""
+        series, time = self.target.plan.target.primary_key[:2]
+        own = rows.filter(pc.is_in(rows[series], self.own_subtables(rows[series])))
+        live = self.live_from()
+        if live is None or own.num_rows == 0:
+            return own
+        live_from = live[LIVE_FROM].take(pc.index_in(own[series], live[series]))
+        return own.filter(pc.less(own[time], live_from).fill_null(True))
+
+    def own_subtables(self, names: pa.ChunkedArray) -> pa.Array:
+        """Return those of these subtables that belong to groups, now or before their rows got other keys."""
+        distinct = pc.unique(names)
+        is_own = pc.is_in(distinct, find_subtables(self.target, self.groups()))
+        if self.all_groups is not None and not pc.all(is_own).as_py():
+            is_former = pc.invert(pc.is_in(distinct, find_subtables(self.target, self.all_groups())))
+            is_own = pc.or_(is_own, pc.and_(is_former, self.target.plan.groups.is_generated(distinct)))
+        return distinct.filter(is_own)
+
+    def live_from(self) -> pa.Table | None:
+        """Return the subtables with windows that are left to the live stream, and the start of the first."""
+        if self.live is None:
+            return None
+        windows, plan = self.live(), self.target.plan
+        times = self.target.to_timestamps(pa.chunked_array([windows[WSTART].combine_chunks()]))
+        rows = pa.table({plan.target.series_key: self.target.groups.assign(windows), LIVE_FROM: times})
+        first = rows.group_by(plan.target.series_key).aggregate([(LIVE_FROM, "min")])
+        return first.select([plan.target.series_key, f"{LIVE_FROM}_min"]).rename_columns([plan.target.series_key, LIVE_FROM])
 
 
 ChunkResult = ArrowChunkResult | FilledChunkResult | DataFrameChunkResult

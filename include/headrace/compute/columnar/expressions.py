@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,13 +35,15 @@ TYPES: Final = {
 }
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
+LIKE_PATTERN: Final = re.compile(r"\(\?s(i?)\)\\A((?:\.\*?|[A-Za-z0-9]|\\x\{[0-9a-f]+\})*)\\z")
+LIKE_LETTER: Final = re.compile(r"\\x\{[0-9a-f]+\}|[A-Za-z]")
 ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def infer_type(node: Node, types: Mapping[str, pa.DataType]) -> pa.DataType:
     """Return the type of an expression over columns of these types, or raise `UnsupportedError`."""
     match node:
-        case Operation(name="struct" | "array"):
+        case Operation(name="struct" | "array" | "rlike"):
             return compound_type(node, types)
         case Column(name=name):
             if name not in types:
@@ -76,7 +80,8 @@ def cast_type(source: pa.DataType, name: str, *, is_try: bool) -> pa.DataType:
         raise UnsupportedError(f"cast to {name}")
     widened = pa.types.is_integer(source) and pa.types.is_integer(target) and source.bit_width <= target.bit_width
     converted = is_number(source) and (pa.types.is_floating(target) or (is_try and name in INTEGERS))
-    if source == target or pa.types.is_null(source) or widened or converted:
+    is_text = pa.types.is_integer(source) and name == "string"
+    if source == target or pa.types.is_null(source) or widened or converted or is_text:
         return target
     raise UnsupportedError(f"cast of {source} to {name}")
 
@@ -130,7 +135,7 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     Raise `UnsupportedError` if Spark would refuse a value.
     """
     match node:
-        case Operation(name="struct" | "array"):
+        case Operation(name="struct" | "array" | "rlike"):
             return make_compound(node, columns)
         case Column(name=name):
             return columns[name]
@@ -190,12 +195,17 @@ def apply(name: str, values: list[Values]) -> Values:
 
 
 def compound_type(node: Operation, types: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Return the type of `struct`, or of a list of one `named_struct`."""
+    """Return the type of `struct`, of a list of one `named_struct`, or of a comparison with a constant pattern."""
+    if node.name == "rlike":
+        like_pattern(node.operands[1])
+        return require(infer_type(node.operands[0], types) == TYPES["string"], TYPES["boolean"], "rlike")
     type_ = pa.struct([(name, infer_type(part, types)) for name, part in struct_fields(node)])
     return list_of(type_) if node.name == "array" else type_
 
 
 def make_compound(node: Operation, columns: Mapping[str, Values]) -> Values:
+    if node.name == "rlike":
+        return pc.match_substring_regex(evaluate(node.operands[0], columns), like_pattern(node.operands[1]))
     fields = struct_fields(node)
     values = pc.make_struct(*(evaluate(part, columns) for _, part in fields), field_names=[name for name, _ in fields])
     if node.name == "struct":
@@ -405,6 +415,42 @@ def exact_type(name: str, *accepted: pa.DataType) -> Callable[[list[pa.DataType]
     return lambda types: require(types == list(accepted), accepted[0], name)
 
 
+def like_pattern(pattern: Node) -> str:
+    """Return the regular expression of a constant pattern of LIKE for Arrow, or raise `UnsupportedError` for any other.
+
+    Java ignores the case of ASCII letters only, where Arrow would ignore that of all.
+    """
+    match = LIKE_PATTERN.fullmatch(pattern.value) if isinstance(pattern, Value) and isinstance(pattern.value, str) else None
+    if match is None:
+        raise UnsupportedError(str(pattern))
+    ignores_case, parts = match.groups()
+    if ignores_case:
+        parts = LIKE_LETTER.sub(lambda part: f"[{part[0].lower()}{part[0].upper()}]" if len(part[0]) == 1 else part[0], parts)
+    return f"(?s)\\A{parts}\\z"
+
+
+def remainder(left: Values, right: Values) -> Values:
+    """Return the remainder of a division, with the sign of the dividend. Spark judges a division by zero."""
+
+    def divide_all(left: pa.Array, right: pa.Array) -> pa.Array:
+        if pc.any(pc.equal(right, 0.0)).as_py():
+            raise UnsupportedError("a remainder of a division by zero")
+        with np.errstate(invalid="ignore"):  # of infinity it is NaN, as in Spark
+            values = np.fmod(*(side.fill_null(1.0).to_numpy(zero_copy_only=False) for side in (left, right)))
+        is_valid = pc.and_(left.is_valid(), right.is_valid())
+        return pc.if_else(is_valid, pa.array(values), None)
+
+    return apply_code(divide_all, [left, right])
+
+
+def join_texts(*texts: Values) -> Values:
+    return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
+
+
+def all_texts(types: list[pa.DataType]) -> pa.DataType:
+    return require(all(type_ == TYPES["string"] for type_ in types), TYPES["string"], "concat")
+
+
 FLOATS: Final = (pa.float32(), pa.float64())
 OPERATORS: Final[dict[str, Callable[..., Values]]] = {
     "and": lambda *values: reduce(pc.and_kleene, values),
@@ -419,6 +465,8 @@ OPERATORS: Final[dict[str, Callable[..., Values]]] = {
 }
 FUNCTIONS: Final[dict[str, tuple[Callable[[list[pa.DataType]], pa.DataType], Callable[..., Values]]]] = {
     "/": (quotient_type, divide),
+    "%": (exact_type("%", pa.float64(), pa.float64()), remainder),
+    "concat": (all_texts, join_texts),
     "if": (if_type, choose),
     "coalesce": (common_type, pc.coalesce),
     "nullif": (null_if_type, null_if),

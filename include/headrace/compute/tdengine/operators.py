@@ -105,7 +105,7 @@ def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
         in_bytes = subject.type is not None and subject.type.kind is TypeKind.VARCHAR and "_" in value.replace("\\_", "")
         regex = like_regex(value, in_bytes=in_bytes, ignores_case="iu" if is_national else "i")
         text = spark_sql("decode(CAST({} AS BINARY), 'ISO-8859-1')", text) if in_bytes else text
-        test = spark_sql("({} RLIKE {})", text, string(regex))
+        test = call("rlike", text, string(regex))
     else:
         # A backslash before any other character is an ordinary one.
         test = spark_sql(r"({} ILIKE regexp_replace({}, '\\\\(?![%_])', '\\\\\\\\'))", text, to_text(pattern))
@@ -123,7 +123,7 @@ def match(subject: Term, pattern: Term, *, negated: bool) -> Term:
         regex = posix_regex(value)
     except PatternError as error:
         raise TypeMismatchError(f"{value!r} is not a regular expression: {error}", hint="MATCH takes POSIX syntax") from None
-    test = spark_sql("({} RLIKE {})", text, string(regex)) if value else if_(text.is_null(), NULL, FALSE)
+    test = call("rlike", text, string(regex)) if value else if_(text.is_null(), NULL, FALSE)
     return Term(inverted(test) if negated else test, BOOL)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -73,6 +74,10 @@ class GroupRule:
             return np.zeros(groups.num_rows, np.uint64)
         columns = [groups[key.column].combine_chunks() for key in self.keys]
         return group_ids(columns, [key.type for key in self.keys])
+
+    def is_generated(self, names: pa.Array) -> pa.Array:
+        """Return a mask of the names that groups of this target get, so that they were hardly made by hand."""
+        return pc.match_substring_regex(names, f"^t_[0-9a-f]{{32}}$|_{re.escape(self.table)}_[0-9]+$")
 
     def subtable_names(self, ids: UInt64s, custom_names: pa.Array | None) -> pa.Array:
         """Return the names of groups' subtables; `custom_names` has the values of the SUBTABLE expression."""

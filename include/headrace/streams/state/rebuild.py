@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,13 +19,16 @@ from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, Position
+from headrace.storage.row_matching import row_ids
 from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_frame
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState, event_times
 from headrace.streams.state.tables import StateTable
 from headrace.streams.windows import window_sql
+from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import EmitState
+from headrace.streams.windows.stored_windows import StoredWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,8 +51,9 @@ def rebuild(
     settled_counters = replace(counters, rows_in=counters.rows_handled, rows_pending=0)
     if plan.is_closed_by_clock:
         return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
-    rows = source_rows(context, plan, position.offsets)
-    max_event_time_by_subtable = max_event_times(plan, rows)
+    stored = StoredWindows(context, plan, position.offsets)
+    near_times = stored.max_event_times()
+    max_event_time_by_subtable = max_event_times(context, plan, position.offsets) if near_times is None else near_times
     max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
     state = StreamState(
         position,
@@ -65,7 +70,13 @@ def rebuild(
     watermark = state.watermark(plan.watermark)
     if watermark is None or plan.query.window is None:
         return state
-    windows = open_windows(plan, rows, watermark, EmitState.CURRENT if after_history else EmitState.STALE)
+    near_windows = stored.windows(None, None)
+    if near_windows is None:
+        windows = open_windows(context, plan, position.offsets, watermark)
+    else:
+        windows = retained_windows(plan, near_windows, watermark)
+    emit_state = EmitState.CURRENT if after_history else EmitState.STALE
+    windows = windows.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(emit_state, pa.int32()), windows.num_rows))
     return replace(state, windows=StateTable.of(windows, base_key_columns(plan.query)), evicted_through=watermark - 1)
 
 
@@ -78,13 +89,29 @@ def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFra
     return rows.join(F.broadcast(tag_rows), plan.source.series_key, "left")
 
 
-def max_event_times(plan: StreamPlan, rows: DataFrame) -> pa.Table:
+def max_event_times(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table:
+    rows = source_rows(context, plan, offsets)
     times = prepare(plan.query, rows).groupBy(SERIES_KEY).agg(F.max(TS).alias(MAX_EVENT_TIME))
     return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
 
 
-def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: int) -> pa.Table:
+def retained_windows(plan: StreamPlan, windows: pa.Table, watermark: int) -> pa.Table:
     """Return the windows to keep in state: those open at a watermark, and the last ones of every partition."""
+    ends = to_numpy(windows[WEND]).astype(np.int64)
+    is_retained = np.asarray(ends >= watermark)
+    if not isinstance(plan.query.window, IntervalWindow) and windows.num_rows:
+        keys = base_key_columns(plan.query)
+        group = row_ids([windows], keys)[0] if keys else np.zeros(windows.num_rows, np.int64)
+        _, number = np.unique(group, return_inverse=True)
+        last = np.full(int(number.max()) + 1, np.iinfo(np.int64).min)
+        np.maximum.at(last, number, to_numpy(windows[WSTART]))
+        is_retained |= ends >= last[number]
+    return windows.filter(pa.array(is_retained)).select(list(window_sql.window_columns(plan.query)))
+
+
+def open_windows(context: Context, plan: StreamPlan, offsets: Offsets, watermark: int) -> pa.Table:
+    """Return what `retained_windows` does, computed by Spark."""
+    rows = source_rows(context, plan, offsets)
     if isinstance(plan.query.window, IntervalWindow):
         low = from_ticks(bigint(watermark - plan.query.window.max_span(plan.query.precision)), plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
@@ -94,5 +121,4 @@ def open_windows(plan: StreamPlan, rows: DataFrame, watermark: int, emit_state: 
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
-    retained = windows.select(*window_sql.window_columns(plan.query)).toArrow()
-    return retained.append_column(window_sql.EMITTED, pa.repeat(pa.scalar(emit_state, pa.int32()), retained.num_rows))
+    return windows.select(*window_sql.window_columns(plan.query)).toArrow()

@@ -91,7 +91,7 @@ class KernelEvaluation:
             OutputKernel.compile(window_sql.output_columns(plan.query), windows.schema, call_types(plan.query)),
         )
 
-    def groups(self, rows: pa.Table) -> pa.Table | None:
+    def groups(self, rows: pa.Table) -> pa.Table:
         return self.windows.groups(self._typed(rows))
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
@@ -106,6 +106,10 @@ class KernelEvaluation:
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
         return self.windows.merge(self._segments(segments))
+
+    def windows_of(self, rows: pa.Table) -> pa.Table:
+        """Return the windows that all rows of their groups make, with their values."""
+        return self.finish(self.windows.segments(self._typed(rows)))
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
         typed = self._segments(segments)
