@@ -272,6 +272,14 @@ class Evaluator:
             and (not is_grid or any(start == place[1] for start, _ in self.places(image.key[1])))
         ]
 
+    def read_again(self, group: Group, times: set[int]) -> list[Image]:
+        """Return what counts in a group after its rows were read again; without windows only the rows of these times are."""
+        stored = self.stored((group, 0))
+        if self.query.windows is not None:
+            return stored
+        others = [image for image in self.counted[group] if image.key[1] not in times]
+        return [*others, *(image for image in stored if image.key[1] in times)]
+
     def windows(self) -> dict[Place, list[Image]]:
         """Return the windows that have rows, with the versions of rows that count."""
         if isinstance(self.query.windows, Grid):
@@ -300,7 +308,7 @@ class Evaluator:
         else:
             for group in {place[0] for place in again}:
                 self.open_groups |= {group} & self.partial_groups
-                self.counted[group] = self.stored((group, 0))
+                self.counted[group] = self.read_again(group, {start for owner, start in again if owner == group})
             after = self.windows()
             changed = {place for place, images in after.items() if list(before.get(place, [])) != list(images)}
         self.written = (self.written | changed) & set(self.windows())

@@ -68,7 +68,7 @@ PARTITIONS: Final = {
     "tbname": ("tbname", "varchar(40)", lambda row: row["tbname"]),
     "tag": ("site", "varchar(20)", lambda row: row["site"]),
     "column": ("g", "int", lambda row: row["g"]),
-    "expression": ("g % 2", "double", lambda row: row["g"] % 2),
+    "expression": ("g & 1", "bigint", lambda row: row["g"] & 1),
 }
 TYPES: Final = dict(part.strip().split(" ", 1) for part in SCHEMA.replace("(12, 3)", "(12;3)").split(","))
 

@@ -20,7 +20,7 @@ from tests.combinations.running import Home
 from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressible, is_played
 
 STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
-PLAYS_PER_HOME = 40
+PLAYS_PER_HOME = 15
 ONE_DATABASE: Mapping[str, tuple[str, ...]] = {"precision": ("ms",), "zone": ("UTC",), "target": ("new",)}
 """Dimensions that no rule depends on."""
 

@@ -148,7 +148,8 @@ class BackfillWriter:
     def _evaluation(self, chunk: Chunk, offsets: Offsets) -> ChunkEvaluation:
         series = SeriesRange(chunk.first_series, chunk.end_series)
         context = without_quarantine(self._context, self._plan.id)
-        return ChunkEvaluation(context, self._plan, offsets, self._grid, series, fills=self._plan.fills_gaps and self._history)
+        fills, is_new = self._plan.fills_gaps and self._history, self._record.definition.replaces is None
+        return ChunkEvaluation(context, self._plan, offsets, self._grid, series, fills=fills, fills_near=is_new)
 
     def _watermark(self, chunk: Chunk) -> int | None:
         """Return the watermark that written windows must end before; None to write all, as a backfill does."""

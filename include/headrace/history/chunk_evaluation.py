@@ -53,7 +53,7 @@ class ChunkEvaluation:
     """Evaluates one stream at fixed offsets, for a range of its source's series.
 
     `grid` is where its windows may start, None if their length has no bound. If it `fills`, the windows of a chunk include those
-    that FILL adds after them, as in a history.
+    that FILL adds after them, as in a history. With `fills_near` the result may add them when it is written, as a live stream does.
     """
 
     context: Context
@@ -62,6 +62,7 @@ class ChunkEvaluation:
     grid: WindowGrid | None
     series: SeriesRange = ALL_SERIES
     fills: bool = field(default=False, kw_only=True)
+    fills_near: bool = field(default=False, kw_only=True)
 
     @contextmanager
     def result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> Iterator[ChunkResult]:
@@ -85,13 +86,14 @@ class ChunkEvaluation:
 
     def _near_result(self, target: TargetTable, chunk: Chunk, watermark: int | None) -> ChunkResult | None:
         """Return the finished windows of a chunk that needs no job of Spark; None if it does."""
-        if self.fills:
+        if self.fills and not self.fills_near:
             return None
         windows = self._stored.results(*self._near_range(chunk.start, self._last_instant(chunk.end)))
         if windows is None:
             return None
         if self.grid is not None:
-            windows = windows.filter(pc.and_(pc.greater_equal(windows[WSTART], chunk.start), pc.less(windows[WSTART], chunk.end)))
+            start = windows[self._time_column]
+            windows = windows.filter(pc.and_(pc.greater_equal(start, chunk.start), pc.less(start, chunk.end)))
         if watermark is not None:
             windows = windows.filter(pc.less(windows[WEND], watermark))
         if self.plan.fills_gaps:

@@ -9,13 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute import Key, project
+from headrace.compute import project
 from headrace.compute.columnar import ProjectionKernel, UnsupportedError
-from headrace.compute.nodes import Column
 from headrace.compute.plan import TS, WSTART
 from headrace.context import Context
 from headrace.model.jobs import JobCounters
-from headrace.model.types import BIGINT
 from headrace.storage.row_matching import row_ids
 from headrace.streams.batches import BatchResult, StagedWindows, idle_result
 from headrace.streams.definition.define import StreamPlan
@@ -26,7 +24,7 @@ from headrace.streams.wide.parts import PartResult
 from headrace.streams.wide.staging import can_stage, create_staging_folder
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
-from headrace.streams.windows.evaluation import kernel_for, numbered, source_schema, typed_rows
+from headrace.streams.windows.evaluation import kernel_for, numbered, numbered_query, source_schema, typed_rows
 from headrace.streams.windows.window_sql import ROW, small_frame
 
 
@@ -40,7 +38,7 @@ class ProjectionProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.query = replace(plan.query, keys=(*plan.query.keys, Key(ROW, ROW, Column(ROW), BIGINT)))
+        self.query = numbered_query(plan.query)
         types = {field.name: field.type for field in source_schema(plan)} | {ROW: pa.int64()}
         self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 

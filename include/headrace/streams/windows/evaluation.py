@@ -82,11 +82,10 @@ class KernelEvaluation:
         source = source_schema(plan)
         types = {field.name: field.type for field in source}
         extended = window_sql.stream_plan(plan.query)
-        by_row = replace(extended, keys=(*extended.keys, Key(window_sql.ROW, window_sql.ROW, Column(window_sql.ROW), BIGINT)))
         windows = SegmentKernel.compile(extended, types)
         return cls(
             source,
-            SegmentKernel.compile(by_row, types | {window_sql.ROW: pa.int64()}),
+            SegmentKernel.compile(numbered_query(extended), types | {window_sql.ROW: pa.int64()}),
             windows,
             OutputKernel.compile(window_sql.output_columns(plan.query), windows.schema, call_types(plan.query)),
         )
@@ -234,6 +233,11 @@ def typed_rows(plan: StreamPlan, rows: pa.Table) -> pa.Table:
     stored = source_schema(plan)
     others = [rows.schema.field(name) for name in rows.column_names if name not in stored.names]
     return rows.select([*stored.names, *(field.name for field in others)]).cast(pa.schema([*stored, *others]))
+
+
+def numbered_query(query: Plan) -> Plan:
+    """Return a query that keeps the numbers of its rows, as a key."""
+    return replace(query, keys=(*query.keys, Key(window_sql.ROW, window_sql.ROW, Column(window_sql.ROW), BIGINT)))
 
 
 def numbered(rows: pa.Table) -> pa.Table:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar import UnsupportedError
-from headrace.compute.plan import TS, WEND, WSTART
-from headrace.compute.windows import key_columns
+from headrace.compute.columnar import ProjectionKernel, UnsupportedError
+from headrace.compute.plan import TS
 from headrace.context import Context
 from headrace.model.positions import Offsets
 from headrace.storage import Bounds
@@ -24,7 +24,30 @@ from headrace.streams.sources.stored import count_rows, has_many_rows, scan_sour
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import MAX_EVENT_TIMES
 from headrace.streams.windows import window_sql
-from headrace.streams.windows.evaluation import KernelEvaluation, kernel_for
+from headrace.streams.windows.change_batch import Bools, to_numpy
+from headrace.streams.windows.evaluation import KernelEvaluation, kernel_for, numbered, numbered_query, source_schema
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """A query without a window, whose results have the number of their row."""
+
+    source: pa.Schema
+    kernel: ProjectionKernel
+
+    @classmethod
+    def compile(cls, plan: StreamPlan) -> RowKernel:
+        source = source_schema(plan)
+        types = {field.name: field.type for field in source} | {window_sql.ROW: pa.int64()}
+        return cls(source, ProjectionKernel.compile(numbered_query(plan.query), types))
+
+    def windows_of(self, rows: pa.Table) -> pa.Table:
+        return self.kernel.project(numbered(rows.select(self.source.names)))
+
+    def passing(self, rows: pa.Table) -> Bools:
+        mask = np.zeros(rows.num_rows, np.bool_)
+        mask[to_numpy(self.windows_of(rows)[window_sql.ROW]).astype(np.int64)] = True
+        return mask
 
 
 @dataclass(frozen=True)
@@ -40,13 +63,15 @@ class StoredWindows:
     series: SeriesRange = ALL_SERIES
 
     @cached_property
-    def _kernels(self) -> KernelEvaluation | None:
-        if self.plan.query.window is None:
-            return None
-        return kernel_for(self.context, self.plan, lambda: KernelEvaluation.compile(self.plan))
+    def _kernels(self) -> KernelEvaluation | RowKernel | None:
+        compile_ = RowKernel.compile if self.plan.query.window is None else KernelEvaluation.compile
+        return kernel_for(self.context, self.plan, lambda: compile_(self.plan))
 
     def windows(self, first: int | None, last: int | None) -> pa.Table | None:
-        """Return the windows of the rows from `first` to `last`, with partials, `_is_result` and the select list as stored."""
+        """Return the windows of the rows from `first` to `last`, with partials, `_is_result` and the select list as stored.
+
+        Without a window in the query, return the select list of each row.
+        """
         rows = self._rows(first, last)
         if rows is None or self._kernels is None:
             return None
@@ -56,18 +81,16 @@ class StoredWindows:
             return None
 
     def results(self, first: int | None, last: int | None) -> pa.Table | None:
-        """Return the finished windows of these rows, with the columns of `compute.finish`."""
+        """Return the finished windows of these rows, with the columns of `compute.finish` among others."""
         windows = self.windows(first, last)
-        if windows is None:
-            return None
-        outputs = [output.column for output in self.plan.query.outputs]
-        columns = [*key_columns(self.plan.query), WSTART, WEND, *outputs]
-        return windows.filter(windows[window_sql.IS_RESULT]).select(columns)
+        if windows is None or self.plan.query.window is None:
+            return windows
+        return windows.filter(windows[window_sql.IS_RESULT])
 
     def groups(self) -> pa.Table | None:
         """Return the keys of all groups of the query."""
         rows = self._rows(None, None)
-        if rows is None or self._kernels is None:
+        if rows is None or not isinstance(self._kernels, KernelEvaluation):
             return None
         try:
             return self._kernels.groups(rows)
