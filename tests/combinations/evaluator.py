@@ -10,7 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -55,6 +55,8 @@ class Query:
     constants: tuple[Any, Any] = (None, None)
     is_whole: bool = False
     """Whether the value is an integer."""
+    digits: int | None = None
+    """The digits after the point that the type of the value has."""
     shown: Callable[[Any], Any] = lambda value: value
     """Converts values, such as a length of time to ticks."""
     bounding: str | None = None
@@ -79,6 +81,8 @@ class Options:
     watermark: int
     ignore_expired: bool
     ignore_update: bool
+    mixes: bool = True
+    """Whether groups are made by something else than the subtable."""
 
 
 Place = tuple[Group, int]
@@ -105,6 +109,8 @@ class Evaluator:
     open_groups: set[Group] = field(default_factory=set)
     """Partial groups with windows of rows that were recalculated: how many of their rows are read again is not documented."""
     forced_until: int = 0
+    recomputed_until: int = 0
+    """The watermark when all results were computed from the stored rows."""
 
     def image(self, key: Key, row: Row) -> Image:
         return Image(key, {**row, **self.tags.get(key[0], {}), "tbname": key[0]})
@@ -131,14 +137,22 @@ class Evaluator:
                 if self.is_counted(version):
                     self.partial_groups |= {self.query.group(version.row)} if old is not None and not is_update else set()
                     is_partial = is_out_of_order or old is not None
-                    touched, again = self.read(version, watermark if is_late else None, is_update=is_update, is_partial=is_partial)
+                    touched, again = self.read(
+                        version,
+                        watermark if is_late else None,
+                        is_update=is_update,
+                        is_partial=is_partial,
+                        is_again=old is not None,
+                    )
                     all_touched |= touched
                     all_again |= again
             if self.is_counted(new):
                 self.advance(key)
         self.finish(before, all_touched, all_again)
 
-    def read(self, image: Image, late_after: int | None, *, is_update: bool, is_partial: bool) -> tuple[set[Place], set[Place]]:
+    def read(
+        self, image: Image, late_after: int | None, *, is_update: bool, is_partial: bool, is_again: bool
+    ) -> tuple[set[Place], set[Place]]:
         """Count a version of a row in its windows, or leave it out. Return those that count it and those to be recalculated."""
         group, touched, again = self.query.group(image.row), set[Place](), set[Place]()
         for start, last in self.places(image.key[1]):
@@ -149,6 +163,9 @@ class Evaluator:
             else:
                 touched.add((group, start))
                 self.count((group, start), image)
+                if is_again and last < self.recomputed_until:
+                    # A window that was closed before the stream was computed is read from the source when it changes.
+                    self.open_groups.add(group)
                 if is_partial and not isinstance(self.query.windows, Grid):
                     self.open_groups |= {group} & self.partial_groups
         return touched, again
@@ -183,6 +200,9 @@ class Evaluator:
         for key in [key for key in self.rows if key[0] == subtable]:
             del self.rows[key]
         self.partial_groups |= {self.query.group(image.row) for images in self.counted.values() for image in images}
+        # What was not written yet of a group of its own has no table to go to.
+        if not self.options.mixes:
+            self.open_groups.add(subtable)
 
     def set_tag(self, subtable: str, name: str, value: Any) -> None:
         """Change a tag. Under IGNORE UPDATE 0 the windows of its rows are recalculated, in the old and the new group."""
@@ -228,6 +248,7 @@ class Evaluator:
             self.advance(image.key)
         self.in_interval = {place: self.stored(place) for place in self.in_interval} if isinstance(self.query.windows, Grid) else {}
         self.written = set(self.windows())
+        self.recomputed_until = self.watermark or 0
 
     def pass_time(self, now: int) -> None:
         """Compute the windows that FORCE_WINDOW_CLOSE owes at a time of the clock, from the rows that have arrived."""
@@ -383,4 +404,6 @@ def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: fl
     if low is None or high is None or not isinstance(low, int | float | Decimal) or isinstance(low, bool):
         return first, None
     value = float(low) + (float(high) - float(low)) * share
+    if query.digits is not None:
+        return first, Decimal(value).quantize(Decimal(10) ** -query.digits, ROUND_HALF_UP)
     return first, math.trunc(value) if query.is_whole else value

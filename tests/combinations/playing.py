@@ -75,7 +75,7 @@ TYPES: Final = dict(part.strip().split(" ", 1) for part in SCHEMA.replace("(12, 
 
 @dataclass
 class Play:
-    """A combination in a database of its own. `happen` says what is executed, and tells the evaluator."""
+    """A combination in a database of its own. `happen` says what is executed, and informs the evaluator."""
 
     combination: Combination
     database: str
@@ -93,6 +93,7 @@ class Play:
             int(chosen["watermark"]) * self.scale.unit * SECOND,
             chosen["expired"] == "1",
             chosen["update"] == "1",
+            chosen["partition"] != "tbname",
         )
         self.evaluator = Evaluator(self.query(), options, tags)
 
@@ -120,7 +121,8 @@ class Play:
             bounding="g" if chosen["window"] in ("state", "event") else None,
             takes_earlier_rows=chosen["window"] in (*INTERVALS, "session"),
             is_whole=chosen["aggregate"] == "count"
-            or (column in "ibuwat" and chosen["aggregate"] in ("sum", "min", "max", "first", "last", "spread")),
+            or (column in "ibuwat" and chosen["aggregate"] in ("sum", "min", "max", "first", "last")),
+            digits=3 if column == "c" and chosen["aggregate"] in ("sum", "min", "max", "first", "last", "spread") else None,
         )
 
     def length_in_ticks(self, length: int | None) -> int | None:

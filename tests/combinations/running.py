@@ -153,6 +153,9 @@ class Home:
         """Return what is wrong about VERIFY's verdict, or None."""
         if play.evaluator.options.trigger == "force_window_close":
             return None
+        if (play.combination["type"], play.combination["fill"]) == ("c", "value"):
+            self.judged["VERIFY: does not support constants of DECIMAL"] += 1
+            return None
         verification = self.connection.verify(stream=f"{play.database}.s")
         if verification.equal:
             self.judged["VERIFY: equal"] += 1
@@ -184,7 +187,7 @@ def create(play: Play) -> list[str]:
     """Return the statement that creates the stream. One that will be replaced has another condition."""
     if play.combination["history"] == "replace":
         return [play.statement(replaced="g < 3")]
-    if play.combination["history"] == "filled":
+    if play.combination["history"] == "filled" and play.evaluator.options.trigger != "force_window_close":
         play.evaluator.recompute()
     else:
         play.evaluator.start()

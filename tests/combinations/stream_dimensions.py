@@ -112,3 +112,14 @@ RULES: Final = (
 def is_played(combination: Combination) -> bool:
     """Return whether a combination is a stream that runs."""
     return is_expressible(combination) and not any(rule.forbids(combination) for rule in RULES)
+
+
+def is_near(combination: Combination) -> bool:
+    """Return whether a stream needs no job of Spark while it has few rows."""
+    fills = has(combination, fill=("null", "prev", "next", "linear", "value"))
+    is_decimal = has(combination, aggregate=NUMERIC, type=("u", "c"))
+    overlaps = has(combination, slide="half", window=("month", "year")) or has(
+        combination, slide="half", window=("day", "week"), zone=("Europe/Berlin", "Asia/Kolkata")
+    )
+    fills_again = fills and (has(combination, history=("reset", "replace")) or has(combination, trigger="force_window_close"))
+    return not (is_decimal or overlaps or fills_again)

@@ -1,6 +1,7 @@
 """Every few values of a stream's dimensions together: played to the end, and judged by VERIFY and by an evaluator of rows.
 
-HEADRACE_COMBINATIONS is how many values are covered together; without it, only what is refused is tested.
+HEADRACE_COMBINATIONS is how many values are covered together; without it, all pairs that need no Spark are. With it,
+HEADRACE_COMBINATIONS_PART=3/20 plays the third of 20 parts, and HEADRACE_COMBINATIONS_SEED=7 other combinations.
 """
 
 from __future__ import annotations
@@ -14,21 +15,30 @@ import pytest
 
 import headrace
 from headrace.errors import Error
-from tests.combinations.covering import Rule, covering, refused
+from tests.combinations.covering import Combination, Rule, covering, refused
 from tests.combinations.playing import Play
 from tests.combinations.running import Home
-from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressible, is_played
+from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressible, is_near, is_played
 
-STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
+IS_CAMPAIGN = "HEADRACE_COMBINATIONS" in os.environ
+STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "2"))
+SEED = int(os.environ.get("HEADRACE_COMBINATIONS_SEED", "0"))
+PART, PARTS = map(int, os.environ.get("HEADRACE_COMBINATIONS_PART", "1/1").split("/"))
 PLAYS_PER_HOME = 15
 ONE_DATABASE: Mapping[str, tuple[str, ...]] = {"precision": ("ms",), "zone": ("UTC",), "target": ("new",)}
 """Dimensions that no rule depends on."""
 
 
+def is_chosen(combination: Combination) -> bool:
+    return is_played(combination) and (IS_CAMPAIGN or is_near(combination))
+
+
 def homes() -> dict[str, list[Play]]:
     """Return the plays of each home: those that share restarts, and with FORCE_WINDOW_CLOSE a clock."""
     plays = defaultdict[str, list[Play]](list)
-    for number, combination in enumerate(covering(DIMENSIONS, STRENGTH, is_played) if STRENGTH else ()):
+    for number, combination in enumerate(covering(DIMENSIONS, STRENGTH, is_chosen, SEED)):
+        if number % PARTS != PART - 1:
+            continue
         clock = f" {combination['window']}" if combination["trigger"] == "force_window_close" else ""
         plays[f"{combination['stop']}{clock}"].append(Play(combination, f"d{number}"))
     return {
@@ -41,11 +51,11 @@ def homes() -> dict[str, list[Play]]:
 HOMES: Mapping[str, Sequence[Play]] = homes()
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", HOMES)
-def test_a_stream_writes_what_the_evaluator_computes(name: str, tmp_path: Path) -> None:
+def test_a_stream_writes_what_the_evaluator_computes(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if IS_CAMPAIGN:
+        request.getfixturevalue("spark")
     plays = list(HOMES[name])
     home = Home(tmp_path, plays, is_clocked=plays[0].combination["trigger"] == "force_window_close")
     try:
