@@ -293,7 +293,7 @@ def translated() -> Iterator[None]:
         if condition == "USER_RAISED_EXCEPTION":
             message = (error.getMessageParameters() or {}).get("errorMessage", first_line)
             raise raised_error(message) from error
-        if condition == "ARITHMETIC_OVERFLOW":
+        if condition.startswith(("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")):
             raise DataError(
                 "a result of the expression is out of range", hint="cast its operands to DOUBLE, or leave them out with WHERE"
             ) from error

@@ -18,10 +18,15 @@ SIGNIFICANT_DIGITS: Final = {TypeKind.FLOAT: 6, TypeKind.DOUBLE: 15}
 """How many digits a number has as text."""
 
 
-def to_real(term: Term) -> Node:
-    """Convert a term to DOUBLE. Text counts as the number it begins with, or 0. Raise `TypeMismatchError` for bytes."""
+def check_number(term: Term) -> None:
+    """Raise `TypeMismatchError` for bytes, which are no number."""
     if term.type is not None and term.type.kind in (TypeKind.VARBINARY, TypeKind.GEOMETRY):
         raise TypeMismatchError(f"a number is needed, not {term.type}", hint="cast it to VARCHAR first")
+
+
+def to_real(term: Term) -> Node:
+    """Convert a term to DOUBLE. Text counts as the number it begins with, or 0. Raise `TypeMismatchError` for bytes."""
+    check_number(term)
     if term.type is not None and is_text(term.type):
         number = spark_sql("regexp_extract({}, '{}', 1)", term.node, NUMBER_TEXT)
         return if_(term.node.is_null(), NULL, call("coalesce", number.try_cast("double"), double(0)))
@@ -29,7 +34,12 @@ def to_real(term: Term) -> Node:
 
 
 def to_whole(term: Term) -> Node:
-    """Convert a term to BIGINT, NULL if out of range. Fractions are truncated, those of DECIMAL rounded."""
+    """Convert a term to BIGINT, NULL if out of range. Fractions are truncated, those of DECIMAL rounded.
+
+    Raises:
+        TypeMismatchError: It has bytes.
+    """
+    check_number(term)
     if term.type is None:
         return NULL.cast("bigint")
     if is_text(term.type):

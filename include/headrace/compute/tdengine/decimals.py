@@ -6,13 +6,14 @@ import re
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from typing import Final
 
-from headrace.compute.nodes import FALSE, NULL, TRUE, Node, call, if_, string
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, call, if_, integer, string
 from headrace.compute.terms import Term
 from headrace.compute.types import spark_type
 from headrace.model.types import DataType, TypeKind
 
 DECIMAL_DIGITS: Final = 38
 NUMBER: Final = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+ROUNDED_DIGITS: Final = 34
 MIN_SCALE: Final = 6
 """How many digits after the point remain at least if a result has too many digits."""
 DIGITS: Final = {
@@ -78,6 +79,16 @@ def decimal_arithmetic(sign: str, left: Term, right: Term, type_: DataType) -> T
     first, second = as_decimal(left), as_decimal(right)
     divisor = call("nullif", second, string("0").cast("decimal(1,0)")) if sign in "/%" else second
     return Term(call(sign, first, divisor).cast(spark_type(type_)), type_)
+
+
+def opposite(term: Term) -> Node:
+    """Return minus a DECIMAL. Spark rounds that of one with more than 34 digits, so its sign is written."""
+    assert term.type is not None
+    if (term.type.length or DECIMAL_DIGITS) <= ROUNDED_DIGITS:
+        return -term.node
+    text = term.node.cast("string")
+    signed = if_(call("startswith", text, string("-")), call("substring", text, integer(2)), call("concat", string("-"), text))
+    return signed.cast(spark_type(term.type))
 
 
 def constant_number(term: Term) -> Decimal | None:

@@ -11,7 +11,7 @@ from headrace.compute.nodes import FALSE, NULL, Node, both, call, double, either
 from headrace.compute.nodes import negated as inverted
 from headrace.compute.tdengine.comparisons import COMPARISONS, comparison
 from headrace.compute.tdengine.conversions import to_bits, to_real, to_text, to_whole, truth
-from headrace.compute.tdengine.decimals import arithmetic_type, decimal_arithmetic
+from headrace.compute.tdengine.decimals import arithmetic_type, decimal_arithmetic, opposite
 from headrace.compute.tdengine.patterns import PatternError, like_regex, posix_regex
 from headrace.compute.terms import Term, cast, instant_literal, is_instant, literal, shift_instant
 from headrace.compute.types import is_text
@@ -37,7 +37,7 @@ def timestamp(term: Term, zone: str, precision: Precision) -> Term:
         return instant_literal(instant)
     if isinstance(term.constant_value, float | Decimal):
         return instant_literal(int(term.constant_value))
-    return Term(cast(term, BIGINT), TIMESTAMP, term.constant)
+    return Term(to_whole(term), TIMESTAMP, term.constant)
 
 
 def arithmetic(sign: str, left: Term, right: Term) -> Term:
@@ -93,7 +93,7 @@ def negate(term: Term) -> Term:
     if isinstance(value, int | float) and not isinstance(value, bool) and not is_instant(term):
         return literal(-value)
     if term.type is not None and term.type.kind is TypeKind.DECIMAL:
-        return Term(-term.node, term.type)
+        return Term(opposite(term), term.type)
     return Term(-to_real(term), DOUBLE)
 
 

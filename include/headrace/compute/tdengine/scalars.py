@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction, finite, number
 from headrace.compute.nodes import NULL, Node, bigint, call, double, either, if_, integer, spark_sql, string
 from headrace.compute.tdengine.conversions import common_type, convert, to_whole
+from headrace.compute.tdengine.decimals import opposite
 from headrace.compute.tdengine.operators import arithmetic
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from headrace.compute.terms import Term
@@ -164,6 +166,8 @@ def same_type_function(function: str) -> Build:
 def absolute(arguments: ScalarArguments) -> Term:
     """Build `abs(x)` in the type of x. The least integer has no opposite in its type, and does not change."""
     term = arguments.terms[0]
+    if term.type is not None and term.type.kind is TypeKind.DECIMAL:
+        return Term(if_(term.node < integer(0), opposite(term), term.node), term.type)
     if term.type is None or term.type.kind not in SIGNED:
         return same_type_function("abs")(arguments)
     least, _ = term.type.integer_range()
@@ -171,16 +175,22 @@ def absolute(arguments: ScalarArguments) -> Term:
     return Term(if_(term.node.equals(bigint(least)), term.node, value), term.type)
 
 
-def integral_function(apply: Callable[[Node], Node]) -> Build:
-    """Return a function that rounds fractions: integers do not change, FLOAT and DOUBLE keep their type."""
+def whole(function: str, x: Node) -> Node:
+    """Return `ceil` or `floor` of a DOUBLE. Spark's result is a BIGINT, and numbers beyond 2^53 have no fraction."""
+    return if_(call("abs", x) < double(2.0**53), call(function, x).cast("double"), x)
+
+
+def integral_function(of_decimal: Callable[[Node], Node], of_double: Callable[[Node], Node]) -> Build:
+    """Return a function that rounds fractions in the type of its argument. Integers do not change; DECIMAL is rounded exactly."""
 
     def build(arguments: ScalarArguments) -> Term:
         term = arguments.terms[0]
+        number(term)
         if term.type is not None and term.type.kind not in (*FLOATS, TypeKind.DECIMAL):
-            number(term)
             return Term(term.node, term.type)
         type_ = term.type or DOUBLE
-        return Term(apply(number(term)).cast(spark_type(type_)), type_)
+        rounded = of_decimal(term.node) if type_.kind is TypeKind.DECIMAL else of_double(number(term))
+        return Term(rounded.cast(spark_type(type_)), type_)
 
     return build
 
@@ -189,13 +199,21 @@ def round_number(arguments: ScalarArguments) -> Term:
     """Build `round(x[, digits])`. Negative digits round integers, too."""
     if len(arguments.terms) > 1 and arguments.terms[1].constant is None:
         scale = power_of_ten(arguments.terms[1])
-        return integral_function(lambda x: call("round", x * scale, integer(0)) / scale)(arguments)
+
+        def apply(x: Node) -> Node:
+            return call("round", x * scale, integer(0)) / scale
+
+        return integral_function(apply, apply)(arguments)
     digits = arguments.integer(1) if len(arguments.terms) > 1 else 0
     type_ = arguments.terms[0].type
     if digits < 0 and type_ is not None and type_.is_integer:
         value = arguments.terms[0].node if type_.kind is TypeKind.UBIGINT else arguments.terms[0].node.cast("bigint")
         return Term(call("round", value, integer(digits)).try_cast(spark_type(type_)), type_)
-    return integral_function(lambda x: call("round", x, integer(digits)))(arguments)
+
+    def round_(x: Node) -> Node:
+        return call("round", x, integer(digits))
+
+    return integral_function(round_, round_)(arguments)
 
 
 def power_of_ten(digits: Term) -> Node:
@@ -203,13 +221,21 @@ def power_of_ten(digits: Term) -> Node:
 
 
 def truncate_number(arguments: ScalarArguments) -> Term:
-    scale = double(10.0 ** arguments.integer(1)) if arguments.terms[1].constant else power_of_ten(arguments.terms[1])
+    places = arguments.terms[1]
+    digits = integer(arguments.integer(1)) if places.constant else None
+    scale = double(10.0 ** arguments.integer(1)) if places.constant else power_of_ten(places)
 
-    def cut(x: Node) -> Node:
+    def cut_double(x: Node) -> Node:
         scaled = x * scale
-        return if_(scaled < integer(0), call("ceil", scaled), call("floor", scaled)) / scale
+        cut = if_(scaled < integer(0), whole("ceil", scaled), whole("floor", scaled)) / scale
+        return if_(finite(scaled).is_null(), x, cut)
 
-    return integral_function(cut)(arguments)
+    def cut_decimal(x: Node) -> Node:
+        if digits is None:
+            return cut_double(x.cast("double"))
+        return if_(x < integer(0), call("ceil", x, digits), call("floor", x, digits))
+
+    return integral_function(cut_decimal, cut_double)(arguments)
 
 
 def logarithm(arguments: ScalarArguments) -> Term:
@@ -247,12 +273,16 @@ MATH_TABLE: Final = (
     ScalarFunction("acos", 1, 1, real_function("acos"), "arc cosine, in radians"),
     ScalarFunction("asin", 1, 1, real_function("asin"), "arc sine, in radians"),
     ScalarFunction("atan", 1, 1, real_function("atan"), "arc tangent, in radians"),
-    ScalarFunction("ceil", 1, 1, integral_function(lambda x: call("ceil", x)), "smallest integer that is at least x"),
+    ScalarFunction(
+        "ceil", 1, 1, integral_function(partial(call, "ceil"), partial(whole, "ceil")), "smallest integer that is at least x"
+    ),
     ScalarFunction("cos", 1, 1, real_function("cos"), "cosine of x in radians"),
     ScalarFunction("crc32", 1, 1, checksum, "CRC-32 checksum"),
     ScalarFunction("degrees", 1, 1, real_function("degrees"), "radians converted to degrees"),
     ScalarFunction("exp", 1, 1, real_function("exp"), "e raised to the power x"),
-    ScalarFunction("floor", 1, 1, integral_function(lambda x: call("floor", x)), "largest integer that is at most x"),
+    ScalarFunction(
+        "floor", 1, 1, integral_function(partial(call, "floor"), partial(whole, "floor")), "largest integer that is at most x"
+    ),
     ScalarFunction("greatest", 2, None, extreme_function("greatest"), f"largest {EXTREME}"),
     ScalarFunction("least", 2, None, extreme_function("least"), f"smallest {EXTREME}"),
     ScalarFunction("ln", 1, 1, logarithm, "natural logarithm"),

@@ -8,7 +8,8 @@ from headrace.model.time import Precision
 from headrace.model.types import BIGINT, DOUBLE, SIGNED, TIMESTAMP, VARCHAR, DataType, TypeKind
 from headrace.verify.expressions import Arguments, Rule
 from headrace.verify.steps import floor_to
-from headrace.verify.tdengine.conversions import to_bigint, to_double, to_text, unify
+from headrace.verify.tdengine.conversions import decimal_arithmetic, to_bigint, to_double, to_text, unify
+from headrace.verify.tdengine.decimals import exact_truncation
 from headrace.verify.values import Value, constant, duck_type, floored_mod, unsupported
 from headrace.verify.zones import Clock
 
@@ -34,11 +35,16 @@ def _text_type(use: Arguments) -> DataType:
     return DataType(TypeKind.NCHAR) if any(value.is_kind(TypeKind.NCHAR) for value in use.values) else VARCHAR
 
 
+def _exact(value: Value) -> str:
+    """Return a DECIMAL as it is, and other numbers as DOUBLE."""
+    return value.sql if value.is_kind(TypeKind.DECIMAL) else to_double(value)
+
+
 def _same_type(sql: str) -> Rule:
     def rule(use: Arguments) -> Value:
         value = use.values[0]
         type_ = value.type or DOUBLE
-        number = f"CAST({value.sql} AS HUGEINT)" if type_.is_integer else to_double(value)
+        number = f"CAST({value.sql} AS HUGEINT)" if type_.is_integer else _exact(value)
         result = f"CAST({sql.format(number)} AS {duck_type(type_)})"
         if type_.kind in SIGNED:
             # The least integer has no opposite in its type.
@@ -49,16 +55,22 @@ def _same_type(sql: str) -> Rule:
 
 
 def _integral(sql: str) -> Rule:
-    """Return the rule of a function that rounds fractions; integers stay as they are, FLOAT and DOUBLE keep their type."""
+    """Return the rule of a function that rounds fractions; integers stay as they are, other types are kept."""
 
     def rule(use: Arguments) -> Value:
         value = use.values[0]
         if value.type is not None and (value.type.is_integer or value.is_kind(TypeKind.BOOL)):
             return value
         type_ = value.type or DOUBLE
-        return Value(f"CAST({sql.format(to_double(value))} AS {duck_type(type_)})", type_)
+        return Value(f"CAST({sql.format(_exact(value))} AS {duck_type(type_)})", type_)
 
     return rule
+
+
+def _mod(use: Arguments) -> Value:
+    if any(value.is_kind(TypeKind.DECIMAL) for value in use.values):
+        return decimal_arithmetic("%", *use.values)
+    return Value(f"({to_double(use.values[0])} % nullif({to_double(use.values[1])}, 0))", DOUBLE)
 
 
 def _round(use: Arguments) -> Value:
@@ -68,8 +80,10 @@ def _round(use: Arguments) -> Value:
 
 
 def _truncate(use: Arguments) -> Value:
+    if use.values[0].is_kind(TypeKind.DECIMAL):
+        return exact_truncation(use.values[0], use.whole_number(1))
     scale = f"CAST({10.0 ** use.whole_number(1)!r} AS DOUBLE)"
-    return _integral(f"trunc({{0}} * {scale}) / {scale}")(use)
+    return _integral(f"(CASE WHEN isfinite({{0}} * {scale}) THEN trunc({{0}} * {scale}) / {scale} ELSE {{0}} END)")(use)
 
 
 def _log(use: Arguments) -> Value:
@@ -197,7 +211,7 @@ FUNCTIONS: Final[dict[str, Rule]] = {
     "concat_ws": _concat_with_separator,
     "dayofweek": _clock_field("dayofweek({0}) + 1"),
     "length": _byte_length,
-    "mod": lambda use: Value(f"({to_double(use.values[0])} % nullif({to_double(use.values[1])}, 0))", DOUBLE),
+    "mod": _mod,
     "pi": lambda _: Value("pi()", DOUBLE),
     "position": _measure("instr({1}, {0})"),
     "repeat": _repeat,
