@@ -51,6 +51,7 @@ def history_events(plan: StreamPlan, windows: pa.Table) -> WindowEvents:
     if IS_FILLED in windows.column_names:
         windows = windows.filter(pc.invert(windows[IS_FILLED]))
     if isinstance(plan.query.window, StateWindow):
-        named = windows.append_column(STATE, windows[plan.conditions.state])
-        windows = add_neighbor_states(named, [named], [*key_columns(plan.query), WSTART])
+        if STATE not in windows.column_names:  # Kernels name it, Spark does not.
+            windows = windows.append_column(STATE, windows[plan.conditions.state])
+        windows = add_neighbor_states(windows, [windows], [*key_columns(plan.query), WSTART])
     return WindowEvents({event: windows for event in plan.notification.events if windows.num_rows})
