@@ -89,6 +89,22 @@ def test_a_chunk_is_delivered_once(tmp_path: Path) -> None:
     assert list(stored_points(tmp_path).values()) == [2]
 
 
+def test_a_chunk_in_several_parts_is_delivered_again_unless_it_has_ended(tmp_path: Path) -> None:
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink.handshake()
+    first, last = (Delivery("job/run/1", 1, [points(*own)], is_same=True, is_last=len(own) > 1) for own in ([1], [1, 2]))
+    for _ in range(2):
+        sink.transfer(first)
+    sink.transfer(Delivery("pipe", 1, [points(3)]))
+    sink.transfer(first)
+    sink.transfer(last)
+    assert sorted(stored_points(tmp_path).values()) == [1, 2]
+    sink.transfer(Delivery("pipe", 2, [points(3, 4)]))
+    sink.transfer(first)
+    sink.transfer(last)
+    assert sorted(stored_points(tmp_path).values()) == [3, 4]
+
+
 def test_a_driver_with_an_older_lease_writes_nothing(tmp_path: Path) -> None:
     old, new = (DeltaSink(DeltaOptions(str(tmp_path), False)) for _ in range(2))
     old.handshake()

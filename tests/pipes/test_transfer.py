@@ -15,11 +15,14 @@ from headrace.errors import NotSupportedError, StorageError
 from headrace.model.ledger import ChunkState
 from headrace.pipes.history import HISTORY
 from headrace.pipes.kind import PIPE
+from headrace.pipes.plugins import Delivery
 from headrace.pipes.running import RunningPipes
-from headrace.pipes.transfer import transfer_chunk
+from headrace.pipes.sinks.delta import DeltaSink
+from headrace.pipes.transfer import plan_chunks, transfer_chunk
 from headrace.runtime.airflow_tasks import BackfillRange
 from headrace.runtime.pipe_tasks import plan_history, plan_range
 from headrace.settings import load
+from headrace.storage.delta import share_planning
 
 ROWS = 60
 numbers = count()
@@ -33,8 +36,19 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Co
 
 
 @pytest.fixture
+def large_chunks(tmp_path: Path) -> Iterator[headrace.Connection]:
+    """Open a home whose chunks have rows of several devices."""
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path / "home", driver_rows=0)) as opened:
+        yield opened
+
+
+@pytest.fixture
 def pipe(connection: headrace.Connection, tmp_path: Path) -> str:
     """Create a pipe over a history of a few devices to a Delta table in `tmp_path`, and return its id."""
+    return create_pipe(connection, tmp_path)
+
+
+def create_pipe(connection: headrace.Connection, tmp_path: Path) -> str:
     name = f"p{next(numbers)}"
     for device in range(3):
         rows = ", ".join(f"({time}, {device * 100 + time})" for time in range(ROWS // 3))
@@ -74,6 +88,27 @@ def test_tasks_transfer_a_large_history_before_the_snode_continues(
     assert plan_history(context, pipe) == []
     assert len(stored(tmp_path)) == ROWS
     assert step_all(connection, pipe)
+
+
+def test_all_parts_of_a_chunk_are_transferred_also_after_a_failure_between_them(
+    large_chunks: headrace.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, pipe = large_chunks.session.context, create_pipe(large_chunks, tmp_path)
+    monkeypatch.setattr(share_planning, "TARGET_ROWS", ROWS // 3)
+    (chunk,) = plan_chunks(context, pipe)
+    deliver, parts = DeltaSink.transfer, count(1)
+
+    def fail_at_the_second_part(sink: DeltaSink, delivery: Delivery) -> None:
+        if next(parts) == 2:
+            raise StorageError("the disk is full", hint="wait")
+        deliver(sink, delivery)
+
+    monkeypatch.setattr(DeltaSink, "transfer", fail_at_the_second_part)
+    with pytest.raises(StorageError):
+        transfer_chunk(context, pipe, HISTORY, chunk.number)
+    assert 0 < len(stored(tmp_path)) < ROWS
+    assert transfer_chunk(context, pipe, HISTORY, chunk.number).state is ChunkState.DONE
+    assert len(stored(tmp_path)) == ROWS
 
 
 def test_a_chunk_that_fails_is_recorded_and_done_by_a_later_try(connection: headrace.Connection, pipe: str, tmp_path: Path) -> None:

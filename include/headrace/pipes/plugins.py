@@ -107,6 +107,8 @@ class Delivery:
         events: What is to be delivered, in order.
         epoch: That of the lease under which the pipe runs; 0 without a lease. A driver with an older one may still be running.
         is_same: Whether the number names these events, whichever process delivers them.
+        is_last: Whether no more events follow under the number. Those of a number that was not ended are delivered again from the
+            first one on.
     """
 
     pipe_id: str
@@ -114,6 +116,7 @@ class Delivery:
     events: Sequence[Event]
     epoch: int = 0
     is_same: bool = False
+    is_last: bool = True
 
 
 class Sink(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -13,6 +13,7 @@ from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK, PipeStage
 from headrace.model.positions import Offsets
 from headrace.model.run_reports import chunk_report, reported
+from headrace.pipes.events import Event
 from headrace.pipes.feeds import Feeds
 from headrace.pipes.history import ALL_TIME, HISTORY
 from headrace.pipes.inclusion import DELETE, INSERT, included
@@ -85,8 +86,20 @@ def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms
 
 def _transfer(context: Context, record: JobRecord, chunk: Chunk) -> None:
     with open_source(context, record.definition) as source, open_sink(context, record.definition) as sink:
-        for event in source.history.events(chunk, _versions(record, chunk.run)):
-            sink.transfer(Delivery(f"{chunk.job_id}/{chunk.run}/{chunk.number}", 1, [event], is_same=True))
+        name = f"{chunk.job_id}/{chunk.run}/{chunk.number}"
+        for event, is_last in with_last(source.history.events(chunk, _versions(record, chunk.run))):
+            # Only the last part marks the chunk as delivered: a chunk is read in parts that may differ at the next try.
+            sink.transfer(Delivery(name, 1, [event], is_same=True, is_last=is_last))
+
+
+def with_last(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
+    """Yield events with whether each is the last one."""
+    following = iter(events)
+    event = next(following, None)
+    while event is not None:
+        after = next(following, None)
+        yield event, after is None
+        event = after
 
 
 def _versions(record: JobRecord, run: str) -> Offsets | None:

@@ -85,7 +85,8 @@ class DeltaSink:
             return
         events = [event for event in delivery.events if isinstance(event, InsertEvent | DeleteEvent)]
         for number, event in enumerate(events, start=1):
-            self._commit(layout, event, transactions_of(delivery, is_last=number == len(events)))
+            ends = delivery.is_last and number == len(events)
+            self._commit(layout, event, transactions_of(delivery, ends=ends))
 
     def close(self) -> None:
         """Do nothing."""
@@ -133,10 +134,10 @@ class DeltaSink:
             write_deltalake(self._options.uri, empty, mode="append", schema_mode="merge", storage_options=self._storage)
 
 
-def transactions_of(delivery: Delivery, *, is_last: bool) -> list[Transaction]:
-    """Return what a commit carries: the epoch, and in the last one of a delivery its number if that names its events."""
+def transactions_of(delivery: Delivery, *, ends: bool) -> list[Transaction]:
+    """Return what a commit carries: the epoch, and in the one that ends a number this number if it names its events."""
     epoch = [Transaction(delivery.pipe_id + EPOCH, delivery.epoch)] if delivery.epoch else []
-    return [*epoch, *([Transaction(delivery.pipe_id, delivery.batch)] if delivery.is_same and is_last else [])]
+    return [*epoch, *([Transaction(delivery.pipe_id, delivery.batch)] if delivery.is_same and ends else [])]
 
 
 def refuse_older(table: DeltaTable, transactions: Sequence[Transaction]) -> None:
