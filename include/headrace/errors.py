@@ -86,6 +86,10 @@ class TransientError(DatabaseError, code="TRANSIENT"):
     """Another statement or process is in the way, for example one that holds a lock."""
 
 
+class StaleDefinitionError(TransientError, code=TransientError.code):
+    """The definition of a table has changed since a statement read it. Nothing is written; other writes are not affected."""
+
+
 class ProgrammingError(TerminalError, code="PROGRAMMING"):
     """PEP 249: the statement is invalid."""
 

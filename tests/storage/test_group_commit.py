@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -85,6 +86,30 @@ def test_an_invalid_row_fails_its_own_write_alone(meters: Tables, group: GroupCo
     with pytest.raises(TransientError, match="b"):
         bad.result()
     assert [row["ts"] for row in read(meters.scan(METERS))] == [0, 1]
+
+
+@pytest.mark.parametrize("columns", ["a", "ab"])
+def test_a_lock_that_cannot_be_had_fails_all_writes_of_a_group_at_once(
+    meters: Tables, group: GroupCommit, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Each of them would have waited for it in turn."""
+    attempts: list[str] = []
+
+    @contextmanager
+    def locked(name: str) -> Iterator[None]:
+        attempts.append(name)
+        raise TransientError(f"{name} is locked", hint="try again")
+        yield
+
+    own = [columns[number % len(columns)] for number in range(10)]
+    parts = [(rows([{"ts": number, name: 1}]), ["ts", name]) for number, name in enumerate(own)]
+    with meters.writer.merging_by_spark(meters.writer.lock_name(METERS)), monkeypatch.context() as outage:
+        outage.setattr(meters.writer, "_lock", locked)
+        with pytest.raises(TransientError, match="a load that Spark merges"):
+            group.write_all(METERS, POWER, parts)
+    assert len(attempts) == 1
+    group.write_all(METERS, POWER, parts)
+    assert len(read(meters.scan(METERS))) == len(parts)
 
 
 def test_writes_that_name_different_columns_keep_what_they_do_not_name(

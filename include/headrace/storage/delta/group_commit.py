@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.errors import Error, StorageError
+from headrace.errors import Error, StaleDefinitionError, TransientError
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.keys import conform_rows
 from headrace.storage.types import rows_schema
@@ -77,7 +77,7 @@ class GroupCommit:
     The threads of the writers do the work: the first that writes to a table waits `delay_ms`, commits what has arrived meanwhile,
     and hands over to the first of those that have arrived since, which does not wait. `write` and `write_points` return when the
     rows are durable, as those of `Writer` do, so what one thread writes is committed in its order. An invalid row fails its own
-    write alone.
+    write alone; a lock that cannot be had fails all that wait for it.
 
     At most `max_bytes` of rows wait for commits of all tables; further writers wait until there is room (a larger write goes in
     alone). That, and as much again for the commits in progress, bounds the memory.
@@ -226,16 +226,29 @@ class GroupCommit:
             write.woken.set()
 
     def _commit_group(self, group: Sequence[PendingWrite]) -> None:
-        """Commit writes; those of one commit have the columns of one definition of the table."""
-        for _, same in groupby(group, lambda write: (write.table, write.database, write.is_of_points)):
-            self._commit_alike(list(same))
+        """Commit writes; those of one commit have the columns of one definition of the table.
+
+        If the table's lock cannot be had, or the storage or the catalog fails, all that are not written fail at once: each of them
+        would wait for the same time-out, one after the other.
+        """
+        try:
+            for _, same in groupby(group, lambda write: (write.table, write.database, write.is_of_points)):
+                self._commit_alike(list(same))
+        except TransientError as error:
+            fail([write for write in group if not write.is_done], error)
 
     def _commit_alike(self, writes: Sequence[PendingWrite]) -> None:
-        """Commit writes in one commit, unless some update rows, or are invalid, and differ in what they do."""
+        """Commit writes in one commit, unless some update rows, or are invalid, and differ in what they do.
+
+        Raises:
+            TransientError: No write can be committed now.
+        """
         try:
             written = self._append(writes) if len({write.columns for write in writes}) > 1 else self._write(writes)
         except Error as error:
-            if len(writes) == 1 or isinstance(error, StorageError):
+            if isinstance(error, TransientError) and not isinstance(error, StaleDefinitionError):
+                raise
+            if len(writes) == 1:
                 fail(writes, error)
                 return
             # Nothing is written, and the error is that of one of them.

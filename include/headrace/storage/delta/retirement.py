@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import TransientError
+from headrace.errors import StaleDefinitionError
 
 RETIRED: Final = b"headrace.dropped"
 RENAMED_FROM: Final = b"headrace.renamed_from"
@@ -20,13 +20,13 @@ def is_retired(field: pa.Field) -> bool:
 
 
 def refuse_retired(stored: pa.Schema, written: Collection[str], owner: str) -> None:
-    """Raise `TransientError` if a commit would write a retired column, where its values would be lost.
+    """Raise `StaleDefinitionError` if a commit would write a retired column, where its values would be lost.
 
     `stored` has all columns at the version that the commit builds on, `written` those that get values; `owner` names the table.
     """
     retired = next((field.name for field in stored if is_retired(field) and field.name in written), None)
     if retired is not None:
-        raise TransientError(
+        raise StaleDefinitionError(
             f"{owner} changed: its column {retired} was dropped or renamed meanwhile; nothing was written",
             hint="try again; if ALTER TABLE was interrupted, repeat it first",
         )

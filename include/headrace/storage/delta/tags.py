@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.errors import HistoryGoneError, NotFoundError, StorageError, TransientError
+from headrace.errors import HistoryGoneError, NotFoundError, StaleDefinitionError, StorageError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
@@ -89,7 +89,7 @@ class Tags:
         """Set the tags of subtables: `tbname` and a column a tag. Tags that `rows` lacks stay as they are, NULL in new rows.
 
         Raises:
-            TransientError: A tag of `rows` was dropped or renamed meanwhile.
+            StaleDefinitionError: A tag of `rows` was dropped or renamed meanwhile.
         """
 
         def work(handle: Handle, delta: DeltaTable) -> None:
@@ -182,11 +182,11 @@ def fields_of(rows: pa.Table, stored: pa.Schema, owner: str) -> pa.Schema:
     """Return the stored fields of the rows' columns.
 
     Raises:
-        TransientError: A tag does not exist any more; the caller read the catalog before it was dropped.
+        StaleDefinitionError: A tag does not exist any more; the caller read the catalog before it was dropped.
     """
     missing = next((name for name in rows.column_names if name not in stored.names), None)
     if missing is not None:
-        raise TransientError(f"{owner} changed: {missing} does not exist any more", hint="try again")
+        raise StaleDefinitionError(f"{owner} changed: {missing} does not exist any more", hint="try again")
     return pa.schema([field for field in stored if field.name in rows.column_names])
 
 
