@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from types import NoneType
 
 import pytest
 
+from headrace.doors.tdengine.schemaless.writes import SchemalessWriter, Target
+from headrace.errors import OperationalError, TransientError, TypeMismatchError
 from headrace.service.session import Session
 from tests.doors.conftest import Served
 
@@ -169,6 +173,48 @@ def test_concurrent_requests_share_commits_and_each_row_is_there(served: Served,
         assert {status for status, _ in pool.map(lambda body: write(served, database, *body), bodies)} == {204}
     assert len(scan(served, database, "m")) == 1200
     assert served.context.tables.version(served.context.catalog.tables.get(database, "m")) < 60
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_locked_table_is_tried_once_and_fails_only_requests_with_rows_of_it(
+    served: Served, database: str, monkeypatch: pytest.MonkeyPatch, wrong: bool
+) -> None:
+    """Also if a request of the batch is wrong, so that each is written alone."""
+    for table in ("a", "b"):
+        assert write(served, database, f"{table},site=x v=1 1")[0] == 204
+    writer, attempts = served.context.tables.writer, list[str]()
+    locked = writer.lock_name(served.context.catalog.tables.get(database, "a"))
+    hold = writer._lock
+
+    def lock(name: str) -> AbstractContextManager[None]:
+        if name != locked:
+            return hold(name)
+        attempts.append(name)
+        raise TransientError("it has been locked for 60 s", hint="try again when it is done")
+
+    lines = ["a,site=x v=2 2", "b,site=x v=3 3", "b,site=x v=4 4\na,site=x v=4 4", "a,site=x v=5 5"]
+    lines = ["b,v=x v=6 6", *lines] if wrong else lines
+    schemaless = SchemalessWriter(lambda user, name: served.gate.create_session(user, name, "tdengine"))
+    with writer.merging_by_spark(locked), monkeypatch.context() as outage:
+        outage.setattr(writer, "_lock", lock)
+        outcomes = schemaless.write(Target("root", database, unit="ms"), [line.encode() for line in lines])
+    expected = [TransientError, NoneType, TransientError, TransientError]
+    assert [type(outcome) for outcome in outcomes] == ([TypeMismatchError] if wrong else []) + expected
+    assert len(attempts) == 1
+    assert [row["v"] for row in scan(served, database, "a")] == [1.0]
+    assert [row["v"] for row in scan(served, database, "b")] == [1.0, 3.0, 4.0]
+
+
+def test_requests_fail_at_once_while_the_catalog_cannot_be_read() -> None:
+    opened: list[str] = []
+
+    def open_session(user: str, _: str) -> Session:
+        opened.append(user)
+        raise OperationalError("the catalog does not answer", hint="try again")
+
+    outcomes = SchemalessWriter(open_session).write(Target("root", "plant"), [b"m v=1", b"m v=2", b"m v=3"])
+    assert [type(outcome) for outcome in outcomes] == [OperationalError] * 3
+    assert len(opened) == 1
 
 
 def test_a_subtable_that_was_dropped_is_created_again(served: Served, database: str) -> None:

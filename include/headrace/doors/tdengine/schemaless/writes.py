@@ -18,7 +18,7 @@ from headrace.doors.tdengine.schemaless.lines import TIME
 from headrace.doors.tdengine.schemaless.records import UNITS, json_records, line_records, telnet_records
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
 from headrace.doors.tdengine.schemaless.series import Series, series_of_json, series_of_line
-from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError
+from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError, StaleDefinitionError, TransientError
 from headrace.model.types import TypeKind
 from headrace.pipes.formats.records import ID, Problems
 from headrace.service.results import Result
@@ -36,6 +36,8 @@ LINE: Final = "line"
 TELNET: Final = "telnet"
 JSON: Final = "json"
 Outcome = Error | None
+Unavailable = dict[str, TransientError]
+"""Why tables could not be written, by name."""
 OpenSession = Callable[[str, str], Session]
 """Opens a session of a user in a database."""
 
@@ -66,26 +68,54 @@ class SchemalessWriter:
     def write(self, target: Target, bodies: Sequence[bytes]) -> list[Outcome]:
         """Write the rows of requests to the same target; return the error of each, or None.
 
-        A request is written whole or not at all, unless it has rows of several tables and the storage fails. The rows of all
-        requests to a table are one commit.
+        A request is written whole or not at all, unless it has rows of several tables and the storage fails, or a table is locked.
+        The rows of all requests to a table are one commit. A table that cannot be written now fails the requests with rows of it,
+        and is not tried again.
         """
-        described = f"WRITE to {target.database}"
+        unavailable: Unavailable = {}
         try:
-            with with_statement(described):
-                session = self.open_session(target.user, target.database)
-                try:
-                    with sharing_reads(session.context):
-                        return self._write(session, target, bodies)
-                except PermissionDeniedError as error:
-                    session.record(described, error)
-                    raise
+            return self._write_bodies(target, bodies, unavailable)
+        except TransientError as error:
+            return [error] * len(bodies)
         except Error as error:
             if len(bodies) == 1:
                 return [error]
-            # It is the fault of one of them.
-            return [outcome for body in bodies for outcome in self.write(target, [body])]
+        # It is the fault of one of them.
+        outcomes: list[Outcome] = []
+        try:
+            for body in bodies:
+                outcomes.append(self._write_alone(target, body, unavailable))
+        except TransientError as error:
+            outcomes += [error] * (len(bodies) - len(outcomes))
+        return outcomes
 
-    def _write(self, session: Session, target: Target, bodies: Sequence[bytes]) -> list[Outcome]:
+    def _write_alone(self, target: Target, body: bytes, unavailable: Unavailable) -> Outcome:
+        """Write the rows of a request. Raise `TransientError` if no other could be written either."""
+        try:
+            return self._write_bodies(target, [body], unavailable)[0]
+        except TransientError:
+            raise
+        except Error as error:
+            return error
+
+    def _write_bodies(self, target: Target, bodies: Sequence[bytes], unavailable: Unavailable) -> list[Outcome]:
+        """Write the rows of requests.
+
+        Raises:
+            TransientError: The catalog cannot be read; nothing is written.
+            Error: Of one of them.
+        """
+        described = f"WRITE to {target.database}"
+        with with_statement(described):
+            session = self.open_session(target.user, target.database)
+            try:
+                with sharing_reads(session.context):
+                    return self._write(session, target, bodies, unavailable)
+            except PermissionDeniedError as error:
+                session.record(described, error)
+                raise
+
+    def _write(self, session: Session, target: Target, bodies: Sequence[bytes], unavailable: Unavailable) -> list[Outcome]:
         problems = Problems()
         if not session.context.permissions().sees_database(target.database):
             raise denied_table()
@@ -98,10 +128,29 @@ class SchemalessWriter:
         for block in blocks:
             stored = with_stored_times(block, database, problems)
             tables[block.table].append(stored)
+        outcomes: list[Outcome] = [None] * len(bodies)
         for name, own in tables.items():
-            self._write_table(session, database, name, [block.without(problems) for block in own])
-        reasons = problems.reasons
-        return [DataError(reasons[number], hint="correct it") if number in reasons else None for number in range(len(bodies))]
+            present = [block.without(problems) for block in own]
+            self._try_table(session, database, name, present, unavailable)
+            if name in unavailable:
+                for number in {id for block in present for id in pc.unique(block.rows[ID]).to_pylist()}:
+                    outcomes[number] = unavailable[name]
+        for number, reason in problems.reasons.items():
+            outcomes[number] = DataError(reason, hint="correct it")
+        return outcomes
+
+    def _try_table(
+        self, session: Session, database: Database, name: str, blocks: Sequence[Block], unavailable: Unavailable
+    ) -> None:
+        """Write the rows of a table, and note why if it cannot be written now."""
+        if name in unavailable:
+            return
+        try:
+            self._write_table(session, database, name, blocks)
+        except StaleDefinitionError:
+            raise
+        except TransientError as error:
+            unavailable[name] = error
 
     def _write_table(self, session: Session, database: Database, name: str, blocks: Sequence[Block]) -> None:
         blocks = [block for block in blocks if block.rows.num_rows]
