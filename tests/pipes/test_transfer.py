@@ -11,13 +11,16 @@ import pytest
 from deltalake import DeltaTable
 
 import headrace
-from headrace.errors import NotSupportedError, StorageError
+from headrace.errors import LimitError, NotSupportedError, StorageError
 from headrace.model.ledger import ChunkState
+from headrace.pipes import history, transfer
+from headrace.pipes.events import InsertEvent
 from headrace.pipes.history import HISTORY
 from headrace.pipes.kind import PIPE
 from headrace.pipes.plugins import Delivery
 from headrace.pipes.running import RunningPipes
 from headrace.pipes.sinks.delta import DeltaSink
+from headrace.pipes.sources import change_source
 from headrace.pipes.transfer import plan_chunks, transfer_chunk
 from headrace.runtime.airflow_tasks import BackfillRange
 from headrace.runtime.pipe_tasks import plan_history, plan_range
@@ -142,3 +145,67 @@ def test_rows_that_have_to_stay_in_order_are_not_transferred_in_chunks(connectio
     assert plan_history(context, pipe) == []
     with pytest.raises(NotSupportedError, match="cannot be transferred again in any order"):
         plan_range(context, pipe, "manual__1", BackfillRange())
+
+
+def test_a_chunk_that_cannot_be_read_in_shares_has_its_series_alone(
+    connection: headrace.Connection, pipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = connection.session.context
+    chunks = plan_history(context, pipe)
+    monkeypatch.setattr(share_planning, "MAX_READS", 0.0)
+    delivered: list[int] = []
+    deliver = DeltaSink.transfer
+
+    def record(sink: DeltaSink, delivery: Delivery) -> None:
+        delivered.extend(event.data.rows.num_rows for event in delivery.events if isinstance(event, InsertEvent))
+        deliver(sink, delivery)
+
+    monkeypatch.setattr(DeltaSink, "transfer", record)
+    for chunk in chunks:
+        transfer_chunk(context, pipe, HISTORY, chunk.number)
+    assert sum(delivered) == len(stored(tmp_path)) == ROWS
+
+
+@pytest.fixture
+def databases(tmp_path: Path) -> Iterator[tuple[headrace.Connection, str]]:
+    """Open a home with three databases that make six chunks by their rows, and a pipe over them; yield its id."""
+    home = load(home=tmp_path / "home", driver_rows=ROWS // 2, resident_history_rows=ROWS)
+    with headrace.connect(dialect="iotdb", settings=home) as opened:
+        for database in range(3):
+            opened.execute(f"create database root.db{database}")
+            for device in range(4):
+                rows = ", ".join(f"({time}, {device * 100 + time})" for time in range(ROWS // 4))
+                opened.execute(f"insert into root.db{database}.d{device}(time, a) values {rows}")
+        sink = f"'sink'='delta-sink', 'uri'='{tmp_path / 'table'}'"
+        opened.execute(f"create pipe p with source ('path'='root.**') with sink ({sink})")
+        yield opened, opened.session.context.catalog.jobs.get("", "p", PIPE).definition.id
+
+
+def test_the_chunks_of_all_tables_together_are_bounded(
+    databases: tuple[headrace.Connection, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, pipe = databases
+    context = connection.session.context
+    unbounded = len(plan_range(context, pipe, "manual__1", BackfillRange()))
+    assert unbounded > 4
+    monkeypatch.setattr(transfer, "MAX_CHUNKS", 4)
+    chunks = plan_history(context, pipe)
+    assert 3 <= len(chunks) <= 4
+    assert sum(chunk.rows for chunk in chunks) == 3 * ROWS
+    for chunk in chunks:
+        transfer_chunk(context, pipe, HISTORY, chunk.number)
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 3 * ROWS
+
+
+def test_more_tables_than_there_can_be_tasks_are_left_to_the_snode(
+    databases: tuple[headrace.Connection, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, pipe = databases
+    context = connection.session.context
+    for module in (transfer, history, change_source):
+        monkeypatch.setattr(module, "MAX_CHUNKS", 2)
+    with pytest.raises(LimitError, match="more than the maximum of 2"):
+        plan_range(context, pipe, "manual__1", BackfillRange())
+    assert plan_history(context, pipe) == []
+    assert step_all(connection, pipe)
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 3 * ROWS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +14,7 @@ import pyarrow as pa
 from headrace.compute.iotdb.rows import live_rows
 from headrace.compute.nodes import both
 from headrace.context import Context
-from headrace.errors import Error
+from headrace.errors import Error, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.time import Precision
 from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, DeviceSeries
@@ -126,13 +127,13 @@ def write_points(
     triggers = [trigger for trigger in active_triggers(context) if trigger.id not in fired_by]
     matched = match_triggers(triggers, series, devices) if triggers else []
     if not matched:
-        return {name: commit(context, name, stored, check) for name, stored in parts.items()}
+        return commit_each(context, parts, check)
     precisions = {one.database.name: one.database.precision for one in series}
     tablets = [written_tablets(part, devices, precisions[name]) for name, stored in parts.items() for part in stored]
     firing = Firing(context, matched, tablets)
     firing.fire_before()
     failpoint("triggers.checked")
-    written = {name: commit(context, name, stored, check) for name, stored in parts.items()}
+    written = commit_each(context, parts, check)
     failpoint("triggers.written")
     firing.fire_after()
     failpoint("triggers.fired")
@@ -191,6 +192,30 @@ def written_tablets(part: StoredPoints, devices: Mapping[str, Device], precision
     return WrittenTablets(
         devices, precision, partial(read_batches, rows), is_in_memory=False, map_in_tasks=partial(map_partitions, rows)
     )
+
+
+def commit_each(
+    context: Context, parts: Mapping[str, Sequence[StoredPoints]], check: Callable[[], None] | None
+) -> dict[str, WriteMetrics]:
+    """Write the points of several databases. One that cannot be written now does not keep the others from it.
+
+    Raises:
+        TransientError: Of the first that could not be written; its message names those that are.
+    """
+    written: dict[str, WriteMetrics] = {}
+    failure: TransientError | None = None
+    for name, stored in parts.items():
+        try:
+            written[name] = commit(context, name, stored, check)
+        except TransientError as error:
+            failure = failure or error
+    if failure is None:
+        return written
+    if written:
+        # The error may be that of other writes of a group too.
+        failure = copy(failure)
+        failure.message += f"; only the points of {', '.join(written)} are written"
+    raise failure
 
 
 def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Callable[[], None] | None) -> WriteMetrics:
