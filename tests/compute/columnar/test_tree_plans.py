@@ -97,7 +97,7 @@ BY_TIME = (
     "select avg(i), last_value(d) from root.p.g.*, root.q.d4 where time > 0 and time < 17{group} having count(root.p.g.d1.i) > 0",
 )
 RAW = (
-    "select i % 3, d % -2.5, -i % 2 from root.p.g.d1",
+    "select i % 3, d % 2.5 from root.p.g.d1",
     "select i, d from root.p.g.*, root.q.d4 align by device",
     "select i + d, i * 2, -d, i / d from root.p.g.*, root.q.d4 where d >= 0 and i is not null align by device",
     "select i, f, at from root.p.d3 where not (f > 1 or i = 1) align by device",

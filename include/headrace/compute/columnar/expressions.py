@@ -163,7 +163,8 @@ def is_number(type_: pa.DataType) -> bool:
 def apply_code(code: Callable[..., pa.Array], arguments: list[Values]) -> Values:
     """Return what Python code gives for arrays; a scalar if all arguments are."""
     size = next((len(values) for values in arguments if not isinstance(values, pa.Scalar)), None)
-    arrays = [pa.repeat(values, size or 1) if isinstance(values, pa.Scalar) else values for values in arguments]
+    length = 1 if size is None else size
+    arrays = [pa.repeat(values, length) if isinstance(values, pa.Scalar) else values for values in arguments]
     values = code(*(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array for array in arrays))
     return values[0] if size is None else values
 
