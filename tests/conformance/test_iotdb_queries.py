@@ -75,6 +75,7 @@ def is_left_to_spark(connection: headrace.Connection, query: str) -> bool:
     return any("query on Spark" in line for (line,) in connection.execute(f"explain {query}").fetchall())
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("case", ANSWERED, ids=[case["id"] for case in ANSWERED])
 def test_a_query_returns_the_recorded_rows(
     connection: headrace.Connection, spark_connection: headrace.Connection, case: dict[str, Any]

@@ -53,6 +53,7 @@ def kernels(connection: headrace.Connection) -> Iterator[headrace.Connection]:
         yield opened
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_query_returns_the_recorded_rows(connection: headrace.Connection, case: dict[str, Any]) -> None:
     check(connection, case)

@@ -85,6 +85,7 @@ def expected(connection: headrace.Connection, database: str, pattern: str, low: 
     return points
 
 
+@pytest.mark.drawn(2)
 @given(writes, writes, patterns, times, times, st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_history_and_changes_are_what_a_query_returns(

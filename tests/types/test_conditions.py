@@ -31,6 +31,7 @@ TEXTS: dict[str, tuple[str, Callable[[str], bool]]] = {
 """Conditions on patterns, and the texts that meet them."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_conditions_find_the_rows_of_a_value(table: House, form: str) -> None:
     wrong = []

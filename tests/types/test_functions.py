@@ -74,6 +74,7 @@ def accepted(house: House, function: str) -> Iterator[str]:
         yield call
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("function", drawn(CALLED, "functions of types", 6))
 def test_functions_compute_the_same_as_duckdb(table: House, function: str) -> None:
     calls = list(accepted(table, function))

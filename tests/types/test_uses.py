@@ -25,12 +25,14 @@ def is_state(type_: ColumnType) -> bool:
     return type_.sql in STATES or type_.name[0] in "iu"
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("type_", ORDERED, ids=lambda type_: type_.name)
 def test_rows_are_sorted_by_a_type(table: House, type_: ColumnType) -> None:
     rows = table.rows(f"select {type_.name} from literals order by {type_.name} desc, _ts")
     assert [value for (value,) in rows] == [*sorted(type_.values, reverse=True), None]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("type_", TDENGINE, ids=lambda type_: type_.name)
 def test_rows_are_grouped_by_a_type(table: House, type_: ColumnType) -> None:
     expected: dict[Any, int] = {}
@@ -42,6 +44,7 @@ def test_rows_are_grouped_by_a_type(table: House, type_: ColumnType) -> None:
         assert len(rows) == len(expected)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("type_", TDENGINE, ids=lambda type_: type_.name)
 def test_states_are_values_of_a_type(table: House, type_: ColumnType) -> None:
     sql = f"select first({type_.name}), count(*) from literals state_window({type_.name})"
@@ -58,6 +61,7 @@ def test_states_are_values_of_a_type(table: House, type_: ColumnType) -> None:
     assert table.rows(sql) == runs
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("type_", TDENGINE, ids=lambda type_: type_.name)
 def test_tags_have_values_of_a_type(table: House, type_: ColumnType) -> None:
     name = f"tagged_{type_.name}"
@@ -74,6 +78,7 @@ def test_tags_have_values_of_a_type(table: House, type_: ColumnType) -> None:
         assert table.rows(f"select i from {name} where x = {type_.literal(choice)} order by i") == [(place,) for place in equal]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("type_", TDENGINE, ids=lambda type_: type_.name)
 def test_windows_without_rows_are_filled_with_values_of_a_type(table: House, type_: ColumnType) -> None:
     name, first, last = type_.name, type_.values[0], type_.values[2]
@@ -99,6 +104,7 @@ AGGREGATES: Final[dict[str, Callable[[ColumnType], Any]]] = {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("function", AGGREGATES)
 def test_aggregates_return_values_of_a_type(table: House, function: str) -> None:
     """They ignore NULL, save `last_row`."""
@@ -107,6 +113,7 @@ def test_aggregates_return_values_of_a_type(table: House, function: str) -> None
     assert table.rows(f"select {items} from literals") == [tuple(AGGREGATES[function](type_) for type_ in types)]
 
 
+@pytest.mark.drawn(3)
 def test_streams_write_values_of_every_type(table: House) -> None:
     lasts = ", ".join(f"last({type_.name}) {type_.name}" for type_ in TDENGINE)
     for target, query in {

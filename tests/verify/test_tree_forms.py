@@ -108,6 +108,7 @@ def tree_query(sql: str) -> TreeQuery:
     return statement.query
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("sql", FORMS)
 def test_a_result_that_was_tampered_with_is_found(farm: headrace.Connection, sql: str) -> None:
     query, context = tree_query(sql), farm.session.context

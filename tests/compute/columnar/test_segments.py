@@ -84,6 +84,7 @@ def spark_segments(small: SparkSession, plan: Plan, rows: pa.Table) -> Any:
     return to_segments(plan, prepare(plan, small.createDataFrame(rows)), by_row=True)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("query", QUERIES)
 @settings(max_examples=12, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(readings=st.lists(READING, min_size=1, max_size=40), is_ordered=st.booleans(), parts=st.integers(1, 3))

@@ -178,6 +178,7 @@ def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
         assert comparable(result) == comparable(plain), (name, sql)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("query", [*BY_DEVICE, *BY_TIME])
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
