@@ -65,7 +65,7 @@ def test_requests_wait_for_those_before_them(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_data_beyond_a_ttl_has_arrived() -> None:
-    FailurePolicy(False, 60, -1).handle("node", "write", Status(code=1809, message="out of TTL"))
+    FailurePolicy(False, 60, -1).handle("pipe", "node", "write", Status(code=1809, message="out of TTL"))
 
 
 def test_the_parts_that_failed_are_found() -> None:

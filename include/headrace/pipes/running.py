@@ -107,6 +107,7 @@ class RunningPipes:
         runnable = {record.definition.id: record for record in records if is_runnable(record)}
         if runnable:
             self.shared.feeds.refresh()
+        self.shared.forget_rejections({record.definition.id for record in records if record.desired is DesiredState.RUNNING})
         with self._lock:
             for pipe in list(self._pipes.values()):
                 record = runnable.get(pipe.id)

@@ -15,19 +15,22 @@ TYPE_MISMATCH: Final = "registered type"
 
 
 class FailurePolicy:
-    """Decides which errors may pass, by how long they have lasted."""
+    """Decides which errors may pass, by how long they have lasted for a pipe."""
 
-    def __init__(self, ignores_conflicts: bool, conflict_seconds: int, other_seconds: int) -> None:
+    def __init__(
+        self, ignores_conflicts: bool, conflict_seconds: int, other_seconds: int, rejected_since: dict[str, float] | None = None
+    ) -> None:
+        """Take the options, and since when deliveries of pipes are rejected, which outlives the sink."""
         self._ignores_conflicts = ignores_conflicts
         self._conflict_seconds = conflict_seconds
         self._other_seconds = other_seconds
-        self._failing_since: float | None = None
+        self._rejected_since = {} if rejected_since is None else rejected_since
 
-    def reset(self) -> None:
-        """Take note that a delivery has succeeded."""
-        self._failing_since = None
+    def reset(self, pipe_id: str) -> None:
+        """Take note that a delivery of a pipe has succeeded."""
+        self._rejected_since.pop(pipe_id, None)
 
-    def handle(self, node: object, action: str, status: Answer) -> None:
+    def handle(self, pipe_id: str, node: object, action: str, status: Answer) -> None:
         """Raise the error of a status that is no success, unless it may be ignored.
 
         Raises:
@@ -41,14 +44,16 @@ class FailurePolicy:
         if is_conflict and self._ignores_conflicts:
             log.warning("IoTDB at %s failed to %s; ignored as a conflict: %s", node, action, status_text(status))
             return
-        raise self._bounded(status_error(node, action, status), self._conflict_seconds if is_conflict else self._other_seconds)
+        seconds = self._conflict_seconds if is_conflict else self._other_seconds
+        raise self._bounded(pipe_id, status_error(node, action, status), seconds)
 
-    def _bounded(self, error: Error, seconds: int) -> Error:
+    def _bounded(self, pipe_id: str, error: Error, seconds: int) -> Error:
         """Return a transient error, or a terminal one if it has lasted too long."""
         now = time.monotonic()
-        self._failing_since = now if self._failing_since is None else self._failing_since
-        if not isinstance(error, TransientError) or seconds < 0 or now - self._failing_since < seconds:
+        since = self._rejected_since.setdefault(pipe_id, now)
+        if not isinstance(error, TransientError) or seconds < 0 or now - since < seconds:
             return error
+        self.reset(pipe_id)  # the time begins again when a user starts the pipe
         return IntegrityError(
             f"{error.message}, for more than {seconds} s",
             hint="remove the cause at the receiver and start the pipe, or raise the sink's retry-max-time-seconds",

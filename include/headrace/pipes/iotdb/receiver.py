@@ -31,13 +31,13 @@ MAX_SHOWN: Final = 80
 class ThriftSink:
     """Sends to the nodes of an IoTDB cluster. What is sent again after a failure has no other effect than the first time."""
 
-    def __init__(self, options: ThriftOptions, timeout_ms: int) -> None:
-        """Take the options, and how long an answer may take; nothing is connected yet."""
+    def __init__(self, options: ThriftOptions, timeout_ms: int, rejected_since: dict[str, float] | None = None) -> None:
+        """Take the options, how long an answer may take, and `Shared.rejected_since`; nothing is connected yet."""
         self._options = options
         self._cluster = f"headrace-{uuid.uuid4()}"
         self._compressor = requests.Compressor(options.compressors, options.zstd_level)
         self._pace = Pace(options.bytes_per_second)
-        self._policy = FailurePolicy(options.ignores_conflicts, options.conflict_seconds, options.other_seconds)
+        self._policy = FailurePolicy(options.ignores_conflicts, options.conflict_seconds, options.other_seconds, rejected_since)
         tls = tls_context(options.trust_store, options.trust_store_password) if options.has_tls else None
         login = Login(options.user, options.password, tls, timeout_ms)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, options.strategy, self._introduce)
@@ -65,10 +65,10 @@ class ThriftSink:
         """
         for kind, events in groupby(delivery.events, type):
             if kind is InsertEvent:
-                self._insert(events)
+                self._insert(delivery.pipe_id, events)
             else:
                 self._execute(self._statements(events))
-        self._policy.reset()
+        self._policy.reset(delivery.pipe_id)
 
     def close(self) -> None:
         """Close all connections."""
@@ -100,22 +100,22 @@ class ThriftSink:
         """Return the unit of times at the receiver, which a handshake says."""
         return self._precision or self._nodes.run(lambda connection: connection.precision)
 
-    def _insert(self, events: Iterable[Event]) -> None:
+    def _insert(self, pipe_id: str, events: Iterable[Event]) -> None:
         precision, size = self._receiver_precision(), self._options.batch_bytes
         tablets = (
             tablet for event in events if isinstance(event, InsertEvent) for tablet in encode_tablets(event.data, precision, size)
         )
         for request in requests.batches(tablets, size):
-            self._send(self._compressor.apply(request))
+            self._send(pipe_id, self._compressor.apply(request))
 
-    def _send(self, request: requests.Request) -> None:
+    def _send(self, pipe_id: str, request: requests.Request) -> None:
         """Send tablets, and handle the answer."""
         self._pace.take(len(request.body))
 
         def attempt(connection: Connection) -> None:
             status = transfer(connection, request)
             for part in failed_parts(status):
-                self._policy.handle(connection.node, f"write {request.tablets} tablets", part)
+                self._policy.handle(pipe_id, connection.node, f"write {request.tablets} tablets", part)
 
         self._nodes.run(attempt)
 

@@ -17,11 +17,14 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     """Return the sink, whose time limit is that of the settings."""
-    return sink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
+    rejected_since = None if pipe.shared is None else pipe.shared.rejected_since
+    return sink(attributes, pipe.context.settings.pipe_sink_timeout_ms, rejected_since)
 
 
-def sink(attributes: PipeAttributes, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> ThriftSink:
+def sink(
+    attributes: PipeAttributes, timeout_ms: int = DEFAULT_TIMEOUT_MS, rejected_since: dict[str, float] | None = None
+) -> ThriftSink:
     """Return the sink. The modules of the RPC are imported only now."""
     from headrace.pipes.iotdb.receiver import ThriftSink
 
-    return ThriftSink(read_options(attributes), timeout_ms)
+    return ThriftSink(read_options(attributes), timeout_ms, rejected_since)
