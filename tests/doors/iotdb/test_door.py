@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import socket
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 import headrace
+from headrace.compute import AnyPlan
 from headrace.doors import create_doors
-from headrace.doors.gate import Gate
+from headrace.doors.gate import DoorConnection, Gate
 from headrace.doors.iotdb import messages
+from headrace.doors.iotdb.calls import reads_rows
 from headrace.doors.iotdb.door import IotdbDoor
-from headrace.doors.iotdb.statuses import NO_PERMISSION
+from headrace.doors.iotdb.statuses import NO_PERMISSION, SUCCESS
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError, PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, administrator
@@ -30,6 +35,7 @@ from headrace.pipes.iotdb.connection import BrokenConnectionError, Connection, L
 from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.tls import client_context
 from headrace.queries.running import RunningQueries
+from headrace.service.results import Result
 from headrace.service.rights import Action, Right
 from headrace.settings import load
 from tests.doors.iotdb.conftest import PASSWORD, USER, authenticate, opened_door
@@ -129,6 +135,54 @@ def test_calls_that_need_a_right_are_rejected_without_it(tmp_path: Path) -> None
         assert codes == dict.fromkeys(calls, NO_PERMISSION)
         assert [row[0] for row in owner.execute("show timeseries").fetchall()] == ["root.a.d.x"]
         assert [row[0] for row in owner.execute("show databases").fetchall()] == ["root.a"]
+
+
+def test_long_queries_leave_threads_for_logins_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.doors.iotdb.door.MAX_CALLS", 1)
+    has_begun, may_end, run = threading.Event(), threading.Event(), DoorConnection.run
+
+    def wait_and_run(connection: DoorConnection, sql: str) -> tuple[Result, AnyPlan | None]:
+        has_begun.set()
+        assert may_end.wait(60)
+        return run(connection, sql)
+
+    monkeypatch.setattr(DoorConnection, "run", wait_and_run)
+    row: dict[str, Any] = {"sessionId": 1, "prefixPath": "root.a.d", "measurements": ["x"], "timestamp": 1}
+    writes = {
+        "insertRecord": messages.InsertRecord(values=b"\x01\x00\x00\x00\x01", **row),
+        "insertStringRecord": messages.InsertStringRecord(values=["2"], **row),
+    }
+    with opened_door(tmp_path / "home") as (door, _), ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        stack.callback(may_end.set)
+        node = Node(HOST, door.port)
+        reader = Connection(node, Login(USER, PASSWORD))
+        rows = pool.submit(query, reader, "show version")
+        assert has_begun.wait(60)
+        writer = Connection(node, Login(USER, PASSWORD, timeout_ms=5_000))
+        assert [status_code(insert(writer, method, request)) for method, request in writes.items()] == [SUCCESS] * len(writes)
+        assert not rows.done()
+        may_end.set()
+        assert rows.result().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "expected"),
+    [
+        ("executeQueryStatementV2", "select * from root.**", True),
+        ("executeStatement", "SELECT x FROM root.a.insert", True),
+        ("executeStatementV2", "insert into root.a.d(time, x) values (1, 1)", False),
+        ("executeStatementV2", "  Delete  From root.a.d.x", False),
+        ("executeStatementV2", "kill query 'q'", False),
+        ("executeUpdateStatement", "create database root.a", False),
+        ("fetchResultsV2", "", True),
+        ("insertTablet", "root.a.d", False),
+        ("openSession", "", False),
+    ],
+)
+def test_calls_that_may_run_queries_are_known_by_their_frames(method: str, text: str, expected: bool) -> None:
+    name = method.encode()
+    frame = b"\x80\x01\x00\x01" + len(name).to_bytes(4, "big") + name + bytes(4)
+    assert reads_rows(frame + b"\x0b\x00\x02" + len(text).to_bytes(4, "big") + text.encode()) is expected
 
 
 def status_code(status: Any) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +16,11 @@ from headrace.doors.gate import Gate
 from headrace.doors.iotdb.grouping import TabletCall, write_calls
 from headrace.doors.iotdb.messages import InsertTablet
 from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet, TabletColumn
-from headrace.errors import PermissionDeniedError, TypeMismatchError
+from headrace.errors import PermissionDeniedError, StorageError, TypeMismatchError
+from headrace.model.tables import Table
 from headrace.model.trees import TREE_TABLE
 from headrace.model.types import DataType, TypeKind
+from headrace.storage.delta.commits import WriteMetrics
 
 KINDS = {TypeKind.INT: pa.int32(), TypeKind.DOUBLE: pa.float64(), TypeKind.BOOL: pa.bool_()}
 CALLS = 20
@@ -33,7 +37,8 @@ def plant(tmp_path: Path) -> Iterator[headrace.Connection]:
 
 def tablet(device: str, time: int, value: object, kind: TypeKind = TypeKind.DOUBLE, measurement: str = "v") -> Tablet:
     column = TabletColumn(DataType(kind), pa.array([value], KINDS[kind]))
-    return Tablet(("root", "plant", device), False, np.array([time]), {measurement: column})
+    *database, name = device.split(".") if "." in device else ("root", "plant", device)
+    return Tablet((*database, name), False, np.array([time]), {measurement: column})
 
 
 def write_together(
@@ -63,9 +68,9 @@ def encoded(device: str, times: Sequence[int], columns: dict[str, Sequence[float
     return EncodedTablet(request)
 
 
-def points(plant: headrace.Connection, device: str) -> dict[int, float]:
+def points(plant: headrace.Connection, device: str, database: str = "root.plant") -> dict[int, float]:
     """Return values by time in ms, without the first."""
-    rows = plant.execute(f"select v from root.plant.{device} where time > 0").fetchall()
+    rows = plant.execute(f"select v from {database}.{device} where time > 0").fetchall()
     return {round(time.timestamp() * 1000): value for time, value in rows}
 
 
@@ -143,3 +148,59 @@ def test_calls_fail_while_the_catalog_cannot_be_read(plant: headrace.Connection,
         outage.setattr(plant.session.context.catalog.pins, "_store", None)
         assert None not in write_together(plant, calls)
     assert write_together(plant, calls) == [None, None]
+
+
+@dataclass
+class Outage:
+    """A database whose commits fail, and the number of attempts."""
+
+    attempts: int = 0
+
+
+@pytest.fixture
+def outage(plant: headrace.Connection, monkeypatch: pytest.MonkeyPatch) -> Outage:
+    """Have commits to `root.bad` fail."""
+    plant.execute("create database root.bad")
+    plant.execute("insert into root.bad.d(time, v) values (0, 0)")
+    writer, outage = plant.session.context.tables.writer, Outage()
+    write = writer.write_points
+
+    def write_points(table: Table, *arguments: Any, **options: Any) -> WriteMetrics:
+        if table.database == "root.bad":
+            outage.attempts += 1
+            raise StorageError("the log is damaged", hint="restore it")
+        return write(table, *arguments, **options)
+
+    monkeypatch.setattr(writer, "write_points", write_points)
+    return outage
+
+
+def test_a_database_that_cannot_be_written_fails_only_calls_to_it(plant: headrace.Connection, outage: Outage) -> None:
+    tablets = [tablet("a", 1, 1), tablet("root.bad.d", 1, 1), tablet("b", 2, 2), tablet("root.bad.d", 2, 2), tablet("a", 3, 3)]
+    assert write_together(plant, tablets) == [None, StorageError, None, StorageError, None]
+    assert (points(plant, "a"), points(plant, "b"), points(plant, "d", "root.bad")) == ({1: 1, 3: 3}, {2: 2}, {})
+    assert outage.attempts == 1
+
+
+def test_calls_that_create_series_in_a_database_that_cannot_be_written_fail_at_once(
+    plant: headrace.Connection, outage: Outage
+) -> None:
+    tablets = [tablet("root.bad.d", number, 1, measurement=f"new{number}") for number in range(CALLS)]
+    assert write_together(plant, [*tablets, tablet("c", 1, 1)]) == [StorageError] * CALLS + [None]
+    assert points(plant, "c") == {1: 1}
+    assert outage.attempts == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_error_of_a_call_to_several_databases_names_those_that_are_written(
+    plant: headrace.Connection, outage: Outage, order: int
+) -> None:
+    gate = Gate(plant.session.context, lambda name, _: name)
+    tablets = [tablet("root.bad.d", 1, 1), tablet("a", 1, 1)][::order]
+    calls = (tablets, [tablet("b", 1, 1)])
+    both, good = (TabletCall(gate.create_session("root", None, "iotdb"), "insertTablets", own) for own in calls)
+    write_calls([both, good])
+    assert isinstance(both.error, StorageError)
+    assert both.error.message == "the log is damaged; only the points of root.plant are written"
+    assert (good.error, points(plant, "a"), points(plant, "b")) == (None, {1: 1}, {1: 1})
+    assert outage.attempts == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +11,7 @@ from thrift.Thrift import TType
 
 from headrace.doors.iotdb import messages, schema, sessions, statements, transfers, writes
 from headrace.doors.iotdb.statuses import ILLEGAL_PARAMETER, as_error, failure
-from headrace.doors.iotdb.wire import Call, Parameter, write_answer, write_unknown
+from headrace.doors.iotdb.wire import Call, Parameter, method_of, write_answer, write_unknown
 from headrace.errors import DataError, Error
 
 if TYPE_CHECKING:
@@ -115,6 +116,19 @@ METHODS: Final[dict[str, Method]] = {
 }
 """The methods by name. Calls of others are answered as unknown."""
 PARAMETERS: Final = {name: method.parameters for name, method in METHODS.items()}
+READING: Final = frozenset(name for name, method in METHODS.items() if method.fail in (RESULT, FETCHED)) - {
+    "executeUpdateStatement"
+}
+"""The methods that run queries and read their results."""
+SHORT_STATEMENT: Final = re.compile(rb"(?:insert\s+into|delete\s+from|kill\s+query)\s", re.IGNORECASE)
+"""Begins a statement that is no query, in the text of a call that may have either."""
+MAX_HEAD_BYTES: Final = 1_024
+"""The name of a method and the beginning of its statement are within these."""
+
+
+def reads_rows(frame: bytes) -> bool:
+    """Return whether a frame is a call that may run a query, which may take long."""
+    return method_of(frame) in READING and SHORT_STATEMENT.search(frame, 0, MAX_HEAD_BYTES) is None
 
 
 def answer(client: Client, call: Call) -> bytes:

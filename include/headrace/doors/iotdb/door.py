@@ -1,4 +1,4 @@
-"""The server of the door: one thread reads frames of all connections, and a pool of others handles calls."""
+"""The server of the door: one thread reads frames of all connections, and pools of others handle calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import uvloop
 
 from headrace.doors.gate import Gate, Origin
 from headrace.doors.iotdb.batching import Answer, write_batches, writes_tablets
-from headrace.doors.iotdb.calls import PARAMETERS, answer
+from headrace.doors.iotdb.calls import PARAMETERS, answer, reads_rows
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, ByteBudget, FrameProtocol
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 NAME: Final = "iotdb"
 MAX_CALLS: Final = 64
-"""Calls that are handled at once; others wait for a thread."""
+"""Calls that are handled at once, and as many that run queries; others wait for a thread."""
 BACKLOG: Final = 1_024
 SPARE_FILES: Final = 1_024
 STOP_S: Final = 5.0
@@ -54,6 +54,8 @@ class IotdbDoor:
         self.gate, self._options, self._max_connections = gate, options, max_connections
         self._loop = uvloop.new_event_loop()
         self.pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=NAME)
+        # Long queries leave threads for logins and writes.
+        self.queries = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=f"{NAME}-queries")
         self.budget = ByteBudget(MAX_PENDING_BYTES)
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
@@ -90,7 +92,8 @@ class IotdbDoor:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(STOP_S)
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self.pool, self.queries):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def accept(self, connection: IotdbConnection) -> bool:
         """Note an open connection; return False if there are too many."""
@@ -149,7 +152,8 @@ class IotdbConnection(FrameProtocol):
         if writes_tablets(frame):
             self._door.writes.submit((self._client, frame), partial(self._reply, ends=ends))
             return
-        running = self._loop.run_in_executor(self._door.pool, answer_frame, self._client, frame)
+        pool = self._door.queries if reads_rows(frame) else self._door.pool
+        running = self._loop.run_in_executor(pool, answer_frame, self._client, frame)
         running.add_done_callback(lambda done: None if done.cancelled() else self._reply(done.result(), ends=ends))
 
     def ended(self) -> None:
