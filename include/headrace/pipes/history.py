@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.context import Context
 from headrace.errors import NotSupportedError
-from headrace.history.chunks import ChunkRange, chunk_by_rows
+from headrace.history.chunks import MAX_CHUNKS, ChunkRange, chunk_by_rows
 from headrace.model.ledger import Chunk
 from headrace.model.positions import Offsets
 from headrace.model.windows import WindowGrid
@@ -26,6 +26,8 @@ HISTORY: Final = "history"
 """The run in the ledger that has the history of a pipe."""
 MAX_CHUNK_ROWS: Final = 500_000
 """About how many rows a chunk has, which are in memory at a time."""
+GROWTH_PARTS: Final = 8
+"""If chunks are too many, they are planned again with at least one part in so many more rows each."""
 ALL_TIME: Final = TimeWindow()
 
 
@@ -56,13 +58,14 @@ class History:
     window: TimeWindow
     tables: Callable[[], list[TableFeed]]
 
-    def plan(self, run: str, versions: Offsets | None, again: TimeWindow = ALL_TIME) -> list[Chunk]:
+    def plan(self, run: str, versions: Offsets | None, again: TimeWindow = ALL_TIME, max_chunks: int | None = None) -> list[Chunk]:
         """Divide what tables have into chunks and record them, unless that is done; return the chunks by number.
 
         Args:
             run: The run in the ledger.
             versions: The versions of the tables; tables that it lacks are left out. None for the newest ones.
             again: The times to transfer, of those that the source selects.
+            max_chunks: The greatest number of chunks of all tables together, which are larger then; each table has at least one.
         """
         ledger = self.context.catalog.ledger
         if planned := ledger.chunks(self.pipe_id, run):
@@ -73,10 +76,10 @@ class History:
             for feed in self.tables()
             if versions is None or (feed.id in versions and feed.is_of(versions))
         ]
-        ranges: list[ChunkRange] = []
-        for table in tables:
-            with unless_dropped(table.feed):
-                ranges += table_ranges(self.context, table, rows)
+        ranges = self._ranges(tables, rows)
+        while max_chunks is not None and len(ranges) > max_chunks and rows < sum(range_.rows for range_ in ranges):
+            rows = max(rows * len(ranges) // max_chunks, rows + -(-rows // GROWTH_PARTS))
+            ranges = self._ranges(tables, rows)
         return ledger.plan(self.pipe_id, run, [range_.to_chunk(self.pipe_id, run, at) for at, range_ in enumerate(ranges)])
 
     def events(self, chunk: Chunk, versions: Offsets | None) -> Iterator[Event]:
@@ -91,11 +94,24 @@ class History:
                 if selected is not None:
                     yield InsertEvent(selected)
 
+    def _ranges(self, tables: Sequence[HistoryTable], rows: int) -> list[ChunkRange]:
+        """Return ranges of about this many rows of tables."""
+        ranges: list[ChunkRange] = []
+        for table in tables:
+            with unless_dropped(table.feed):
+                ranges += table_ranges(self.context, table, rows)
+        return ranges
+
     def _times(self, feed: TableFeed, again: TimeWindow) -> TicksRange:
         ranges = [window.ticks(feed.layout.precision) for window in (self.window, again)]
         first = max((range_.first for range_ in ranges if range_.first is not None), default=None)
         last = min((range_.last for range_ in ranges if range_.last is not None), default=None)
         return TicksRange(first, last)
+
+
+def is_for_tasks(context: Context, chunks: Sequence[Chunk]) -> bool:
+    """Return whether tasks of Airflow transfer a history: a large one, unless it has more chunks than Airflow maps tasks."""
+    return sum(chunk.rows for chunk in chunks) > context.settings.resident_history_rows and len(chunks) <= MAX_CHUNKS
 
 
 def table_ranges(context: Context, table: HistoryTable, rows: int) -> Iterator[ChunkRange]:
@@ -141,7 +157,7 @@ def table_of(chunk: Chunk, feeds: Sequence[TableFeed]) -> tuple[TableFeed | None
 
 
 def read_chunk(context: Context, chunk: Chunk, version: int | None, feed: TableFeed, series: SeriesRange) -> Iterator[DeviceRows]:
-    """Yield the rows of a chunk as of a version of its table, ordered by series and time."""
+    """Yield the rows of a chunk as of a version of its table, ordered by series and time if shares of it can be read."""
     layout = feed.layout
     bounds = Bounds.of_ticks(chunk.start, chunk.end - 1, layout.precision)
     names = [*layout.key, *layout.columns]
@@ -149,8 +165,15 @@ def read_chunk(context: Context, chunk: Chunk, version: int | None, feed: TableF
         shares = context.tables.shares(feed.table, names, 1, version=version, bounds=bounds, series=series)
         parts: Iterator[pa.Table] = (rows for share in shares for rows in share.read(names))
     except NotSupportedError:
-        parts = context.tables.scan_pieces(feed.table, names, version=version, bounds=bounds)
+        pieces = context.tables.scan_pieces(feed.table, names, version=version, bounds=bounds)
+        parts = (of_series(rows, layout.series_key, series) for rows in pieces)
     for rows in parts:
         valued = rows.filter(has_values(rows, list(layout.columns)))
         if valued.num_rows:
             yield device_rows(valued, layout)
+
+
+def of_series(rows: pa.Table, key: str, series: SeriesRange) -> pa.Table:
+    """Return the rows whose series are in a range."""
+    mask = series.mask(rows[key].cast(pa.string()))
+    return rows if mask is None else rows.filter(pa.array(mask))

@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import Error, NotSupportedError
+from headrace.errors import Error, LimitError, NotSupportedError
+from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK, PipeStage
@@ -51,12 +52,19 @@ def plan_chunks(context: Context, job_id: str, run: str = HISTORY, again: TimeWi
 
     Raises:
         NotFoundError: There is no such pipe.
+        LimitError: A range is of more tables than a run may have chunks.
         NotSupportedError: Its rows have to be transferred in order, by the snode.
     """
     record = context.catalog.jobs.by_id(job_id)
     _check(context, record.definition)
     with open_source(context, record.definition) as source:
-        return source.history.plan(run, _versions(record, run), again)
+        chunks = source.history.plan(run, _versions(record, run), again, MAX_CHUNKS)
+    if run != HISTORY and len(chunks) > MAX_CHUNKS:
+        raise LimitError(
+            f"the range has {len(chunks)} chunks, at least one for each table, more than the maximum of {MAX_CHUNKS}",
+            hint="create several pipes, each of some databases",
+        )
+    return chunks
 
 
 def transfer_chunk(context: Context, job_id: str, run: str, number: int, wait_ms: int = CHUNK_WAIT_MS) -> Chunk:

@@ -7,7 +7,7 @@ from datetime import datetime
 from headrace.context import Context
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK
-from headrace.pipes.history import HISTORY
+from headrace.pipes.history import HISTORY, is_for_tasks
 from headrace.pipes.sources.options import Bound, TimeWindow
 from headrace.pipes.transfer import can_transfer_in_chunks, plan_chunks
 from headrace.runtime.airflow_tasks import AIRFLOW_RUN, EPOCH, BackfillRange, resume_cleared_stream, unfinished_run
@@ -19,7 +19,7 @@ def plan_history(context: Context, job_id: str) -> list[Chunk]:
     if NEXT_CHUNK not in (record.offsets or {}) or not can_transfer_in_chunks(context, record.definition):
         return []
     chunks = plan_chunks(context, job_id, HISTORY)
-    if sum(chunk.rows for chunk in chunks) <= context.settings.resident_history_rows:
+    if not is_for_tasks(context, chunks):
         return []
     return [chunk for chunk in chunks if chunk.state is not ChunkState.DONE]
 

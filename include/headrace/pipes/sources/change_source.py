@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headrace.context import Context
+from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.positions import STATEMENTS, Offsets
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, StatementEvent
 from headrace.pipes.feeds import FeedBatch, Feeds, TableFeed, unless_dropped
-from headrace.pipes.history import HISTORY, History
+from headrace.pipes.history import HISTORY, History, is_for_tasks
 from headrace.pipes.large_commits import LargeCommits
 from headrace.pipes.plugins import PipeContext, SourceBatch
 from headrace.pipes.selection import Selection
@@ -138,13 +139,13 @@ class ChangeSource:
     def _planned(self, offsets: Offsets) -> list[Chunk]:
         """Return the chunks of the history, planned on first use."""
         if self._chunks is None:
-            self._chunks = self.history.plan(HISTORY, offsets) if self._options.inserts else []
+            max_chunks = MAX_CHUNKS if self._pipe.leaves_history else None
+            self._chunks = self.history.plan(HISTORY, offsets, max_chunks=max_chunks) if self._options.inserts else []
         return self._chunks
 
     def _is_left_to_tasks(self, chunks: Sequence[Chunk]) -> bool:
         """Return whether tasks of Airflow transfer the history."""
-        rows = sum(chunk.rows for chunk in chunks)
-        return self._pipe.leaves_history and rows > self._context.settings.resident_history_rows
+        return self._pipe.leaves_history and is_for_tasks(self._context, chunks)
 
     def _read_schema(self, offsets: Offsets) -> SourceBatch | None:
         """Return the next statements of the schema that was captured when the pipe was created, else of the present one."""
