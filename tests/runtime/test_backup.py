@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,10 @@ def insert(connection: headrace.Connection, minute: int) -> None:
     connection.execute(f"INSERT INTO plant.p1 VALUES {rows}")
 
 
+def contents(folder: Path) -> list[Path]:
+    return [path for path in (folder / "contents").rglob("*") if path.is_file()]
+
+
 def totals(connection: headrace.Connection) -> list[tuple[Any, ...]]:
     connection.settle()
     return [(total, n) for _, total, n in connection.execute(RESULT).fetchall()]
@@ -69,15 +74,18 @@ def test_a_second_backup_copies_only_what_is_new(connection: headrace.Connection
     folder, context = tmp_path / "backup", connection.session.context
     insert(connection, 0)
     back_up(context, str(folder))
-    times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    times = {path: path.stat().st_mtime_ns for path in contents(folder)}
     insert(connection, 1)
     connection.execute("DROP STREAM plant.sums")
     again = back_up(context, str(folder))
-    kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet") if path in times}
-    assert kept
+    kept = {path: path.stat().st_mtime_ns for path in contents(folder) if path in times}
+    assert len(kept) > 1
     assert kept == {path: times[path] for path in kept}
     assert again.jobs == 0
-    assert len([path for path in (folder / "warehouse").rglob("*") if path.is_file()]) == again.files
+    manifest = json.loads((folder / MANIFEST).read_text())
+    files = [*manifest["tables"].values(), manifest["catalog"], *([manifest["key"]] if manifest["key"] else [])]
+    assert {path.name for path in contents(folder)} == {file["digest"] for file in files}
+    assert len(manifest["tables"]) == again.files
 
 
 def test_a_backup_moves_between_databases(

@@ -1,33 +1,35 @@
 """Backups of all that Headrace keeps: the catalog, the tables with the states of streams and stored code, and the key of secrets.
 
-A backup is a folder, on a disk or in an object store. Its manifest is written last, so a backup that did not end has none. Files of
-a Delta table never change, so a further backup into the same folder copies only what is new.
+A backup is a folder, on a disk or in an object store. It has the contents of all files, each once, and a manifest that says which
+file has which content. A further backup into the same folder adds the contents that are new, and then replaces the manifest by one
+atomic step: until then, the last backup is complete. Contents that are in no manifest are removed afterwards.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import re
 import tempfile
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import pyarrow.fs as pafs
-
 from headrace.context import Context
-from headrace.errors import ConflictError, NotFoundError
+from headrace.errors import ConflictError, NotFoundError, StorageError
 from headrace.model.progress import Progress, no_progress
+from headrace.runtime.backup_files import Content, Contents, Folder, below, is_unique
 from headrace.runtime.living_snodes import living_snodes
 from headrace.secrets import KEY_FILE
-from headrace.storage.object_store import file_system
 
 MANIFEST: Final = "manifest.json"
 CATALOG: Final = "catalog.db"
-WAREHOUSE: Final = "warehouse"
-LOCK_SUFFIX: Final = ".lock"
+CONTENTS: Final = "contents"
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+MAX_PASSES: Final = 3
+"""How often tables are read until no file has changed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -43,65 +45,91 @@ class Backup:
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder in a file system of Arrow."""
+class Manifest:
+    """A backup with the contents of its files: those of tables by their paths below the warehouse, the catalog, and the key."""
 
-    system: pafs.FileSystem
-    path: str
+    backup: Backup
+    tables: dict[str, Content]
+    catalog: Content
+    key: Content | None
 
-    @classmethod
-    def at(cls, uri: str) -> Folder:
-        """Return the folder at a URI or path."""
-        system, path = file_system(uri if "://" in uri else str(Path(uri).resolve()))
-        return cls(system, path.rstrip("/"))
-
-    def __truediv__(self, name: str) -> Folder:
-        return Folder(self.system, f"{self.path}/{name}")
-
-    def files(self) -> dict[str, int]:
-        """Return the sizes of all files below, by their paths relative to this folder."""
-        selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
-        infos = [info for info in self.system.get_file_info(selector) if info.is_file and not info.path.endswith(LOCK_SUFFIX)]
-        return {info.path[len(self.path) + 1 :]: info.size for info in infos}
-
-    def read(self) -> bytes | None:
-        """Return the content of this path as a file; None if there is none."""
-        if not self.system.get_file_info(self.path).is_file:
-            return None
-        with self.system.open_input_stream(self.path) as stream:
-            return bytes(stream.read())
-
-    def write(self, content: bytes) -> None:
-        """Write a file at this path."""
-        self.system.create_dir(self.path.rpartition("/")[0], recursive=True)
-        with self.system.open_output_stream(self.path) as stream:
-            stream.write(content)
+    @property
+    def contents(self) -> set[Content]:
+        """All contents that a restore needs."""
+        return {*self.tables.values(), self.catalog, *([self.key] if self.key else [])}
 
 
 def back_up(context: Context, destination: str, progress: Progress = no_progress) -> Backup:
     """Copy all that Headrace keeps into a folder, which may have an earlier backup of the same home.
 
     Raises:
-        ConflictError: An snode is running, or the folder has other files.
+        ConflictError: An snode is running, tables are written, or the folder has other files.
     """
     require_no_snode(context)
     folder = Folder.at(destination)
-    if read_manifest(folder) is None and folder.files():
-        raise ConflictError(f"{destination} has files that are no backup", hint="name a new folder, or one with an earlier backup")
+    with context.catalog.lock(f"backup {folder.path}"):
+        last = read_manifest(folder)
+        if last is None and any(name != MANIFEST and not name.startswith(f"{CONTENTS}/") for name in folder.infos()):
+            raise ConflictError(
+                f"{destination} has files that are no backup", hint="name a new folder, or one with an earlier backup"
+            )
+        if folder.is_local and Path(folder.path).is_dir():
+            with suppress(PermissionError):  # another user's folder: what is created in it is closed all the same
+                os.chmod(folder.path, 0o700)
+        manifest = _copied(context, Contents(folder / CONTENTS), last, progress)
+        text = json.dumps(asdict(manifest)).encode()
+        folder.sync()
+        (folder / MANIFEST).write(lambda emit: emit(text))
+        folder.sync()
+        Contents(folder / CONTENTS).retain(manifest.contents)
+    return manifest.backup
+
+
+def _copied(context: Context, contents: Contents, last: Manifest | None, progress: Progress) -> Manifest:
+    """Copy what is new, and return the manifest of all, which belongs to one moment: no table was written meanwhile."""
+    known = last.tables if last else {}
     warehouse = Folder.at(context.settings.tables_uri)
-    (folder / MANIFEST).write(b"")
-    sizes = mirror(warehouse, folder / WAREHOUSE, progress)
-    with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary) / CATALOG
-        context.catalog.back_up(copy)
-        (folder / CATALOG).write(copy.read_bytes())
-    key = context.settings.home_path / KEY_FILE
-    if key.exists():
-        (folder / KEY_FILE).write(key.read_bytes())
+    for _ in range(MAX_PASSES):
+        before = _stamps(warehouse)
+        with tempfile.TemporaryDirectory() as temporary:
+            context.catalog.back_up(Path(temporary) / CATALOG)
+            catalog = contents.add(Folder.at(temporary) / CATALOG, contents.present())
+        try:
+            known = copy_tables(warehouse, contents, known, progress)
+        except (FileNotFoundError, StorageError):  # removed or changed meanwhile
+            continue
+        if _stamps(warehouse) == before and known.keys() == before.keys():
+            break
+    else:
+        raise ConflictError("tables were written while they were copied", hint="stop all writers, and repeat the backup")
+    key_file = Folder.at(str(context.settings.home_path)) / KEY_FILE
+    key = contents.add(key_file, contents.present()) if key_file.read() is not None else None
     databases, jobs = len(list(context.catalog.databases.all())), len(context.catalog.jobs.all())
-    backup = Backup(context.catalog.now(), version("headrace"), databases, jobs, len(sizes), sum(sizes.values()))
-    (folder / MANIFEST).write(json.dumps(asdict(backup)).encode())
-    return backup
+    size = sum(content.size for content in known.values())
+    return Manifest(Backup(context.catalog.now(), version("headrace"), databases, jobs, len(known), size), known, catalog, key)
+
+
+def _stamps(folder: Folder) -> dict[str, tuple[int, int]]:
+    """Return the size and the time of the last change of each file."""
+    return {name: (info.size, info.mtime_ns or 0) for name, info in folder.infos().items()}
+
+
+def copy_tables(source: Folder, contents: Contents, known: dict[str, Content], progress: Progress) -> dict[str, Content]:
+    """Add all files of a folder, and return their contents by name. Of files that never change, those known are not read again."""
+    infos, present = source.infos(), contents.present()
+    copied = {
+        name: content
+        for name, content in known.items()
+        if name in infos and is_unique(name) and infos[name].size == content.size and content in present
+    }
+    missing = [name for name in infos if name not in copied]
+    total, done = sum(infos[name].size for name in missing), 0
+    for name in missing:
+        copied[name] = contents.add(source / name, present)
+        present.add(copied[name])
+        done += infos[name].size
+        progress(done, total)
+    return copied
 
 
 def restore(context: Context, source: str, progress: Progress = no_progress) -> Backup:
@@ -110,25 +138,28 @@ def restore(context: Context, source: str, progress: Progress = no_progress) -> 
     Raises:
         ConflictError: Something has been created there.
         NotFoundError: There is no backup, or one that did not end.
+        StorageError: The backup is damaged.
     """
     folder, warehouse = Folder.at(source), Folder.at(context.settings.tables_uri)
-    backup = read_manifest(folder)
-    if backup is None:
+    manifest, contents = read_manifest(folder), Contents(folder / CONTENTS)
+    if manifest is None:
         raise NotFoundError(f"{source} has no complete backup", hint=f"its file {MANIFEST} is written last; see `headrace backup`")
-    if not context.catalog.is_unused or warehouse.files():
+    if not context.catalog.is_unused or warehouse.infos():
         raise ConflictError("the home is in use", hint="restore into a new home, catalog and warehouse, or remove these first")
     require_no_snode(context)
-    mirror(folder / WAREHOUSE, warehouse, progress)
-    key = (folder / KEY_FILE).read()
-    if key is not None:
-        path = context.settings.create_home() / KEY_FILE
-        path.touch(mode=0o600)
-        path.write_bytes(key)
+    targets = [(content, below(warehouse, name)) for name, content in manifest.tables.items()]
+    done = 0
+    for content, target in targets:
+        contents.extract(content, target, is_private=False)
+        done += content.size
+        progress(done, manifest.backup.bytes)
+    if manifest.key is not None:
+        contents.extract(manifest.key, Folder.at(str(context.settings.create_home())) / KEY_FILE)
+    warehouse.sync()
     with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary) / CATALOG
-        copy.write_bytes((folder / CATALOG).read() or b"")
-        context.catalog.restore(copy)
-    return backup
+        contents.extract(manifest.catalog, Folder.at(temporary) / CATALOG)
+        context.catalog.restore(Path(temporary) / CATALOG)
+    return manifest.backup
 
 
 def require_no_snode(context: Context) -> None:
@@ -139,40 +170,24 @@ def require_no_snode(context: Context) -> None:
         raise ConflictError(f"snode {snode.snode} is running", hint=hint)
 
 
-def read_manifest(folder: Folder) -> Backup | None:
-    """Return what a backup says of itself; None if there is none, or it did not end."""
-    content = (folder / MANIFEST).read()
-    return Backup(**json.loads(content)) if content else None
+def read_manifest(folder: Folder) -> Manifest | None:
+    """Return what a backup has; None if there is none, or it did not end. Raise `StorageError` if it is damaged."""
+    text = (folder / MANIFEST).read()
+    if not text:
+        return None
+    try:
+        read = json.loads(text)
+        tables = {name: _content(content) for name, content in read["tables"].items()}
+        key = _content(read["key"]) if read["key"] else None
+        return Manifest(Backup(**read["backup"]), tables, _content(read["catalog"]), key)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "use another copy of the backup, or back up into a new folder"
+        raise StorageError(f"{folder.path}/{MANIFEST} is damaged, or not of this release", hint=hint) from error
 
 
-def mirror(source: Folder, target: Folder, progress: Progress) -> dict[str, int]:
-    """Make a folder equal to another, and return the sizes of its files. Files that are there already are not copied again."""
-    wanted, present = source.files(), target.files()
-    missing = [name for name, size in wanted.items() if present.get(name) != size or not is_immutable(name)]
-    total, done = sum(wanted[name] for name in missing), 0
-    for name in missing:
-        copy_file(source / name, target / name)
-        done += wanted[name]
-        progress(done, total)
-    remove(target, present.keys() - wanted.keys())
-    return wanted
-
-
-def copy_file(source: Folder, target: Folder) -> None:
-    if isinstance(source.system, pafs.LocalFileSystem) and isinstance(target.system, pafs.LocalFileSystem):
-        Path(target.path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source.path, target.path)
-        return
-    target.system.create_dir(target.path.rpartition("/")[0], recursive=True)
-    pafs.copy_files(source.path, target.path, source_filesystem=source.system, destination_filesystem=target.system)
-
-
-def is_immutable(name: str) -> bool:
-    """Return whether a file of a Delta table never changes: a data file, or a commit."""
-    stem, _, extension = name.rpartition("/")[2].rpartition(".")
-    return extension == "parquet" or (extension == "json" and stem.isdigit())
-
-
-def remove(folder: Folder, names: Iterable[str]) -> None:
-    for name in names:
-        folder.system.delete_file((folder / name).path)
+def _content(read: dict[str, object]) -> Content:
+    """Return a content of a manifest. Its digest becomes the name of a file, so it must be one."""
+    digest, size = str(read["digest"]), int(str(read["size"]))
+    if not DIGEST.fullmatch(digest):
+        raise ValueError(digest)
+    return Content(digest, size)
