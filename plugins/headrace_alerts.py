@@ -6,7 +6,7 @@ They are sent when a job fails, when a run of a continuous query is late, and re
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from airflow.providers.common.compat.notifier import BaseNotifier
@@ -40,27 +40,36 @@ class WebhookNotifier(BaseNotifier):
 
 def send(settings: Settings, context: Any, subject: str, text: str) -> None:
     """Send an alert to every receiver of the settings; one that fails is logged by Airflow, and does not keep it from others."""
-    errors = []
-    for notifier in notifiers(settings, f"[Headrace] {subject}", text):
-        try:
-            notifier.notify(context)
-        except Exception as error:
-            errors.append(f"{type(notifier).__name__}: {error}")
-    if errors:
-        raise RuntimeError(f"an alert could not be sent: {'; '.join(errors)}")
+    raise_failures([deliver(notifier, context) for notifier in notifiers(settings, subject, text).values()])
 
 
-def notifiers(settings: Settings, subject: str, text: str) -> list[BaseNotifier]:
-    """Return a notifier for each receiver of the settings."""
-    found: list[BaseNotifier] = []
+def deliver(notifier: BaseNotifier, context: Any) -> str:
+    """Send an alert, and return why that failed; empty if it is sent."""
+    try:
+        notifier.notify(context)
+    except Exception as error:
+        return f"{type(notifier).__name__}: {error}"
+    return ""
+
+
+def raise_failures(reasons: Iterable[str]) -> None:
+    """Raise an error if there are reasons why alerts could not be sent."""
+    if failures := [reason for reason in reasons if reason]:
+        raise RuntimeError(f"an alert could not be sent: {'; '.join(failures)}")
+
+
+def notifiers(settings: Settings, subject: str, text: str) -> dict[str, BaseNotifier]:
+    """Return a notifier for each receiver of the settings, by the kind of receiver."""
+    subject = f"[Headrace] {subject}"
+    found: dict[str, BaseNotifier] = {}
     if url := settings.alert_webhook.get_secret_value():
-        found.append(WebhookNotifier(url=url, text=f"{subject}\n{text}"))
+        found["webhook"] = WebhookNotifier(url=url, text=f"{subject}\n{text}")
     if settings.alert_email:
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
-        receivers = [address.strip() for address in settings.alert_email.split(",")]
+        to = [address.strip() for address in settings.alert_email.split(",")]
         content = f"<pre>{html.escape(text)}</pre>"
-        found.append(SmtpNotifier(to=receivers, from_email=settings.alert_from or None, subject=subject, html_content=content))
+        found["email"] = SmtpNotifier(to=to, from_email=settings.alert_from or None, subject=subject, html_content=content)
     return found
 
 
@@ -102,19 +111,28 @@ class CheckAlerts(BaseOperator):
         before = self._last_check(context)
         with open_runtime() as runtime:
             seen = alerts.check(runtime, before["held"])
-        lines = describe_changes(before["alerts"], seen.alerts)
-        if lines:
-            send(settings, context, lines[0], "\n".join(lines))
-        context["task_instance"].xcom_push(SEEN, {"alerts": dict(seen.alerts), "held": dict(seen.held)})
+        again = seen.growing - set(before["growing"])
+        reported: dict[str, Mapping[str, str]] = {}
+        reasons = []
+        for receiver in notifiers(settings, "", ""):
+            known = before["reported"].get(receiver, {})
+            lines = describe_changes(known, seen.alerts, again)
+            reason = deliver(notifiers(settings, lines[0], "\n".join(lines))[receiver], context) if lines else ""
+            # What a receiver did not get is sent with the next check, to it alone.
+            reported[receiver] = dict(known if reason else seen.alerts)
+            reasons.append(reason)
+        memory = {"reported": reported, "held": dict(seen.held), "growing": sorted(seen.growing)}
+        context["task_instance"].xcom_push(SEEN, memory)
+        raise_failures(reasons)
         return list(seen.alerts.values())
 
     def _last_check(self, context: Any) -> dict[str, Any]:
         pulled = context["task_instance"].xcom_pull(task_ids=self.task_id, key=SEEN, include_prior_dates=True)
         last = pulled[-1] if isinstance(pulled, list) and pulled else pulled
-        return last or {"alerts": {}, "held": {}}
+        return {"reported": {}, "held": {}, "growing": []} | (last or {})
 
 
-def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return a line for each alert that has begun, and for each that has ended."""
-    begun = [text for key, text in now.items() if key not in before]
+def describe_changes(before: Mapping[str, str], now: Mapping[str, str], again: Collection[str] = ()) -> list[str]:
+    """Return a line for each alert that has begun, or that is to be sent again, and for each that has ended."""
+    begun = [text for key, text in now.items() if key not in before or key in again]
     return begun + [f"no longer: {text}" for key, text in before.items() if key not in now]

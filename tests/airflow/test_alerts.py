@@ -169,15 +169,40 @@ def test_jobs_that_are_behind_are_found(catalog: Catalog, clock: ManualClock, ho
     assert f"behind {job}" not in seen_now(catalog, clock, load(home=home.home_path, alert_lag_s=10))
 
 
-def test_a_quarantine_that_grows_is_found(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
-    job = add_stream(catalog)
-    row = QuarantinedRow(RowKey("d1", 5), 1, QuarantineCode.FUTURE, "too far ahead", {}, 1, 0)
-    catalog.quarantine.commit(job, 1, QuarantineChange((row,)))
+def hold_row(catalog: Catalog, job: str, batch: int) -> None:
+    row = QuarantinedRow(RowKey("d1", batch), batch, QuarantineCode.FUTURE, "too far ahead", {}, 1, 0)
+    catalog.quarantine.commit(job, batch, QuarantineChange((row,)))
+
+
+def test_a_quarantine_is_an_alert_while_it_has_rows(catalog: Catalog, clock: ManualClock, home: Settings) -> None:
+    key = f"quarantine {(job := add_stream(catalog))}"
     context = replace(open_context(home, clock), catalog=catalog)
-    seen = alerts.check(context, {})
-    assert "has 1 rows in quarantine" in seen.alerts[f"quarantine {job}"]
-    assert f"quarantine {job}" not in alerts.check(context, seen.held).alerts
+    hold_row(catalog, job, 1)
+    first = alerts.check(context, {})
+    assert "has 1 rows in quarantine" in first.alerts[key]
+    second = alerts.check(context, first.held)
+    assert (key in second.alerts, first.growing, second.growing) == (True, {key}, set())
+    hold_row(catalog, job, 2)
+    assert alerts.check(context, second.held).growing == {key}
+
+
+def test_a_receiver_that_fails_is_sent_an_alert_again_and_no_other(
+    catalog: Catalog, server: Server, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive(monkeypatch, alert_webhook=f"{server.url}/hook", alert_email="a@plant.example")
+    add_stream(catalog, progress=JobProgress())
+    task, ti = CheckAlerts(task_id="check"), TaskInstance()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"WebhookNotifier: .*404"):
+            task.execute({"task_instance": ti})
+    assert len(mailbox.messages) == 1
+    failed = len(server.bodies("POST", "/hook"))
+    server.answers["POST", "/hook"] = (200, {})
+    for _ in range(2):
+        task.execute({"task_instance": ti})
+    assert (len(mailbox.messages), len(server.bodies("POST", "/hook")) - failed) == (1, 1)
 
 
 def test_changes_are_described() -> None:
     assert describe_changes({"a": "A", "b": "B"}, {"b": "B", "c": "C"}) == ["C", "no longer: A"]
+    assert describe_changes({"a": "A", "b": "B"}, {"a": "A", "b": "B"}, ["b"]) == ["B"]

@@ -5,7 +5,7 @@ Catalog and tables are read instead of asking snodes, so that a missing snode is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,23 +31,25 @@ class Alert:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a check has seen: alerts by key, and the number of rows in quarantine of each job."""
+    """What a check has seen: alerts by key, the number of rows in quarantine of each job, and alerts of quarantines that grow."""
 
     alerts: Mapping[str, str]
     held: Mapping[str, int]
+    growing: frozenset[str]
 
 
 def check(context: Context, held_before: Mapping[str, int]) -> Seen:
-    """Return what is wrong now. Rows in quarantine are wrong if they have become more than `held_before`."""
+    """Return what is wrong now. A quarantine grows if it has more rows than `held_before`."""
     catalog, settings = context.catalog, context.settings
     state, held = read_present(context), catalog.quarantine.counts()
     running = [record for record in state.jobs.values() if record.desired is DesiredState.RUNNING]
     found = [
         *snodes_away(state, settings, running),
         *jobs_behind(catalog, state, settings, running),
-        *growing_quarantines(running, held, held_before),
+        *quarantines(state.jobs.values(), held),
     ]
-    return Seen({alert.key: alert.text for alert in found}, held)
+    growing = frozenset(f"{QUARANTINE} {job_id}" for job_id, rows in held.items() if rows > held_before.get(job_id, 0))
+    return Seen({alert.key: alert.text for alert in found}, held, growing)
 
 
 def snodes_away(state: Snapshot, settings: Settings, running: list[JobRecord]) -> Iterator[Alert]:
@@ -68,9 +70,9 @@ def jobs_behind(catalog: Catalog, state: Snapshot, settings: Settings, running: 
             yield Alert(f"{BEHIND} {job.id}", f"{job.kind} {job} is {lag // 1000} s behind; SHOW JOBS and the page show why")
 
 
-def growing_quarantines(running: list[JobRecord], held: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Alert]:
-    """Yield an alert for each stream with more rows in quarantine than before."""
-    for record in running:
-        job, rows = record.definition, held.get(record.definition.id, 0)
-        if rows > before.get(job.id, 0):
+def quarantines(records: Iterable[JobRecord], held: Mapping[str, int]) -> Iterator[Alert]:
+    """Yield an alert for each stream with rows in quarantine, also if it is paused."""
+    for record in records:
+        job = record.definition
+        if rows := held.get(job.id, 0):
             yield Alert(f"{QUARANTINE} {job.id}", f"stream {job} has {rows} rows in quarantine; SHOW QUARANTINE lists them")
