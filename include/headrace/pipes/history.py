@@ -27,7 +27,7 @@ HISTORY: Final = "history"
 MAX_CHUNK_ROWS: Final = 500_000
 """About how many rows a chunk has, which are in memory at a time."""
 GROWTH_PARTS: Final = 8
-"""If chunks are too many, they are planned again with at least one part in so many more rows each."""
+"""How many times as many rows each part gets, at least, if chunks are too many and are planned again."""
 ALL_TIME: Final = TimeWindow()
 
 
