@@ -27,7 +27,7 @@ HISTORY: Final = "history"
 MAX_CHUNK_ROWS: Final = 500_000
 """About how many rows a chunk has, which are in memory at a time."""
 GROWTH_PARTS: Final = 8
-"""How many times as many rows each part gets, at least, if chunks are too many and are planned again."""
+"""Chunks that are too many are planned again with more rows each: by at least the rows divided by this."""
 ALL_TIME: Final = TimeWindow()
 
 
