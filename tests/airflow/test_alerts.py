@@ -181,7 +181,7 @@ def test_a_quarantine_is_an_alert_while_it_has_rows(catalog: Catalog, clock: Man
     first = alerts.check(context, {})
     assert "has 1 rows in quarantine" in first.alerts[key]
     second = alerts.check(context, first.held)
-    assert (key in second.alerts, first.growing, second.growing) == (True, {key}, set())
+    assert (key in second.alerts, first.growing, second.growing) == (True, frozenset({key}), frozenset())
     hold_row(catalog, job, 2)
     assert alerts.check(context, second.held).growing == {key}
 

@@ -19,7 +19,6 @@ from headrace.model.tables import Database, Subtable, Table, TableId
 from headrace.storage.delta.handles import path_segment
 from headrace.storage.object_store import file_system
 from headrace.storage.values.scalars import stored_units_per_tick
-from headrace.streams.definition.define import plan_recorded_stream
 from headrace.streams.dropped_subtables import SUBTABLES_DROPPED, Group, dropped_message, groups_of
 from headrace.streams.kind import STREAM
 
@@ -63,6 +62,8 @@ def record_drop(context: Context, table: Table, database: Database, names: Seque
 
 def dropped_groups(context: Context, job: JobDefinition, table: Table, names: Sequence[str]) -> list[Group] | None:
     """Return the groups of a stream that may have rows of subtables; None if they are not known, as those of virtual tables."""
+    from headrace.streams.definition.define import plan_recorded_stream  # INSERT needs no engine.
+
     if job.kind != STREAM or job.source != table.id or not table.tags:
         return None
     try:

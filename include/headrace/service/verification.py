@@ -227,7 +227,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     part = checkable(query, user_functions(context, definition.dialect), rows.num_columns)
     verification = verify(part.query, lambda: part.rows(rows), lambda _: source, maintained=maintained)
     remarks = [] if verification.equal else describe_option_differences(record, statement.options)
-    if not verification.equal and plan.keeps_groups:
+    if not verification.equal and plan.keeps_groups and context.tables.tags.version(plan.source) != plan.tags_version:
         remarks.append("rows stay in the group in which they were counted if tags change")
     remarks += [part.remark] if part.remark else []
     if verification.equal and dropped is not None and dropped.windows:

@@ -9,14 +9,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headrace.catalog import Catalog
-from headrace.compute.nodes import Column
-from headrace.compute.plan import SERIES_KEY
-from headrace.streams.definition.define import StreamPlan
+
+if TYPE_CHECKING:
+    from headrace.streams.definition.define import StreamPlan
 
 SUBTABLES_DROPPED: Final = "SUBTABLES_DROPPED"
 MAX_NAMES: Final = 3
@@ -57,6 +57,9 @@ def dropped_ranges(catalog: Catalog, job_id: str) -> list[DroppedRange]:
 
 def groups_of(plan: StreamPlan, subtables: pa.Table) -> list[Group] | None:
     """Return the tags of the groups of subtables, given with their tags; None unless all follow from these, or there are many."""
+    from headrace.compute.nodes import Column  # INSERT needs no engine.
+    from headrace.compute.plan import SERIES_KEY
+
     source = {SERIES_KEY: plan.source.series_key, plan.source.series_key: plan.source.series_key}
     source |= {tag.name: tag.name for tag in plan.source.tags}
     nodes = {key.column: key.node for key in plan.query.keys}
