@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.errors import Error
-from tests.combinations.covering import Combination, Rule, covering, refused
+from tests.combinations.covering import Combination, covering, refused
 from tests.combinations.query_dimensions import DIMENSIONS, NEAR, RULES, is_expressible, is_near, is_played
 from tests.combinations.query_playing import SCALES, Play
 from tests.combinations.query_running import Home
+from tests.combinations.refusing import refusal
 
 STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
 ON_SPARK = bool(STRENGTH)
@@ -70,12 +70,3 @@ def test_a_combination_that_a_rule_forbids_is_refused_with_its_reason(tmp_path: 
                     connection.execute(sql)
             problems.append(refusal(connection, play, rule))
     assert not any(problems), "\n".join(filter(None, problems))
-
-
-def refusal(connection: headrace.Connection, play: Play, rule: Rule) -> str | None:
-    """Return what is wrong about the answer to a statement that a rule forbids, or None."""
-    try:
-        connection.execute(f"explain {play.statement()}")
-    except Error as error:
-        return None if rule.message in error.message else f"{error.message}, not {rule.message}: {play.statement()}"
-    return f"accepted, though {rule.message}: {play.statement()}"

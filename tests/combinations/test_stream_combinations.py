@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.errors import Error
-from tests.combinations.covering import Combination, Rule, covering, refused
+from tests.combinations.covering import Combination, covering, refused
 from tests.combinations.playing import Play
+from tests.combinations.refusing import refusal
 from tests.combinations.running import Home
 from tests.combinations.stream_dimensions import DIMENSIONS, RULES, is_expressible, is_near, is_played
 
@@ -79,12 +79,3 @@ def test_a_combination_that_a_rule_forbids_is_refused_with_its_reason(tmp_path: 
             connection.execute(f"use {databases[tuple(tables)]}")
             problems.append(refusal(connection, play, rule))
     assert not any(problems), "\n".join(filter(None, problems))
-
-
-def refusal(connection: headrace.Connection, play: Play, rule: Rule) -> str | None:
-    """Return what is wrong about the answer to a statement that a rule forbids, or None."""
-    try:
-        connection.execute(f"explain {play.statement()}")
-    except Error as error:
-        return None if rule.message in error.message else f"{error.message}, not {rule.message}: {play.statement()}"
-    return f"accepted, though {rule.message}: {play.statement()}"
