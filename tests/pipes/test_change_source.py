@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 import headrace
 from headrace.model.positions import Offsets
 from headrace.pipes.attributes import PipeAttributes
-from headrace.pipes.events import Event
+from headrace.pipes.events import Event, InsertEvent, rows_of
 from headrace.pipes.feeds import Feeds
 from headrace.pipes.plugins import PipeContext, Source
 from headrace.pipes.shared import Shared
 from headrace.pipes.sources import trees
 from headrace.settings import load
 from tests.pipes.receivers import Points, apply_events
+from tests.pipes.recording import described
 
 numbers = count()
 devices = st.sampled_from(["d1", "d2", "d10"])
@@ -127,3 +129,47 @@ def recorded_job(connection: headrace.Connection, name: str) -> str:
     """Record a job that owns the ledger of a history, and return its id."""
     connection.execute(f"create pipe `{name}` with sink ('sink'='do-nothing-sink')")
     return connection.session.context.catalog.jobs.get("", name, "pipe").definition.id
+
+
+BUSY = "root.a"
+BACKLOG = [f"root.{name}" for name in "abcdefgh"]
+
+
+@pytest.mark.parametrize("driver_rows", [500_000, 15], ids=["small commits", "large commits"])
+def test_a_batch_is_bounded_over_all_tables_and_none_waits_for_a_busy_one(tmp_path: Path, driver_rows: int) -> None:
+    limit = 10
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path, batch_rows=limit, driver_rows=driver_rows)) as connection:
+        for database in BACKLOG:
+            connection.execute(f"create database {database}")
+        context = connection.session.context
+        attributes = PipeAttributes({"inclusion": "data", "history.enable": "false"})
+        offsets = trees.begin(attributes, context)
+        for database in BACKLOG:
+            for first in (0, 4, 8):
+                insert(connection, database, range(first, first + 4))
+        insert(connection, "root.c", range(20, 40))
+        feeds = Feeds(context)
+        source = trees.create(attributes, PipeContext(context, recorded_job(connection, "p"), "p", shared=Shared(feeds)))
+        waiting = set(BACKLOG) - {BUSY}
+        for turn in count():
+            insert(connection, BUSY, range(100 + turn * limit, 100 + turn * limit + limit))
+            feeds.refresh()
+            feeds.poll()
+            batch = source.read(offsets)
+            assert batch is not None
+            again = source.read(offsets, batch.offsets)
+            assert [described(event) for event in (again or batch).events] == [described(event) for event in batch.events]
+            rows = sum(map(rows_of, batch.events))
+            assert rows <= limit or len({event.data.database for event in batch.events if isinstance(event, InsertEvent)}) == 1, (
+                "several tables beyond the limit"
+            )
+            offsets = batch.offsets
+            waiting -= {feed.database.name for feed in feeds.trees() if offsets.get(feed.id) == feed.version()}
+            if not waiting:
+                break
+            assert turn < 40, f"waiting for a busy table: {waiting}"
+
+
+def insert(connection: headrace.Connection, database: str, times: range) -> None:
+    """Write rows in one commit."""
+    connection.execute(f"insert into {database}.x(time, s) values " + ", ".join(f"({time}, 1)" for time in times))

@@ -11,8 +11,8 @@ from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.pipes import NEXT_CHUNK
-from headrace.model.positions import STATEMENTS, Offsets
-from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, StatementEvent
+from headrace.model.positions import STATEMENTS, Offsets, SourceId
+from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, StatementEvent, rows_of
 from headrace.pipes.feeds import FeedBatch, Feeds, TableFeed, unless_dropped
 from headrace.pipes.history import HISTORY, History, is_for_tasks
 from headrace.pipes.large_commits import LargeCommits
@@ -65,6 +65,7 @@ class ChangeSource:
         self._chunks: list[Chunk] | None = None
         self._recorded = 0
         self._look_at = 0.0
+        self._first: SourceId = ""
 
     def read(self, offsets: Offsets, until: Offsets | None = None) -> SourceBatch | None:
         """Return the next chunk of the history, else what was committed to any of the tables."""
@@ -194,26 +195,41 @@ class ChangeSource:
         return SourceBatch((), {**without(offsets, following.feed.part_key), **following.feed.offsets(following.version)})
 
     def _read_changes(self, offsets: Offsets, until: Offsets | None, window: TimeWindow) -> SourceBatch | None:
-        """Return what was committed, up to `until` if it is set."""
-        events: list[Event] = []
-        after = dict(offsets)
-        for feed in self._tables():
-            offset = feed.offset(offsets)
-            end = None if until is None else feed.offset(until)
-            if until is not None and feed.part(until) > feed.part(offsets):
-                end = None  # a part of the large commit that comes next, after which the offset is the same
-            elif end is not None and end <= offset:
-                continue
-            batch = None
-            with unless_dropped(feed):
-                batch = feed.read(offset, end)
+        """Return what was committed, up to `until` if it is set: at most `batch_rows` rows, unless one table's commits have more.
+
+        The table whose commits do not fit is the first of the next batch. Events are in the order of the tables, whichever was
+        first, so that a batch that is repeated is the same.
+        """
+        feeds = self._tables()
+        first = next((index for index, feed in enumerate(feeds) if feed.id == self._first), 0)
+        after, rows, events = dict(offsets), 0, dict[int, list[Event]]()
+        for index in (*range(first, len(feeds)), *range(first)):
+            feed = feeds[index]
+            batch = self._read_feed(feed, offsets, until)
             if batch is None:
                 continue
+            rows += sum(map(rows_of, batch.events))
+            if events and (batch.large is not None or rows > self._context.settings.batch_rows):
+                self._first = feed.id
+                break
             if batch.large is not None:
-                return self._read_large(feed, batch, offsets, window) if after == offsets else SourceBatch(events, after)
-            events += self._select(batch.events, window)
+                self._first = feeds[(index + 1) % len(feeds)].id
+                return self._read_large(feed, batch, offsets, window)
+            events[index] = self._select(batch.events, window)
             after |= feed.offsets(batch.last)
-        return None if after == offsets else SourceBatch(events, after)
+        return SourceBatch([event for index in sorted(events) for event in events[index]], after) if events else None
+
+    def _read_feed(self, feed: TableFeed, offsets: Offsets, until: Offsets | None) -> FeedBatch | None:
+        """Return the next changes of a table, up to `until` if it is set; None if there are none, or it was dropped."""
+        offset = feed.offset(offsets)
+        end = None if until is None else feed.offset(until)
+        if until is not None and feed.part(until) > feed.part(offsets):
+            end = None  # a part of the large commit that comes next, after which the offset is the same
+        elif end is not None and end <= offset:
+            return None
+        with unless_dropped(feed):
+            return feed.read(offset, end)
+        return None
 
     def _read_large(self, feed: TableFeed, batch: FeedBatch, offsets: Offsets, window: TimeWindow) -> SourceBatch:
         """Return the next part of a large commit, which is a batch of its own."""
