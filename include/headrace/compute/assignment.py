@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from headrace.compute import nodes
 from headrace.compute.columnar.expressions import evaluate, infer_type
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.nodes import Operation, UnsupportedError
-from headrace.compute.plan import Plan
+from headrace.compute.plan import AnyPlan, Plan, RowIdentity, UnionPlan
 from headrace.compute.plan_clauses import Key, Output
+from headrace.compute.plan_sources import OneRow
 from headrace.compute.terms import Term
+from headrace.compute.types import is_text
 from headrace.compute.window_plans import IntervalWindow
 from headrace.errors import TypeMismatchError
 from headrace.model.tables import Column
+from headrace.model.types import BIGINT, TypeKind
 
 
 def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) -> Plan:
@@ -56,6 +60,30 @@ def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) ->
             evaluate(value, {})
     fill = replace(window.fill, values=(*values, *constants[len(values) :]))
     return replace(converted, selection=replace(plan.groups, window=replace(window, fill=fill)))
+
+
+def assign_rows(plan: AnyPlan, columns: Sequence[Column], language: Language) -> Plan:
+    """Return a plan whose outputs are those of a whole query, sorted, filled and limited, converted for columns.
+
+    Numbers for a TIMESTAMP become BIGINT and text remains: only the table knows which instant ticks and local times are.
+
+    Raises:
+        TypeMismatchError: No value of an output can be converted for its column.
+    """
+    if not (isinstance(plan, Plan) and isinstance(plan.source, OneRow)):
+        outputs = tuple(Output(output.column, output.name, nodes.Column(output.column), output.type) for output in plan.outputs)
+        first = plan
+        while isinstance(first, UnionPlan):
+            first = first.left
+        plan = Plan(first.query, plan, plan.precision, plan.timezone, first.now, RowIdentity(), None, outputs=outputs)
+    return assign_outputs(plan, [as_ticks(column, output) for column, output in zip(columns, plan.outputs, strict=True)], language)
+
+
+def as_ticks(column: Column, output: Output) -> Column:
+    """Return the column that the values of an output are converted for."""
+    if column.type.kind is not TypeKind.TIMESTAMP or output.type.kind is TypeKind.TIMESTAMP:
+        return column
+    return replace(column, type=output.type if is_text(output.type) else BIGINT)
 
 
 def is_converted(value: Output | Key) -> bool:

@@ -1,17 +1,18 @@
-"""INSERT … SELECT: the rows of a query, validated and converted like the values of an INSERT, in one commit."""
+"""INSERT … SELECT: the rows of a query, converted as those of a stream for an existing target, in one commit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import AnyPlan
+from headrace.compute import Plan
 from headrace.context import Context
-from headrace.errors import DataError, NotFoundError
+from headrace.errors import DataError, Error, NotFoundError
 from headrace.model.spans import Span
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
@@ -42,10 +43,24 @@ class InsertTarget:
         """Return the column of a name; the series key is one of text."""
         return self.table.column(name) or Column(self.table.series_key, SERIES_TYPE)
 
+    @contextmanager
+    def spanned(self, span: Span | None = None) -> Iterator[None]:
+        """Give an error that says what a column is the position of the expression for it, or `span`."""
+        try:
+            yield
+        except Error as error:
+            named = zip(self.columns, self.spans, strict=True)
+            found = (own for name, own in named if f"{name}, which is " in error.message or f"column {name} is " in error.message)
+            error.span = error.span or next(found, None) or span
+            raise
+
 
 @dataclass(frozen=True, slots=True)
 class RowConverter:
-    """Converts columns of a query to rows of a table. `is_nanoseconds` says which columns hold timestamps as integers."""
+    """Converts columns of a query, which have the types of a table, to its rows: times to its precision, and keys that are valid.
+
+    `is_nanoseconds` says which columns hold timestamps as integers.
+    """
 
     target: InsertTarget
     now: int
@@ -55,24 +70,26 @@ class RowConverter:
         """Return the rows, and the first invalid value with the number of its column."""
         target, table = self.target, self.target.table
         context = TimeContext(self.now, target.database.timezone, target.database.precision)
-        stored: dict[str, pa.Array] = {}
+        schema = rows_schema(table, target.database)
+        stored: dict[str, pa.Array | pa.ChunkedArray] = {}
         for number, name in enumerate(target.columns):
-            values = result.column(number)
-            values = values.cast(NANOSECONDS) if self.is_nanoseconds[number] else values
-            invalid_values, column = InvalidValues(), target.column(name)
+            values, column = result.column(number), target.column(name)
             is_time, is_key = column is table.timestamp, name in table.primary_key
+            if not is_key and column.type.kind is not TypeKind.TIMESTAMP:
+                stored[name] = values.cast(schema.field(name).type)
+                continue
+            values, invalid_values = values.cast(NANOSECONDS) if self.is_nanoseconds[number] else values, InvalidValues()
             stored[name] = to_stored_column(values, column, context, invalid_values, is_key=is_key, is_time=is_time)
             if invalid_values.count:
                 return result.slice(0, 0), (number, invalid_values.first()[0])
         if target.subtable is not None:
             stored[table.series_key] = pa.repeat(pa.scalar(target.subtable, pa.string()), result.num_rows)
-        schema = rows_schema(table, target.database)
         columns = [stored[field.name] if field.name in stored else pa.nulls(result.num_rows, field.type) for field in schema]
         return pa.Table.from_arrays(columns, schema=schema), None
 
 
-def insert_query(plan: AnyPlan, target: InsertTarget, context: Context) -> int:
-    """Write the rows of a query in one commit, and return how many.
+def insert_query(plan: Plan, target: InsertTarget, context: Context) -> int:
+    """Write the rows of a query, whose outputs are converted for the target, in one commit, and return how many.
 
     Raises:
         DataError: A value is invalid; nothing is written.
@@ -80,7 +97,8 @@ def insert_query(plan: AnyPlan, target: InsertTarget, context: Context) -> int:
     """
     is_nanoseconds = [plan.precision is Precision.NANOSECOND and output.type.kind is TypeKind.TIMESTAMP for output in plan.outputs]
     converter = RowConverter(target, context.clock.now(), tuple(is_nanoseconds))
-    result = evaluate_bounded(plan, context, context.settings.driver_rows)
+    with target.spanned():
+        result = evaluate_bounded(plan, context, context.settings.driver_rows)
     if result is None:
         return insert_large(plan, converter, context)
     rows, invalid = converter.convert(result)
@@ -97,10 +115,10 @@ def value_columns(target: InsertTarget) -> tuple[str, ...]:
     return tuple(name for name in target.columns if name != target.table.series_key)
 
 
-def insert_large(plan: AnyPlan, converter: RowConverter, context: Context) -> int:
+def insert_large(plan: Plan, converter: RowConverter, context: Context) -> int:
     """Write a result that is too large for the driver: executors validate, convert and stage the rows."""
     target = converter.target
-    with stored_result(plan, context) as frame, translated():
+    with target.spanned(), stored_result(plan, context) as frame, translated():
         first = first_invalid(frame, converter)
         if first is not None:
             raise invalid_value(target, *first)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.compute import AnyPlan
-from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.compute import AnyPlan, Plan
+from headrace.compute.assignment import assign_rows
+from headrace.compute.language import language
+from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.queries import Query, Union
 from headrace.model.spans import Span
 from headrace.model.statements import FileBlock, InsertFiles, InsertSelect
 from headrace.model.tables import Database, Name, Table
-from headrace.model.types import TypeKind
 from headrace.queries.insertion import InsertTarget
 from headrace.service.describing import explain_plan
 from headrace.service.names import find_writable_table
@@ -49,16 +50,18 @@ def plan_insert_select(statement: InsertSelect, session: PlanningContext) -> lis
     spans = item_spans(statement.query, len(plan.outputs))
     target = InsertTarget(table, database, columns, None if subtable is None or by_name else subtable.name, spans)
     check_outputs(target, plan, statement.query_span)
-    return [write_query(target, plan)]
+    with target.spanned(statement.query_span):
+        rows = assign_rows(plan, [target.column(name) for name in columns], language(session.dialect))
+    return [write_query(target, plan, rows)]
 
 
-def write_query(target: InsertTarget, plan: AnyPlan) -> Stage:
-    """Write the result of a query to a table and its columns, all or nothing, in one commit."""
+def write_query(target: InsertTarget, plan: AnyPlan, rows: Plan) -> Stage:
+    """Write the result of a query, as `rows` converts it to a table and its columns, all or nothing, in one commit."""
 
     def apply(session: SessionState) -> Result:
         from headrace.queries.insertion import insert_query
 
-        return Result(affected=insert_query(plan, target, session.context))
+        return Result(affected=insert_query(rows, target, session.context))
 
     name = f"{target.table.database}.{target.subtable or target.table.name}"
     head = f"write the rows of a query to {name} (columns {', '.join(target.columns)}), one commit"
@@ -93,21 +96,13 @@ def item_spans(query: Query | Union, count: int) -> tuple[Span | None, ...]:
 
 
 def check_outputs(target: InsertTarget, plan: AnyPlan, span: Span | None) -> None:
-    """Check that the query has a column for each of the target's, of a type that can be converted."""
+    """Check that the query has a column for each of the target's."""
     if len(plan.outputs) != len(target.columns):
         raise ProgrammingError(
             f"the query has {len(plan.outputs)} columns, {target.table.name} takes {len(target.columns)}",
             hint=f"select one for each of {', '.join(target.columns)}",
             span=span,
         )
-    for name, output, own in zip(target.columns, plan.outputs, target.spans, strict=True):
-        column = target.column(name)
-        if (output.type.kind is TypeKind.TIMESTAMP) and column.type.kind is not TypeKind.TIMESTAMP:
-            raise TypeMismatchError(
-                f"{output.name} is a TIMESTAMP, {name} is {column.type}",
-                hint=f"use CAST(… AS {column.type})",
-                span=own or span,
-            )
 
 
 def plan_insert_files(statement: InsertFiles, session: PlanningContext) -> list[Stage]:

@@ -154,7 +154,9 @@ def _nchar(value: object, type_: DataType, _: TimeContext) -> str:
 
 def _varbinary(value: object, type_: DataType, _: TimeContext) -> bytes:
     r"""Bytes as `\x…` in hexadecimal, or the text's own in UTF-8."""
-    content = value if isinstance(value, bytes) else to_bytes(_text(value))
+    if not isinstance(value, bytes | str):
+        raise InvalidValueError("bytes, or text")
+    content = value if isinstance(value, bytes) else to_bytes(value)
     if len(content) > (type_.length or math.inf):
         raise InvalidValueError(f"at most {type_.length} bytes, this has {len(content)}")
     return content
