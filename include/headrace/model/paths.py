@@ -38,13 +38,13 @@ def split_path(path: str) -> tuple[str, ...]:
 def split_prefix(prefix: str) -> tuple[tuple[str, ...], str]:
     """Split the beginning of a dotted path into its complete nodes, and what there is of the last one: nothing after a dot."""
     nodes = split_path(prefix)
-    return (nodes, "") if prefix.endswith(".") else (nodes[:-1], nodes[-1])
+    return (nodes, "") if not nodes or prefix.endswith(".") else (nodes[:-1], nodes[-1])
 
 
 def parse_path(text: str) -> tuple[str, ...] | None:
     """Return the canonical nodes of a path as a user writes it, without wildcards; None if it is not one."""
     written = split_path(text)
-    if join_path(written) != text or written[0] != ROOT:
+    if join_path(written) != text or written[:1] != (ROOT,):
         return None
     nodes = tuple(quote_node(unquote_node(node)) for node in written[1:])
     is_plain = all(node.startswith("`") or node == canonical for node, canonical in zip(written[1:], nodes, strict=True))

@@ -207,12 +207,15 @@ class QueryParser(WindowParser):
         nulls = self._expect_one("FIRST", "LAST") if self._accept("NULLS") else None
         return Ordering(expression, descending, None if nulls is None else nulls == "FIRST")
 
+    def _parse_row_count(self) -> int:
+        return min(self._parse_integer(), 2**63 - 1)  # no result has more
+
     def _parse_limit(self, limit: str, offset: str, prefix: str = "") -> Fields:
         if not self._accept(limit):
             return {}
-        count, skipped = self._parse_integer(), None
+        count, skipped = self._parse_row_count(), None
         if self._accept(offset):
-            skipped = self._parse_integer()
+            skipped = self._parse_row_count()
         elif self._accept(","):
-            count, skipped = self._parse_integer(), count
+            count, skipped = self._parse_row_count(), count
         return {f"{prefix}limit": count, f"{prefix}offset": skipped}

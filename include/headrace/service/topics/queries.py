@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import NotFoundError, NotSupportedError
+from headrace.errors import DataError, NotFoundError, NotSupportedError
 from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
 from headrace.model.statements import Explain, Select
 from headrace.model.tables import Name
@@ -143,3 +143,6 @@ def query_system_tables(statement: Select, session: PlanningContext) -> Result:
                 f"{system_tables.SCHEMA} cannot answer the query: {error}",
                 hint=f"its tables are {', '.join(system_tables.RELATIONS)}",
             ) from None
+        except duckdb.DataError as error:
+            message = str(error).splitlines()[0]
+            raise DataError(message, hint="a value is not valid for the expression; cast it, or leave it out with WHERE") from None
