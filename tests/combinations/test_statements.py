@@ -41,9 +41,11 @@ KEPT = {
         "select * from information_schema.ins_streams limit 18446744073709551616 offset 18446744073709551616",
         "select * from information_schema.ins_streams where cast(stream_name as int) = 1 or cast('x' as int) = 2",
         "select * from m left anti join m1 on m.ts = m1.ts",
+        "select count(*) from m join m1 on m.ts = m1.ts and m.ts > now - 1m join m1 b on b.ts = m.ts and today() is not null",
     ),
     "iotdb": (
         "select master_repair(v, x, l, g) from root.f.a.d1",
+        "select udafspread(v) from root.f.a.d1",
         "create pipe empty with source ('source.pattern'='') with sink ('sink'='do-nothing-sink')",
         "select round(x, 2147483648), round(x, -9223372036854775808), round(x, 2) from root.f.a.d1",
         "select substring(word, 3, 9223372036854775807), substring(word from 9223372036854775807) from root.f.a.d1",

@@ -43,7 +43,7 @@ from headrace.compute.plan import (
 from headrace.compute.plan_clauses import Key, Sort
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider, StatisticsProvider, TableStatistics
-from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
+from headrace.compute.sql_text import at_present, named_sql, to_sql, to_stored_type
 from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
 from headrace.compute.windows import intervals
@@ -128,7 +128,7 @@ class Evaluator:
         if isinstance(plan, UnionPlan):
             return self._evaluate_union(plan)
         if limits_before_select(plan):
-            return project_limited(plan, self._read(plan.source))
+            return project_limited(plan, self._read(join_at_present(plan, plan.source)))
         by_kernels = aggregate_by_kernels(plan, self.shares) if plan.aggregated else None
         if by_kernels is not None:
             result, natural = finish_kernel_windows(plan, by_kernels)
@@ -140,6 +140,7 @@ class Evaluator:
         return order_result(plan, result, natural, ordered=self.ordered)
 
     def _evaluate_rows(self, plan: Plan) -> tuple[DataFrame, list[str]]:
+        plan = replace(plan, source=join_at_present(plan, plan.source))
         is_outer = isinstance(plan.window, RangeWindow) and isinstance(plan.source, Plan | Regrouped)
         rows = (replace(self, within=plan) if is_outer else self)._read(plan.source)
         if isinstance(plan.source, SeriesRows) and self.within is not None and isinstance(self.within.window, RangeWindow):
@@ -257,6 +258,15 @@ class Evaluator:
         rows = replace(self, ordered=False).evaluate(side)
         pairs = zip(side.outputs, plan.outputs, strict=True)
         return rows.selectExpr(*(f"CAST({own.column} AS {spark_type(other.type)}) AS {other.column}" for own, other in pairs))
+
+
+def join_at_present(plan: Plan, source: PlanSource) -> PlanSource:
+    """Replace `NOW` in the conditions of joins by the plan's present."""
+    if not isinstance(source, JoinSource):
+        return source
+    condition = None if source.condition is None else at_present(plan, source.condition)
+    left, right = join_at_present(plan, source.left), join_at_present(plan, source.right)
+    return replace(source, left=left, right=right, condition=condition)
 
 
 def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]]:

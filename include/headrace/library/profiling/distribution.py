@@ -133,5 +133,9 @@ class Spread(RowsFunction):
         """Return the difference at time 0, and no point for no value."""
         if not rows.num_rows:
             return NO_POINTS
-        extremes = pc.min_max(rows["x0"])
-        return [0], pa.array([extremes["max"].as_py() - extremes["min"].as_py()])
+        extremes, type_ = pc.min_max(rows["x0"]), rows["x0"].type
+        spread = extremes["max"].as_py() - extremes["min"].as_py()
+        try:
+            return [0], pa.array([spread], type_)
+        except (pa.ArrowInvalid, OverflowError):
+            raise ParameterError(f"the spread {spread} is out of range for {type_}: cast the series to DOUBLE") from None
