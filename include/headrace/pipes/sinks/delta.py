@@ -16,7 +16,7 @@ from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 from headrace.pipes.sinks.delta_layouts import DAY, Layout, find_layout
-from headrace.storage.delta.handles import first_line
+from headrace.storage.delta.handles import first_line, open_table
 from headrace.storage.object_store import delta_options, normalize
 from headrace.storage.types import MICROSECONDS
 
@@ -105,7 +105,7 @@ class DeltaSink:
 
     def _open(self) -> DeltaTable:
         with storage_errors(self._options.uri):
-            return DeltaTable(self._options.uri, storage_options=self._storage)
+            return open_table(self._options.uri)
 
     def _schema(self) -> pa.Schema:
         return pa.schema(self._open().schema())

@@ -18,7 +18,11 @@ def changes_schema(stored: pa.Schema) -> pa.Schema:
 
 def as_inserted(rows: pa.Table, version: int) -> pa.Table:
     """Return rows that a version has inserted with the columns that changes have."""
-    change_type = pa.repeat(pa.scalar("insert"), rows.num_rows)
-    return rows.append_column(CHANGE_TYPE, change_type).append_column(
-        COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)
-    )
+    return as_changed(rows, version, "insert")
+
+
+def as_changed(rows: pa.Table, version: int, change_type: str | None) -> pa.Table:
+    """Return rows that a version has changed with the columns that changes have; without a type, the rows have theirs."""
+    if change_type is not None:
+        rows = rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(change_type), rows.num_rows))
+    return rows.append_column(COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))

@@ -9,15 +9,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
 
 from headrace.errors import HistoryGoneError, InternalError, StorageError
 from headrace.model.tables import Table
 from headrace.model.time import TickRanges
-from headrace.storage.delta.change_columns import COMMIT_VERSION, as_inserted, changes_schema
+from headrace.storage.delta.change_columns import as_changed, as_inserted, changes_schema
 from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.handles import Handle, Handles, first_line, stored_schema
-from headrace.storage.delta.log import count_changed_rows, count_written_rows, files_exist, read_commit
+from headrace.storage.delta.handles import Handle, Handles, first_line
+from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.written_changes import WrittenChanges
 from headrace.storage.object_store import file_system
@@ -93,12 +92,11 @@ def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
         raise InternalError(f"changes {first} to {last} of {handle.name} do not exist: it is at version {newest}")
 
 
-def _explain_failure(handle: Handle, first: int, last: int, error: Exception) -> Exception:
-    """Return the error for a failed read, naming the versions that were removed if that is the cause."""
-    removed = [version for version in range(first, last + 1) if not _is_readable(handle.uri, version)]
-    if removed:
-        return _removed_error(handle, removed)
-    return StorageError(f"changes {first} to {last} of {handle.name} cannot be read: {first_line(error)}", hint="check the storage")
+def _explain_failure(handle: Handle, version: int, error: Exception) -> Exception:
+    """Return the error for a failed read: the changes were removed, if that is the cause."""
+    if not _is_readable(handle.uri, version):
+        return _removed_error(handle, version)
+    return StorageError(f"changes {version} of {handle.name} cannot be read: {first_line(error)}", hint="check the storage")
 
 
 def _is_readable(uri: str, version: int) -> bool:
@@ -109,10 +107,9 @@ def _is_readable(uri: str, version: int) -> bool:
     return commit is not None and files_exist(uri, commit.change_files)
 
 
-def _removed_error(handle: Handle, versions: list[int]) -> HistoryGoneError:
-    spans = str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+def _removed_error(handle: Handle, version: int) -> HistoryGoneError:
     return HistoryGoneError(
-        f"changes of {handle.name} in version {spans} have been removed",
+        f"changes of {handle.name} in version {version} have been removed",
         hint="they were vacuumed, or their log was cleaned; create the stream again with FILL_HISTORY 1, and retain changes for "
         "longer than a stream may be paused",
     )
@@ -137,36 +134,44 @@ class Changes:
         written = self._written.read(handle, first, last)
         if written is not None:
             return written
+        schema = self._schema_at(handle, first, last)
+        parts = [rows for version in range(first, last + 1) for rows in self._changes_of(table, handle, version, schema)]
+        return pa.concat_tables([changes_schema(schema).empty_table(), *parts])
+
+    def _schema_at(self, handle: Handle, first: int, last: int) -> pa.Schema:
+        """Return the stored columns at the newest version, which must not be older than the versions to read."""
+        with handle.latest_snapshot() as newest:
+            _check_range(handle, first, last, newest.number)
+            self._written.note(handle, newest.number, newest.schema)
+            return newest.schema
+
+    def _changes_of(self, table: Table, handle: Handle, version: int, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the changes of a version, about `PIECE_ROWS` rows at a time."""
+        series = (table.series_key, None)
         try:
-            with handle.latest() as delta:
-                _check_range(handle, first, last, delta.version())
-                stored = stored_schema(delta)
-                self._written.note(handle, delta.version(), stored)
-                reader = delta.load_cdf(first, last)
-            changes, schema = pa.table(reader), changes_schema(stored)
-        except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
-            raise _explain_failure(handle, first, last, error) from error
-        changes = changes.select(schema.names).cast(schema)
-        return changes if first == last else changes.sort_by(COMMIT_VERSION)
+            commit = read_commit(handle.uri, version)
+            if commit is None:
+                raise _removed_error(handle, version)
+            for change_type, actions in commit.changes:
+                stored = schema if change_type else schema.append(pa.field(CHANGE_TYPE, pa.string()))
+                paths = [action["path"] for action in actions]
+                batches = read_batches(
+                    handle.uri, paths, stored, stored.names, None, series, encoded=False, max_rows=READ_ROWS, ahead=1
+                )
+                yield from (as_changed(rows, version, change_type) for rows in gather(batches, PIECE_ROWS))
+        except (ValueError, pa.ArrowException, OSError) as error:
+            raise _explain_failure(handle, version, error) from error
 
     def stream(self, table: Table, version: int) -> Iterator[pa.Table]:
-        """Yield the rows of `read` of a version, about a million at a time."""
+        """Yield the rows of `read` of a version, about `PIECE_ROWS` at a time."""
         handle = self._handles.reader(table)
-        try:
-            with handle.latest() as delta:
-                _check_range(handle, version, version, delta.version())
-                schema = changes_schema(stored_schema(delta))
-                reader = pa.RecordBatchReader.from_stream(delta.load_cdf(version, version))
-            for piece in gather(reader, PIECE_ROWS):
-                yield piece.select(schema.names).cast(schema)
-        except (StorageError, DeltaError, pa.ArrowException, OSError) as error:
-            raise _explain_failure(handle, version, version, error) from error
+        yield from self._changes_of(table, handle, version, self._schema_at(handle, version, version))
 
     def inserted(self, table: Table, version: int) -> InsertedRows | None:
         """Return the rows of a version for reading in pieces; None unless it has only inserted rows."""
         handle = self._handles.reader(table)
-        with handle.latest() as delta:
-            schema = stored_schema(delta)
+        with handle.latest_snapshot() as newest:
+            schema = newest.schema
         commit = read_commit(handle.uri, version)
         if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
             return None
@@ -185,7 +190,7 @@ class Changes:
         for version in range(first, last + 1):
             commit = read_commit(handle.uri, version)
             if commit is None:
-                raise _removed_error(handle, [version])
+                raise _removed_error(handle, version)
             total += count_changed_rows(handle.uri, commit)
         return total
 
@@ -194,7 +199,7 @@ class Changes:
         handle = self._handles.reader(table)
         commit = read_commit(handle.uri, version)
         if commit is None:
-            raise _removed_error(handle, [version])
+            raise _removed_error(handle, version)
         return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit), commit.drops)
 
     def deleted_ranges(self, table: Table, version: int) -> TickRanges:

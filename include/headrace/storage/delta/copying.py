@@ -14,7 +14,7 @@ from headrace.model.tables import Table
 from headrace.storage.delta.changes import gather
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.handles import Handle, stored_schema
+from headrace.storage.delta.handles import Handle, refresh, stored_schema
 from headrace.storage.delta.rewriting import rows_differ
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, describe_file, now_ms
 from headrace.storage.object_store import file_system
@@ -42,7 +42,7 @@ class ColumnCopy:
                     removed = RemoveAction(file["path"], False, now_ms(), file["size_bytes"], {})
                     properties = commit_properties(None)
                     delta.create_write_transaction([added, removed], "append", delta.schema(), commit_properties=properties)
-                    delta.update_incremental()
+                    refresh(delta, handle.uri)
                     failpoint("storage.file.copied")
                     self._done.add(added.path)
                 self._done.add(file["path"])

@@ -10,9 +10,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -35,6 +35,12 @@ MAX_UNVERIFIED_S: Final = 10.0
 # File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
 MAX_CACHED_BYTES: Final = 32 << 20
+# What delta-rs and Spark say of a listing of the log that lacks an entry, and how long to wait before each further look.
+GAPS: Final = ("Expected contiguous commit files", "DELTA_VERSIONS_NOT_CONTIGUOUS")
+GAP_PAUSES_S: Final = (0.0, 0.01, 0.05, 0.2, 0.5)
+# delta-rs reads the last checkpoint faster than this many log entries are read.
+MAX_FOLLOWED: Final = 1_000
+Result = TypeVar("Result")
 CachedRows = LruCache[str, pa.Table]
 """Rows of data files, by path. A data file never changes."""
 
@@ -104,7 +110,7 @@ class Handle:
         self._newest = 0
         self._files: tuple[int, pa.Table] | None = None
         self._transactions = Transactions(lambda version: read_file(log_file(uri, version)))
-        # The version that the last commit of this process has created, and the identity of its log file.
+        # The last version that was read or committed as a snapshot, and the identity of its log file.
         self._snapshot: tuple[Snapshot, tuple[int, int]] | None = None
 
     @contextmanager
@@ -119,14 +125,33 @@ class Handle:
 
     @contextmanager
     def latest_snapshot(self) -> Iterator[Snapshot]:
-        """Yield the newest version of a local table, exclusively. After a commit of this process that takes no call of delta-rs."""
+        """Yield the newest version, exclusively. After most commits to a local table that takes no call of delta-rs."""
         with self._mutex, translate_errors(self.name):
-            snapshot, identity = self._snapshot or (None, None)
-            if snapshot is None or identity != self.identity(snapshot.number) or self._has_newer_version(snapshot):
-                delta = self._refresh()
-                snapshot = Snapshot.of(delta, stored_schema(delta), self.files(delta))
-                self.advance(snapshot)
-            yield snapshot
+            yield self._followed() or self._read_snapshot()
+
+    def _read_snapshot(self) -> Snapshot:
+        delta = self._refresh()
+        snapshot = Snapshot.of(delta, stored_schema(delta), self.files(delta))
+        if is_local(self.uri):
+            self.advance(snapshot)
+        return snapshot
+
+    def _followed(self) -> Snapshot | None:
+        """Return the newest version by the log entries since the one that is known; None if delta-rs has to read the log."""
+        snapshot, identity = self._snapshot or (None, None)
+        if not is_local(self.uri) or snapshot is None or identity != self.identity(snapshot.number):
+            return None
+        if file_exists(log_file(self.uri, snapshot.number + MAX_FOLLOWED)):
+            return None
+        entries: list[bytes] = []
+        while (entry := read_entry(self.uri, snapshot.number + len(entries) + 1)) is not None:
+            entries.append(entry)
+        if not entries:
+            return snapshot
+        followed = snapshot.followed_by(entries)
+        if followed is not None:
+            self.advance(followed)
+        return followed
 
     def advance(self, snapshot: Snapshot) -> None:
         """Keep a version that is the newest; the caller has the table exclusively."""
@@ -148,8 +173,8 @@ class Handle:
     def _find_newest(self, version: int) -> int | None:
         """Return the newest version of a local table, given an older one; None if a log entry is damaged: delta-rs explains it."""
         version = max(version, self._newest)
-        while file_exists(path := log_file(self.uri, version + 1)):
-            if not is_log_entry(read_file(path)):
+        while (entry := read_entry(self.uri, version + 1)) is not None:
+            if not is_log_entry(entry):
                 return None
             version += 1
         self._newest = version
@@ -193,7 +218,7 @@ class Handle:
             self._transactions.forget()
             delta = self._delta = open_table(self.uri)
         elif self._has_newer_version(delta):
-            delta.update_incremental()
+            refresh(delta, self.uri)
         self._remember(delta)
         self._verified = time.monotonic()
         return delta
@@ -227,7 +252,65 @@ class Handle:
 
 def open_table(uri: str, version: int | None = None) -> DeltaTable:
     """Open a Delta table at a version; None for the newest."""
-    return DeltaTable(uri, version=version, storage_options=delta_options(uri))
+
+    def open_() -> DeltaTable:
+        newest = newest_version(uri) if version is None and is_local(uri) else version
+        return DeltaTable(uri, version=newest, storage_options=delta_options(uri))
+
+    return look_again(open_)
+
+
+def refresh(delta: DeltaTable, uri: str) -> None:
+    """Load the newest version of a table, without reading more than the entries since the one at which it is open."""
+
+    def load() -> None:
+        if is_local(uri):
+            delta.load_as_version(newest_version(uri, delta.version()) or 0)
+        else:
+            delta.update_incremental()
+
+    look_again(load)
+
+
+def look_again(read: Callable[[], Result]) -> Result:
+    """Return what `read` does, and repeat it if a listing of the log lacks an entry.
+
+    A listing beside commits may have a later entry and not an earlier one, which delta-rs takes for damage. It ignores entries
+    after a version that it is told to read.
+    """
+    for pause_s in GAP_PAUSES_S:
+        try:
+            return read()
+        except Exception as error:
+            if not any(gap in str(error) for gap in GAPS):
+                raise
+            time.sleep(pause_s)
+    return read()
+
+
+def newest_version(uri: str, known: int | None = None) -> int | None:
+    """Return the newest version of a local table by the names of its log entries, given one that exists; None if it has none.
+
+    Their number does not matter: versions have no gaps, so a few names show which is the last.
+    """
+    low = last_checkpoint(uri) if known is None else known
+    if known is None and not file_exists(log_file(uri, low)):
+        return None
+    step = 1
+    while file_exists(log_file(uri, low + step)):
+        low, step = low + step, 2 * step
+    while step > 1:
+        step //= 2
+        low += step if file_exists(log_file(uri, low + step)) else 0
+    return low
+
+
+def last_checkpoint(uri: str) -> int:
+    """Return the version of a table's last checkpoint; 0 if there is none."""
+    try:
+        return int(json.loads(read_file(f"{uri}/{LOG}/_last_checkpoint"))["version"])
+    except FileNotFoundError:
+        return 0
 
 
 def table_uri_of(delta: DeltaTable) -> str:
@@ -254,6 +337,14 @@ def read_file(uri: str) -> bytes:
     system, path = file_system(uri)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read())
+
+
+def read_entry(uri: str, version: int) -> bytes | None:
+    """Read the log entry of a version; None if it does not exist."""
+    try:
+        return read_file(log_file(uri, version))
+    except FileNotFoundError:
+        return None
 
 
 def is_log_entry(content: bytes) -> bool:

@@ -67,7 +67,13 @@ class LoggedCommit:
     @property
     def change_files(self) -> list[str]:
         """Paths of the files that hold this version's changes: its change files if it has any, else its data files."""
-        return [action["path"] for action in self.changed or (*self.added, *self.removed)]
+        return [action["path"] for _, actions in self.changes for action in actions]
+
+    @property
+    def changes(self) -> list[tuple[str | None, tuple[dict[str, Any], ...]]]:
+        """The files that hold this version's changes, by what has become of their rows; None if the rows say it themselves."""
+        changes = [(None, self.changed)] if self.changed else [("insert", self.added), ("delete", self.removed)]
+        return [(change_type, actions) for change_type, actions in changes if actions]
 
 
 def read_commit(uri: str, version: int) -> LoggedCommit | None:

@@ -6,7 +6,6 @@ loses every attempt, and it does not sort rows by series.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +24,7 @@ from headrace.storage.delta.appending import add_action, commit_files, commit_in
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
-from headrace.storage.delta.handles import LOG, Handle, Handles, is_local, open_table, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, is_local, last_checkpoint, open_table, translate_errors
 from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.series_ends import Ends, series_ends
@@ -179,20 +178,17 @@ class Maintenance:
         try:
             newest = self._newest(table)
             if is_local(uri) and is_checkpoint_due(uri, newest):
-                write_checkpoint(uri)
+                write_checkpoint(uri, newest.number)
             return self.compact(table, spared=RECENT_FILES_KEPT) if is_compaction_due(newest.files) else 0
         except Error as error:
             log.warning("maintenance of %s.%s failed: %s", table.database, table.name, error)
             return 0
 
     def _newest(self, table: Table) -> Snapshot:
-        """Return the newest version of a table; after this process's own commits to a local one, that takes no call of delta-rs."""
+        """Return the newest version of a table. For a local one that of the writer's handle is known after a commit."""
         writer, reader = self._handles.writer(table), self._handles.reader(table)
-        if is_local(writer.uri):
-            with writer.latest_snapshot() as snapshot:
-                return snapshot
-        with reader.latest() as delta:
-            return Snapshot.of(delta, stored_schema(delta), reader.files(delta))
+        with (writer if is_local(writer.uri) else reader).latest_snapshot() as snapshot:
+            return snapshot
 
     def _compact(self, table: Table, group: CompactionGroup, schema: pa.Schema) -> int:
         """Rewrite a group without the table's lock, then swap the files unless one of them was removed meanwhile."""
@@ -242,21 +238,12 @@ def is_checkpoint_due(uri: str, newest: Snapshot) -> bool:
     return newest.number - last_checkpoint(uri) >= interval
 
 
-def write_checkpoint(uri: str) -> None:
-    """Write a checkpoint, and remove expired log entries, as delta-rs does after its own commits."""
+def write_checkpoint(uri: str, version: int) -> None:
+    """Write a checkpoint of a version, and remove expired log entries, as delta-rs does after its own commits."""
     with translate_errors(uri):
-        delta = open_table(uri)
+        delta = open_table(uri, version)
         delta.create_checkpoint()
         delta.cleanup_metadata()
-
-
-def last_checkpoint(uri: str) -> int:
-    """Return the version of a local table's last checkpoint; 0 if there is none."""
-    try:
-        with open(f"{uri}/{LOG}/_last_checkpoint", encoding="utf-8") as file:
-            return int(json.load(file)["version"])
-    except FileNotFoundError:
-        return 0
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:

@@ -16,7 +16,7 @@ from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
 from headrace.storage.delta.data_files import read_batches, read_data_files
-from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, list_files, translate_errors
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
 from headrace.storage.types import rows_schema
 from headrace.storage.values.scalars import stored_units_per_tick
@@ -169,8 +169,7 @@ def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:
 
 def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
     """A version's files (None: the newest) and the newest schema, in which columns added since are NULL in these files."""
-    with handle.latest() as delta:
-        schema = stored_schema(delta)
-        if version is None or version == delta.version():
-            return handle.files(delta), schema
-    return list_files(handle.at(version)), schema
+    with handle.latest_snapshot() as newest:
+        if version is None or version == newest.number:
+            return newest.files, newest.schema
+    return list_files(handle.at(version)), newest.schema

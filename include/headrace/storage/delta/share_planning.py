@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.model.windows import WindowGrid
-from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.scans import files_at
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
@@ -114,8 +114,8 @@ class Footers:
                 memory.
         """
         handle, series = self._handles.reader(table), division.series
-        with handle.latest() as delta:
-            schema = stored_schema(delta)
+        with handle.latest_snapshot() as newest:
+            schema = newest.schema
         if paths is None:
             paths = prune_files(files_at(handle, version)[0], table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]

@@ -13,7 +13,7 @@ from headrace.errors import ConflictError, Error, OperationalError
 from headrace.model.tables import Table, TableKind
 from headrace.storage.delta.change_columns import COMMIT_VERSION
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.delta.handles import first_line, spark_path
+from headrace.storage.delta.handles import first_line, look_again, spark_path
 from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, staged_files_in
@@ -37,7 +37,7 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    rows = reader.load(spark_path(uri))
+    rows = look_again(lambda: reader.load(spark_path(uri)))
     stored = set(rows.columns)
     columns = (
         F.col(quote_identifier(field.name))
@@ -50,8 +50,8 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
 
 def read_changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> DataFrame:
     """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Changes.read`."""
-    reader = spark.read.format("delta").option("readChangeFeed", "true")
-    rows = reader.option("startingVersion", first).option("endingVersion", last).load(spark_path(uri))
+    reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first)
+    rows = look_again(lambda: reader.option("endingVersion", last).load(spark_path(uri)))
     stored = [rows[quote_identifier(name)] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]
     return rows.select(*stored, rows[CHANGE_TYPE], rows[COMMIT_VERSION])
 
@@ -198,7 +198,7 @@ def merge_rows(
     if table.kind is TableKind.TREE:
         updates = {column: f"coalesce({value}, t.{column})" for column, value in updates.items()}
     with translate_spark_errors(table.name):
-        target = DeltaTable.forPath(spark, spark_path(uri)).alias("t")
+        target = look_again(lambda: DeltaTable.forPath(spark, spark_path(uri))).alias("t")
         merge = target.merge(rows.alias("s"), merge_condition(table, schema, bounds))
         result = merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(values=columns).execute().collect()[0]
     counts: dict[str, Any] = result.asDict()

@@ -55,8 +55,8 @@ class SubtableNames:
     def read(self, table: Table) -> pa.Array:
         """Return the names at the newest version, each once."""
         handle = self._handles.reader(table)
-        with handle.latest() as delta:
-            paths = handle.files(delta)["path"].to_pylist()
+        with handle.latest_snapshot() as newest:
+            paths = newest.files["path"].to_pylist()
         system, root = file_system(handle.uri)
         with self._mutex, translate_errors(handle.name):
             index = self._indexes.setdefault(handle.uri, NameIndex())
