@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,15 @@ import pytest
 
 import headrace
 from headrace.context import Context
+from headrace.errors import OperationalError
 from headrace.history import backfill
 from headrace.model.jobs import JobState
 from headrace.model.ledger import ChunkState
 from headrace.model.snodes import Heartbeat
 from headrace.runtime.context import open_context
+from headrace.runtime.living_snodes import endpoint_of
 from headrace.runtime.snode import Exit
+from headrace.runtime.snode_client import JSON, send_statement
 from headrace.settings import Settings, load
 from tests.runtime.meters import START, Meters, readings
 from tests.support.drawing import SEED, TAKES_ALL
@@ -116,11 +121,31 @@ def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(con
     meters.write(readings(50, seed=3, start=START + 5_000_000))
     until(lambda: meters.results() == meters.expected(), "the fourth snode does not go on", (waiter,))
     assert context.catalog.jobs.by_id(stream).state is JobState.RUNNING
-    for child in waiter.children():
-        child.kill()
+    lose_jvm(waiter, context)
     assert waiter.ended() == Exit.SPARK_DIED
     assert context.catalog.leases.get("default") is None
     assert context.catalog.events.all("snode", "default")[0].message == "Spark's JVM has died"
+
+
+def lose_jvm(snode: Job, context: Context) -> None:
+    """Kill the JVM of an snode while it evaluates a query, whose client is told so."""
+    endpoint = endpoint_of(heartbeat(context, epoch(context)))
+    count = {"sql": "SELECT count(*) FROM meters", "dialect": "tdengine", "database": "db"}
+
+    def is_running() -> bool:
+        _, content = send_statement(endpoint, count | {"sql": "SHOW QUERIES"}, JSON) or pytest.fail("no answer")
+        return bool(json.loads(content)["rows"])
+
+    jvm = snode.children()
+    for child in jvm:
+        child.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(send_statement, endpoint, count, JSON)
+        until(is_running, "the query does not run", (snode,))
+        for child in jvm:
+            child.kill()
+        with pytest.raises(OperationalError, match=r"Spark has ended|did not answer"):
+            answer.result()
 
 
 def check_endpoint(beat: Heartbeat) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, InternalError, PermissionDeniedError
+from headrace.errors import Error, InternalError, OperationalError, PermissionDeniedError
 from headrace.model.masking import masked
 from headrace.service.concealment import Named, check_effects, concealed
 from headrace.service.dispatch import plan
@@ -187,6 +187,17 @@ def with_statement(text: str) -> Iterator[None]:
     except Error as error:
         raise error.with_sql(text) from error.__cause__
     except Exception as error:
+        if is_spark_gone(error):
+            hint = "run it again; if this process has started Spark itself, start the process again first"
+            raise OperationalError("Spark has ended while the statement ran", hint=hint, sql=text) from error
         raise InternalError(
             f"{type(error).__name__}: {error}", hint="this is a bug in Headrace; report it with the statement", sql=text
         ) from error
+
+
+def is_spark_gone(error: Exception) -> bool:
+    """Return whether an error of py4j says that the JVM has died, or that its SparkContext was stopped."""
+    if type(error).__name__ == "Py4JNetworkError":
+        return True
+    stopped = ("SparkContext was shut down", "stopped SparkContext")
+    return type(error).__name__ == "Py4JJavaError" and any(text in str(error) for text in stopped)
