@@ -98,6 +98,7 @@ def test_a_scheduler_that_crashes_is_restarted(up: RunningSystem) -> None:
     # What fails at once is not started again, so the scheduler has to run for a while.
     enough = float(embedded_airflow.RESTARTED_AFTER_S) + 2
     up.until(lambda: time.time() - crashed.create_time() > enough, "the scheduler to have run for long enough")
+    epoch = up.epoch()
     crashed.kill()
 
     def is_restarted() -> bool:
@@ -105,6 +106,8 @@ def test_a_scheduler_that_crashes_is_restarted(up: RunningSystem) -> None:
         return bool(children) and children[0].pid != crashed.pid and embedded_airflow.status(up.settings).healthy
 
     up.until(is_restarted, "the scheduler to be healthy again")
+    # Its next life ends the tasks that it finds running, the snode's driver among them.
+    up.until(lambda: up.epoch() > epoch and up.is_ready(), "another driver to take the lease and the streams")
 
 
 def test_a_small_history_needs_no_spark_process_of_airflow(up: RunningSystem) -> None:
