@@ -39,8 +39,18 @@ def test_passwords_among_attributes_are_hidden(text: str, shown: str) -> None:
         ("create user vera 'it''s'", "create user vera '*****'"),
         ('ALTER /* a */ USER `a b` SET PASSWORD "x y";', 'ALTER /* a */ USER `a b` SET PASSWORD "***";'),
         ("create user vera pass 'not closed", "create user vera pass '**********"),
+        ("create--a\n/**/user b '-- c', '/*'", "create--a\n/**/user b '****', '**'"),
+        ("create user a 'b' /* not closed 'c'", "create user a '*' /* not closed '*'"),
         ("select 'user' from create_user", "select 'user' from create_user"),
     ],
 )
 def test_passwords_of_users_are_hidden(text: str, shown: str) -> None:
     assert masked(text) == shown
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text", ["CREATE" + "/**/" * 5_000 + "X", "CREATE/*" * 20_000, "CREATE--" * 20_000, "create " * 20_000 + "'"]
+)
+def test_no_text_takes_long(text: str) -> None:
+    assert masked(text) == text

@@ -157,16 +157,24 @@ def covers(granted: Sequence[str], asked: Sequence[str]) -> bool:
 
 def may_overlap(granted: Sequence[str], asked: Sequence[str]) -> bool:
     """Return whether a path can exist that matches both patterns."""
-    if not granted or not asked:
-        return not granted and not asked
-    rest = [(granted[1:], asked[1:])]
-    if granted[0] == ANY_LEVELS:
-        rest.append((granted, asked[1:]))
-    if asked[0] == ANY_LEVELS:
-        rest.append((granted[1:], asked))
-    if len(rest) == 1 and not (node_matches(granted[0], asked[0]) or node_matches(asked[0], granted[0])):
-        return False
-    return any(may_overlap(*pair) for pair in rest)
+    pairs, seen = [(0, 0)], set[tuple[int, int]]()
+    while pairs:
+        pair = own, other = pairs.pop()
+        if own == len(granted) or other == len(asked):
+            if own == len(granted) and other == len(asked):
+                return True
+            continue
+        node, wanted = granted[own], asked[other]
+        is_open, is_wanted_open = node == ANY_LEVELS, wanted == ANY_LEVELS
+        if pair in seen or not (is_open or is_wanted_open or node_matches(node, wanted) or node_matches(wanted, node)):
+            continue
+        seen.add(pair)
+        pairs.append((own + 1, other + 1))
+        if is_open:
+            pairs.append((own, other + 1))
+        if is_wanted_open:
+            pairs.append((own + 1, other))
+    return False
 
 
 @dataclass(frozen=True)

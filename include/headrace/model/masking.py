@@ -14,8 +14,10 @@ SECRET_KEY: Final = re.compile(r"(?i)passw(or)?d|\bpwd\b|secret|token|credential
 REFERENCE: Final = re.compile(r"(?:secret|airflow):[\w.-]+")
 """A value that only names where a secret is."""
 
-USER_STATEMENT: Final = re.compile(r"(?is)\b(?:CREATE|ALTER)(?:\s|--[^\n]*\n|/\*.*?\*/)+USER\b(.*)")
-"""A statement that has the password of a user, and what follows USER in it."""
+USER_STATEMENT: Final = re.compile(r"(?i)\b(?:CREATE|ALTER)\s+USER\b")
+"""The beginning of a statement without comments that has the password of a user."""
+COMMENT: Final = re.compile(r"""'(?:[^']|'')*'?|"(?:[^"]|"")*"?|(--[^\n]*|/\*.*?(?:\*/|\Z))""", re.DOTALL)
+"""A comment, which is the group, or a text that may have the signs of one."""
 QUOTED: Final = re.compile(r"""(')((?:[^']|'')*)('?)|(")((?:[^"]|"")*)("?)""")
 
 
@@ -25,12 +27,14 @@ def masked(text: str) -> str:
     That is all but scheme and host of each WebSocket address, the values of attributes such as `'password' = '…'`, and texts in
     CREATE USER and ALTER USER.
     """
-    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, USER_STATEMENT.sub(_mask_user, text)))
+    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, _mask_user(text)))
 
 
-def _mask_user(statement: re.Match[str]) -> str:
-    beginning = statement[0][: statement.start(1) - statement.start()]
-    return beginning + QUOTED.sub(_mask_quoted, statement[1])
+def _mask_user(text: str) -> str:
+    """Mask all texts after the first words of a statement that has the password of a user, with or without comments between."""
+    bare = COMMENT.sub(lambda match: " " * len(match[0]) if match[1] else match[0], text)
+    begun = USER_STATEMENT.search(bare)
+    return text if begun is None else text[: begun.end()] + QUOTED.sub(_mask_quoted, text[begun.end() :])
 
 
 def _mask_quoted(quoted: re.Match[str]) -> str:

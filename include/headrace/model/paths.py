@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from headrace.model.spans import Span
@@ -86,27 +86,44 @@ class PathPattern:
 
     def matches(self, path: Sequence[str]) -> bool:
         """Return whether a path of canonical nodes matches as a whole."""
-        return _matches(self.nodes, tuple(path))
+        states: States = frozenset((0,))
+        for node in path:
+            states = advance(self.nodes, states, node)
+        return len(self.nodes) in states
 
 
-def _matches(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Match node by node; `**` takes one or more nodes."""
-    if not pattern:
-        return not path
-    if not path:
-        return False
-    if pattern[0] == ANY_LEVELS:
-        return any(_matches(pattern[1:], path[taken:]) for taken in range(1, len(path) + 1))
-    return node_matches(pattern[0], path[0]) and _matches(pattern[1:], path[1:])
+States = frozenset[int]
+"""How many nodes of a pattern may have been matched."""
+
+
+def advance(pattern: Sequence[str], states: States, name: str) -> States:
+    """Return how many nodes of a pattern may have been matched after one more node of a path."""
+    following: set[int] = set()
+    for state in states:
+        if state == len(pattern):
+            continue
+        if pattern[state] == ANY_LEVELS:
+            following |= {state, state + 1}
+        elif node_matches(pattern[state], name):
+            following.add(state + 1)
+    return frozenset(following)
 
 
 def node_matches(pattern: str, node: str) -> bool:
     """Return whether a node matches a node of a pattern that is not `**`."""
     if "*" not in pattern or pattern.startswith("`"):
         return pattern == node
-    return _node_expression(pattern).fullmatch(unquote_node(node)) is not None
+    return wildcards(pattern, "*").fullmatch(unquote_node(node)) is not None
 
 
-@cache
-def _node_expression(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+@lru_cache(1024)
+def wildcards(pattern: str, many: str, one: str = "") -> re.Pattern[str]:
+    """Return what matches a text in which `many` stands for any characters, and `one` for one.
+
+    A part between two wildcards is taken where it first occurs, and never given back, so that no pattern takes long.
+    """
+    first, *others = ("".join("." if sign == one else re.escape(sign) for sign in part) for part in pattern.split(many))
+    if not others:
+        return re.compile(first, re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in others[:-1])
+    return re.compile(f"{first}{middle}.*{others[-1]}", re.DOTALL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from headrace.errors import DataError
+from headrace.model.paths import wildcards
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class CatalogRows:
         """Keep the rows whose first column is LIKE a pattern; all of them if it is None."""
         if pattern is None:
             return self
-        matcher = re.compile("".join({"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern), re.DOTALL)
+        matcher = wildcards(pattern, "%", "_")
         return replace(self, values=[row for row in self.values if row[0] is not None and matcher.fullmatch(row[0])])
 
     def select(self, names: Collection[str]) -> CatalogRows:

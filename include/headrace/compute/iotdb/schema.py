@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final
 
-from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, split_path
+from headrace.model.paths import ANY_LEVELS, PathPattern, States, advance, split_path
 from headrace.model.trees import Device, SeriesRef, Timeseries
 
 _INITIAL_CAPACITY: Final = 16
@@ -139,7 +139,6 @@ class _Schema:
 
 
 NO_SERIES: Final = _Schema({}, ())
-States = frozenset[int]
 """How many nodes of a pattern may have been matched."""
 
 
@@ -317,16 +316,3 @@ class SeriesTree:
             return None
         series = self._schema(device).series.get(nodes[-1])
         return self._aliased(device, nodes[-1]) if series is None else SeriesRef(device, series)
-
-
-def advance(pattern: Sequence[str], states: States, name: str) -> States:
-    """Return how many nodes of a pattern may have been matched after one more node of a path."""
-    following: set[int] = set()
-    for state in states:
-        if state == len(pattern):
-            continue
-        if pattern[state] == ANY_LEVELS:
-            following |= {state, state + 1}
-        elif node_matches(pattern[state], name):
-            following.add(state + 1)
-    return frozenset(following)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatch
 
-from headrace.model.paths import ANY_LEVELS, PathPattern, node_matches, parse_path, split_path, split_prefix
+from headrace.model.paths import ANY_LEVELS, PathPattern, States, advance, parse_path, split_path, split_prefix
 from headrace.model.tree_statements import (
     ActivateTemplate,
     AlterTimeseries,
@@ -54,11 +54,10 @@ def _prefix_remainders(prefix: str, below: str) -> set[Nodes]:
 
 
 def _tree_remainders(pattern: Nodes, path: Nodes) -> set[Nodes]:
-    if not path or not pattern:
-        return {pattern} if pattern else set()
-    if pattern[0] == ANY_LEVELS:
-        return _tree_remainders(pattern, path[1:]) | _tree_remainders(pattern[1:], path[1:])
-    return _tree_remainders(pattern[1:], path[1:]) if node_matches(pattern[0], path[0]) else set()
+    states: States = frozenset((0,))
+    for node in path:
+        states = advance(pattern, states, node)
+    return {pattern[state:] for state in states if state < len(pattern)}
 
 
 @singledispatch
