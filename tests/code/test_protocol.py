@@ -6,9 +6,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.code import protocol
 from headrace.code.protocol import (
@@ -85,9 +88,29 @@ def test_what_is_not_a_message_is_an_error(pipe: Channel, data: bytes) -> None:
 
 def test_what_is_not_a_table_is_an_error() -> None:
     stream = protocol.stream_of(TABLE).to_pybytes()
-    for body in (b"", b"text", stream[: len(stream) // 2]):
+    for body in (b"", b"text", stream[: len(stream) // 2], stream.replace(b"text", b"t\xa2xt")):
         with pytest.raises(GarbageError):
             Message({}, body).table()
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("table", [TABLE, pa.table({"x": TABLE["text"].dictionary_encode()})], ids=["plain", "dictionary"])
+def test_what_would_expand_is_an_error(table: pa.Table, codec: str) -> None:
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table)
+    assert Message({}, protocol.stream_of(table)).table().equals(table)
+    with pytest.raises(GarbageError, match="compressed"):
+        Message({}, stream.getvalue()).table()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 255)), min_size=1, max_size=8))
+def test_changed_bytes_are_a_table_or_an_error(changes: list[tuple[int, int]]) -> None:
+    body = bytearray(protocol.stream_of(TABLE.set_column(0, "x", TABLE["text"].dictionary_encode())).to_pybytes())
+    for position, value in changes:
+        body[position % len(body)] = value
+    with suppress(GarbageError):
+        Message({}, bytes(body)).table()
 
 
 def test_parameters_survive_the_way() -> None:

@@ -26,6 +26,8 @@ MAGIC: Final = b"HRC1"
 PREFIX: Final = struct.Struct("<4sIQ")
 """The magic, then the sizes of header and body in bytes."""
 MAX_HEADER_BYTES: Final = 16 << 20
+DICTIONARY_BATCH, RECORD_BATCH = 2, 3
+"""Kinds of messages of an Arrow IPC stream."""
 PIPE_BYTES: Final = 1 << 20
 """What an unprivileged process may ask for. A larger pipe needs fewer switches between the processes."""
 
@@ -60,15 +62,18 @@ class Message:
     def table(self) -> pa.Table:
         """Return the table of the message, which refers to the body's memory. Raise `GarbageError` if it is none.
 
-        All values are checked: reading an array with wrong offsets would read memory that is not its own.
+        All values are checked: reading an array with wrong offsets would read memory that is not its own. Nothing is expanded: a
+        compressed body could become as much memory as it likes.
         """
         import pyarrow as pa
 
         try:
+            if any(is_compressed(message.metadata.to_pybytes()) for message in pa.ipc.MessageReader.open_stream(self.body)):
+                raise GarbageError("an Arrow stream that is compressed")
             with pa.ipc.open_stream(pa.py_buffer(self.body)) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, ValueError, OSError, struct.error) as error:
             raise GarbageError(f"not an Arrow stream: {error}") from None
         return table
 
@@ -193,6 +198,30 @@ def stream_of(table: Rows) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def is_compressed(metadata: bytes) -> bool:
+    """Return whether a message of an Arrow IPC stream has compressed buffers. Raise `struct.error` if it is none.
+
+    See `Message.fbs` and FlatBuffers' binary format: a table begins with its distance from the offsets of its fields.
+    """
+
+    def field_of(table: int, number: int) -> int:
+        """Return where a field of a table is, 0 if it has none."""
+        (distance,) = struct.unpack_from("<i", metadata, table)
+        (size,) = struct.unpack_from("<H", metadata, table - distance)
+        (offset,) = struct.unpack_from("<H", metadata, table - distance + 4 + 2 * number) if size > 4 + 2 * number else (0,)
+        return table + offset if offset else 0
+
+    def follow(place: int) -> int:
+        """Return the table to which a field refers."""
+        return place + int(struct.unpack_from("<I", metadata, place)[0])
+
+    message = follow(0)
+    kind, content = field_of(message, 1), follow(field_of(message, 2))
+    if metadata[kind] == DICTIONARY_BATCH:
+        content = follow(field_of(content, 1))
+    return metadata[kind] in (DICTIONARY_BATCH, RECORD_BATCH) and field_of(content, 3) > 0
 
 
 def encode_parameters(parameters: Parameters) -> Header:
